@@ -28,7 +28,7 @@ REPEATING: Final = (
             "Nothing was added; try again",
             "as many as it accepts; try again shortly",
             "as many as {} allows; try again shortly",
-            "never more than are left for others; try again shortly",
+            "and not more than are left for other callers; try again shortly",
             "about to delete files that this write needs; try again when it has ended",
             "was not ready after {} s; try again",
             "was created and dropped by others during every try; try again",
@@ -84,7 +84,7 @@ REPEATING: Final = (
     ),
     Advice(
         (
-            "To write it once more, give the job another id",
+            "To write it again, give the job another id",
             "give this job another id",
             "was tried {} times; give it another id",
             "'{}' was not written: give this job another id",
@@ -152,7 +152,6 @@ CONFLICTS: Final = (
             "to take one side, merge the table with the mode 'force' (the source's) or 'drop' (the target's)",
             "to take one side, merge it with the mode 'force' (the source's) or 'drop' (the target's)",
             "merge that with the mode 'force' or 'drop'",
-            "take one side's with the mode 'force' or 'drop'",
             "take one side with the mode 'force' or 'drop'",
             "take one side, or write it again",
             "bring it back with the mode 'force', or leave it with 'drop'",
@@ -265,6 +264,12 @@ CONFLICTS: Final = (
         "it back.",
         "tests/formats/lance/test_reverting.py"
         "::test_rows_that_were_changed_since_are_a_conflict_with_ways_out",
+    ),
+    Advice(
+        ("in files that a later commit wrote; revert that commit first",),
+        "The files are there again as the commit wrote them, and then go with it.",
+        "tests/formats/files/test_rewritten_files.py"
+        "::test_a_commit_whose_rows_were_compacted_since_is_not_undone_by_itself",
     ),
     Advice(
         ("revert that first, and then this commit",),
@@ -505,7 +510,7 @@ DELTA: Final = (
     ),
     Advice(
         (
-            "replace all its rows: mode='overwrite', overwrite_schema=True",
+            "replace all rows: mode='overwrite', overwrite_schema=True",
             "select partitions by other columns, or replace all of them",
             "or replace all files of this one",
         ),
@@ -599,8 +604,8 @@ FILES: Final = (
         "::test_a_file_that_lies_under_a_name_that_spark_passes_over_is_refused",
     ),
     Advice(
-        ("Create that one anew with the",),
-        "The table of Spark's catalogue only points at the lake, where the rows stay.",
+        ("Create the table of the catalog again with",),
+        "The table of Spark's catalog only points at the lake, where the rows stay.",
         "tests/spark/files_session/test_mapped_reads.py::test_partitions_are_those_of_the_lake",
     ),
 )
@@ -642,7 +647,7 @@ LAKES: Final = (
     ),
     Advice(
         (
-            "Copy the directory, while nobody writes to it, to where this process may write",
+            "Copy the directory, while no process writes to it, to a location where this process may write",
             "for several processes, copy the lake to a store that they can share",
         ),
         "There is a second lake with all that the first one had; the first one is not touched, or has moved.",

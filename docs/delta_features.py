@@ -66,7 +66,7 @@ _ROW_WRITES: Final = ("append", "overwrite", "update", "merge", "branch and merg
 _BY_LAKE: Final = Cell(False, "`lake.delta.create` takes the column's expression, Spark's writer does not")
 _ARRAYS: Final = Cell(
     True,
-    'Spark writes no ids of elements of arrays and maps: write without Spark, or by `format("penstock")`',
+    'Spark writes no ids for elements of arrays and maps: write without Spark, or by `format("penstock")`',
 )
 _SHREDDED: Final = Cell(True, "Arrow reads no shredded variants: `penstock.spark` does")
 

@@ -78,7 +78,6 @@
 
 from __future__ import annotations
 
-from html import escape
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 if TYPE_CHECKING:
@@ -349,6 +348,8 @@ class CommitConflict(ConflictError):
 
     def _repr_html_(self) -> str:
         """For notebooks that show the error as a value."""
+        from html import escape
+
         return f"<pre><strong>{type(self).__name__}</strong>: {escape(self.message)}</pre>"
 
     def __init__(self, conflicts: Sequence[Conflict], message: str | None = None) -> None:

@@ -112,7 +112,7 @@ def test_a_sweep_tells_of_files_that_are_missing(forked: Terminal) -> None:
         pool.land_late("raw", folder, "lost")
     lines = forked("sweep", "--remove-data").lines
     assert lines[-2] == "of tables of files nothing more is removed:"
-    assert f"{folder.rstrip('/')} does not have all files that commits name: 1 are missing" in lines[-1]
+    assert f"{folder.rstrip('/')} lacks 1 of the files that commits reference" in lines[-1]
 
 
 @pytest.mark.parametrize(

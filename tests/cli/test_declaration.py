@@ -39,7 +39,7 @@ def test_there_are_the_commands_that_are_promised() -> None:
         "reflog", "namespace", "put", "delete", "outcome", "horizon", "grace", "sweep", "fsck", "doctor",
         "demo", "completion", "bench", "copy", "serve", "ui", "token", "root", "delta",
         "files", "jobs", "tx", "lance", "expect", "publish", "restore", "erase", "resync",
-        "backup", "backups", "restore-backup", "move", "upgrade", "sql",
+        "backup", "backups", "restore-backup", "move", "upgrade", "sql", "figures",
         "delete-rows", "update-rows", "upsert", "optimize", "maintain",
     }  # fmt: skip
     for group in ("branch", "tag"):

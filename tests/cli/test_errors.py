@@ -70,6 +70,7 @@ def test_an_error_in_json_has_code_message_and_details(kind: type[PenstockError]
             "found": "y",
             "why": "",
             "path": "",
+            "found_version": None,
         }
         assert error["details"] == {"conflicts": [expected]}
     else:

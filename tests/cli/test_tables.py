@@ -79,7 +79,7 @@ def test_a_base_that_is_out_of_date_is_a_conflict(command: str, forked: Terminal
     error = forked(command, "sales.orders", *content, "--base", "main~1", "--json", status=3).error
     assert error["code"] == "commit_conflict"
     (conflict,) = error["details"]["conflicts"]
-    assert sorted(conflict) == ["expected", "found", "key", "kind", "path", "why"]
+    assert sorted(conflict) == ["expected", "found", "found_version", "key", "kind", "path", "why"]
     assert (conflict["kind"], conflict["key"]) == ("VALUE_DIFFERS", "sales.orders")
     assert forked.json("show")["id"] == before
     forked(command, "sales.orders", *content, "--base", "main")

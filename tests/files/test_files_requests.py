@@ -106,7 +106,7 @@ def test_what_makes_no_sense_is_told_in_its_own_words(lake: Lake) -> None:
     files.write({"a": b"1", "b": b"2"})
     with pytest.raises(InvalidRequest, match="moved to itself"):
         files.move("a", "a")
-    with pytest.raises(InvalidRequest, match="not UTF-8"):
+    with pytest.raises(InvalidRequest, match="not valid UTF-8"):
         files.put("c", "\ud800")
     with pytest.raises(CommitConflict, match="already has a file of that name"):
         files.put("a", b"2", if_absent=True)

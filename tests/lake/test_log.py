@@ -1,17 +1,33 @@
 """The log of a lake: filters, pages, merges."""
 
+import random
 from datetime import UTC, date, datetime, timedelta
 from itertools import chain
 from typing import Any
+from unittest import mock
 
 import pytest
 
-from penstock.errors import CommitNotFound, InvalidKey, InvalidName, InvalidRequest, PenstockError
+from penstock import Delete, Key, Put
+from penstock.errors import (
+    CommitNotFound,
+    InvalidKey,
+    InvalidName,
+    InvalidRequest,
+    PenstockError,
+    TimedOut,
+)
+from penstock.kernel import chain as kernel_chain
+from penstock.kernel import state
 from penstock.kernel.history import History
+from penstock.kernel.time_limits import paced
+from penstock.lake import log
+from penstock.lake.answers import LogSearch
 from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
 from penstock.lake.log import PAGES_KEPT
 from penstock.model.commits import Commit
+from penstock.model.operations import Operation
 from penstock.stores.memory import MemoryStore
 from tests.queue.hooks import SetClock, new_lake, table
 
@@ -171,6 +187,113 @@ def test_pages_of_a_log_with_all_parents_cost_what_the_log_costs(
     assert pages == shown
     assert len(shown) >= 30
     assert steps <= whole + 3 * len(pages)
+
+
+@pytest.mark.parametrize("all_parents", [False, True])
+@pytest.mark.parametrize(
+    "chosen", [{"table": "a.t0"}, {"table": "b"}, {"author": "cora"}, {"text": "no such"}, {}]
+)
+def test_a_search_goes_on_where_it_stopped(lake: Lake, chosen: dict[str, Any], all_parents: bool) -> None:
+    """It finds what the log has, and no part of it reads more commits than it may."""
+    dev = lake.branch("dev").create(at="main~4")
+    dev.put("a.t0", table("dev"), message="Commit 30", author="dev")
+    lake.merge("dev", "main", message="Commit 31")
+    parts: list[LogSearch] = []
+    after: str | None = None
+    while not parts or after is not None:
+        parts.append(
+            lake.search_log(limit=4, within=7, after=after, all_parents=all_parents, **chosen),
+        )
+        after = parts[-1].reached
+    commits = [commit for part in parts for commit in part.commits]
+    assert commits == lake.log(all_parents=all_parents, limit=None, **chosen)
+    assert all(part.searched <= 7 and len(part.commits) <= 4 for part in parts)
+    assert sum(part.searched for part in parts) == len(lake.log(all_parents=all_parents, limit=None))
+
+
+def test_a_search_ends_where_nothing_older_is_wanted(lake: Lake) -> None:
+    found = lake.search_log(table="a.t0", since=_time(10), within=100)
+    assert _numbers(list(found.commits)) == [24, 18, 12]
+    assert (found.searched, found.reached) == (20, None)
+
+
+@pytest.mark.parametrize("chosen", [{"limit": 0}, {"within": 0}, {"within": -1}])
+def test_a_search_reads_one_commit_at_least(lake: Lake, chosen: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequest, match=r"must be 1 or greater, got"):
+        lake.search_log(**chosen)
+
+
+def test_a_search_whose_time_is_over_tells_what_it_found(lake: Lake) -> None:
+    """From the second commit on: a part that found nothing and got nowhere would be asked for again."""
+    steps = 0
+
+    def take() -> None:
+        nonlocal steps
+        steps += 1
+        if steps > limit:
+            raise TimedOut("too long")
+
+    for limit in range(1, 12):
+        steps = 0
+        with paced(take):
+            found = lake.search_log(table="b", within=100)
+        assert found.searched == limit
+        assert found.reached == lake.log(limit=limit)[-1].id
+        assert found.commits == tuple(
+            commit for commit in lake.log(table="b") if commit in lake.log(limit=limit)
+        )
+    limit = steps = 0
+    with paced(take), pytest.raises(TimedOut):
+        lake.search_log(table="b")
+
+
+def test_the_log_of_a_table_compares_only_commits_that_wrote_it(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others are told by the changes that they added; two states are not compared for that."""
+    compared = 0
+    compare = state.diff_commits
+
+    def count(*arguments: Any) -> Any:
+        nonlocal compared
+        compared += 1
+        return compare(*arguments)
+
+    monkeypatch.setattr(log, "diff_commits", count)
+    assert len(lake.log(table="a.t0")) == 5
+    assert compared == 5
+
+
+@pytest.mark.parametrize("fold_after", [0, 3, 8, 512])
+def test_the_log_of_a_table_is_that_of_the_changes_of_all_commits(fold_after: int) -> None:
+    """Whatever is folded into the tree, in whatever batches; values that stay and that come back included."""
+    chance = random.Random(f"folded after {fold_after}")
+    with mock.patch.object(kernel_chain, "FOLD_OPERATIONS", fold_after):
+        lake = new_lake(MemoryStore(SetClock()), SetClock())
+        names = ["a.t0", "a.t1", "a.n.t", "ab", "b.t0"]
+        for number in range(80):
+            chosen = chance.sample(names, chance.choice([1, 1, 1, 2, 4]))
+            operations: list[Operation] = [
+                Delete(Key.parse(name))
+                if chance.random() < 0.2 and lake.at("main").get(name) is not None
+                else Put(Key.parse(name), table(f"{name}/{chance.randrange(2)}"))
+                for name in chosen
+            ]
+            lake.commit(operations, message=f"Commit {number}", create_namespaces=True)
+            if number % 20 == 10:
+                dev = lake.branch(f"dev{number}").create()
+                dev.put(f"b.t{number}", table(str(number)))
+                lake.branch().put("b.main", table(str(number)))
+                lake.merge(dev.name, "main")
+        for name in ("a", "a.t0", "ab", "b"):
+            key = Key.parse(name)
+            expected = [
+                commit.id
+                for commit in lake.log(limit=None)
+                if any(change.key[: len(key)] == tuple(key) for change in lake.changes(commit.id))
+            ]
+            assert [commit.id for commit in lake.log(table=name, limit=None)] == expected
+            assert expected
 
 
 def test_a_page_that_is_asked_for_twice_is_the_same(lake: Lake) -> None:

@@ -347,7 +347,9 @@ def test_a_lake_is_not_used_across_a_fork_but_can_be_opened_anew(tmp_path: Path)
 
 def test_importing_penstock_loads_neither_sqlite_nor_the_command_line() -> None:
     ran = _python(
-        "import sys, penstock\n"
+        "import sys; before = set(sys.modules); import penstock\n"
+        "costly = {'dataclasses', 'email', 'html', 'importlib.metadata', 'inspect', 'msgspec', 'pathlib'}\n"
+        "assert not costly & ({*sys.modules} - before), costly & {*sys.modules}\n"
         "heavy = ['sqlite3', '_sqlite3', 'click', 'penstock.stores.sqlite', 'penstock.cli']\n"
         "assert not [name for name in heavy if name in sys.modules], sys.modules.keys()\n"
         "penstock.open('memory:').branch().put('a.b', penstock.IcebergTable(metadata_location='x'))\n"

@@ -69,4 +69,4 @@ def test_a_state_that_cannot_be_read_or_holds_another_tree_is_told(lake: Lake) -
     torn = msgspec.structs.replace(content, state=b"?")
     assert [name for name, what in check.find_flaws("a", torn) if "cannot be read" in what] == ["a"]
     alone = msgspec.structs.replace(content, held=(bytes(32),))
-    assert [what for _, what in check.find_flaws("a", alone)] == ["lacks the tree that its state names"]
+    assert [what for _, what in check.find_flaws("a", alone)] == ["does not hold the tree of its state"]

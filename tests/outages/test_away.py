@@ -20,7 +20,7 @@ from penstock.lake.tokens import new_token
 from penstock.metrics.memory import Metrics
 from penstock.server import health, writability
 from penstock.server.access import TokenGate
-from penstock.server.error_redaction import Discreet
+from penstock.server.error_redaction import RedactingCatalogue
 from penstock.server.health import Readiness
 from penstock.server.native import NATIVE
 from tests.queue.hooks import wait_until
@@ -76,7 +76,7 @@ def test_a_database_that_is_away_is_told_by_name_to_each_caller_and_comes_back(
     lake.catalogue.do(call)
     readiness = Readiness(lake.catalogue)
     readiness.require()
-    with local(lake.catalogue, [NATIVE], gate=TokenGate(Discreet(lake.catalogue))) as server:
+    with local(lake.catalogue, [NATIVE], gate=TokenGate(RedactingCatalogue(lake.catalogue))) as server:
         remote = Remote(server.url, text, QUICK)
         behind = Lake(remote, author="ada")
         behind.branch("dev").create()

@@ -21,7 +21,7 @@ from penstock.metrics.memory import Metrics
 from penstock.metrics.table import TRIES
 from penstock.server import health, writability
 from penstock.server.access import TokenGate
-from penstock.server.error_redaction import Discreet
+from penstock.server.error_redaction import RedactingCatalogue
 from penstock.server.health import Readiness
 from penstock.server.native import NATIVE
 from penstock.stores.memory import MemoryStore
@@ -171,7 +171,7 @@ def test_tables_on_a_full_disk_say_so_and_take_rows_again_once_there_is_room(
 def test_clients_of_a_server_are_told_at_once_and_only_administrators_where(
     lake: Lake, small_disk: SmallDisk
 ) -> None:
-    gate = TokenGate(Discreet(lake.catalogue))
+    gate = TokenGate(RedactingCatalogue(lake.catalogue))
     tokens = {}
     for name, grant in (("etl", "write"), ("root", "admin")):
         tokens[name], call = new_token(name, [grant])

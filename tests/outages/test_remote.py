@@ -40,7 +40,7 @@ def client(server: Scripted) -> Iterator[Remote]:
 
 def test_what_the_server_said_of_a_doubt_outlives_a_later_loss() -> None:
     said = OutcomeUnknown(
-        "the lake's store did not say whether this was applied; repeating it is safe", key="k"
+        "the lake's store did not confirm whether the change was applied; repeating it is safe", key="k"
     )
     with (
         scripted(refusal(said), LOST) as server,

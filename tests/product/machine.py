@@ -180,8 +180,6 @@ class Machine:
         commit = self._random.choice(self._recent(source))
         if not commit.parents:
             return
-        if self._would_double(commit, target):
-            return
         bounds = {key: self._history.repeat(key, self._heads[target], commit.id) for key in FORMATS}
         self._bring(
             "transplant",
@@ -190,15 +188,6 @@ class Machine:
             commit.overwritten,
             (),
             lambda: self._lake.transplant(commit.id, target),
-        )
-
-    def _would_double(self, commit: ModelCommit, target: str) -> bool:
-        """Whether rows of a commit that is repeated are there already, in files that were written since."""
-        before = self._history[commit.parents[0]].tables
-        return any(
-            (commit.tables[key] - before[key]) & rows
-            and self._history.is_overwritten(key, self._history.ancestors(self._heads[target]))
-            for key, rows in self._tables(target).items()
         )
 
     def _revert(self) -> None:

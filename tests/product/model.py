@@ -90,16 +90,23 @@ class History:
     def merge(self, table: str, target: str, source: str) -> Bounds:
         """What a table may hold after a source was merged into a target."""
         bases = [self[one].tables.get(table, frozenset()) for one in self.merge_bases(target, source)]
-        return self._meet(table, target, source, bases, self.ancestors(source) ^ self.ancestors(target))
+        between = self.ancestors(source) ^ self.ancestors(target)
+        return self._but_known(table, target, self._meet(table, target, source, bases, between))
 
     def repeat(self, table: str, target: str, commit: str) -> Bounds:
         """What a table may hold after one commit was repeated on a target."""
         base = self[self[commit].parents[0]].tables.get(table, frozenset())
-        bounds = self._meet(table, target, commit, [base], {commit})
-        if commit in self.ancestors(target):
-            # The target has it. It comes again if it was reverted; otherwise there may be nothing to do.
-            bounds = bounds._replace(must=bounds.must & self[target].tables.get(table, frozenset()))
-        return bounds
+        return self._but_known(table, target, self._meet(table, target, commit, [base], {commit}))
+
+    def _but_known(self, table: str, target: str, bounds: Bounds) -> Bounds:
+        """Rows that the target had may stay away: it has decided otherwise since. They may come again where
+        that was a revert."""
+        now = self[target].tables.get(table, frozenset())
+        return bounds._replace(must=bounds.must - (self._rows_before(table, target) - now))
+
+    def _rows_before(self, table: str, head: str) -> Rows:
+        past = self.ancestors(head)
+        return frozenset[int]().union(*(self[one].tables.get(table, frozenset()) for one in past))
 
     def _meet(
         self, table: str, target: str, source: str, bases: Sequence[Rows], between: Iterable[str]
@@ -127,6 +134,5 @@ class History:
             must, may = rest, returned | now  # what came later may have written its rows once more
         if table in self[commit].overwritten:
             # Without it, rows stay that other commits wrote, and that only it has removed where they met.
-            ever = frozenset[int]().union(*(self[one].tables.get(table, frozenset()) for one in past))
-            may |= ever - (after - before)
+            may |= self._rows_before(table, head) - (after - before)
         return Bounds(must, may)

@@ -130,6 +130,10 @@ READS: dict[str, Scenario] = {
     "log of a time": lambda lake: lake.log(since="2020-01-01", until=datetime(2099, 1, 1, tzinfo=UTC)),
     "log before all": lambda lake: lake.log(until=datetime(1999, 1, 1)),  # noqa: DTZ001 - taken as UTC
     "log of a text": lambda lake: lake.log(text="ODD"),
+    "a part of the log": lambda lake: lake.search_log("dev/x", table="all.iceberg", within=2),
+    "no part of the log": lambda lake: lake.search_log(within=0),
+    "figures": lambda lake: lake.figures("dev/x"),
+    "figures of a table that is not managed": lambda lake: lake.figures(table="all.iceberg"),
     "log by page": lambda lake: lake.log(limit=2, after=lake.resolve("main~1")),
     "log after another": lambda lake: lake.log(after=lake.resolve("dev/x")),
     "log below nothing": lambda lake: lake.log(limit=-1),

@@ -219,10 +219,12 @@ class Calls:
             lambda: calls.GetContents(key=(key,), **at),
             lambda: calls.ListEntries(prefix=self._of(lambda: None, lambda: key), **at),
             lambda: calls.ListCommits(ref=at["at"], text=self._of(lambda: None, lambda: "a"), via=at["via"]),
+            lambda: calls.SearchLog(ref=at["at"], text=self._of(lambda: None, lambda: "a"), via=at["via"]),
             lambda: calls.GetCommit(revision=at["at"], via=at["via"]),
             lambda: calls.GetChanges(revision=at["at"], via=at["via"]),
             lambda: calls.Diff(before=at["at"], to=self._pick("ref")),
             lambda: calls.Compare(one=at["at"], other=self._pick("ref")),
+            lambda: calls.GetFigures(ref=at["at"], via=at["via"], table=self._of(lambda: None, lambda: key)),
             lambda: calls.Resolve(revision=at["at"]),
         )
 

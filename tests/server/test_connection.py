@@ -423,7 +423,9 @@ def test_some_open_files_are_kept_for_the_server_itself(lake: Lake) -> None:
     assert not sockets.doubt
     last = sockets.files_max - 1
     for _ in range(100):
-        with pytest.raises(Throttled, match="keeps the rest for its own; raise the limit of open files"):
+        with pytest.raises(
+            Throttled, match="reserves the remaining ones for its own work; raise the limit of open files"
+        ):
             sockets.admit("192.0.2.7", last)
     assert log.getvalue().count(b"\n") == 1
     assert metrics.snapshot().count(HTTP_REFUSALS, reason="open_files") == 100

@@ -24,7 +24,7 @@ from penstock.lake.catalogue import Catalogue
 from penstock.lake.lake import Lake
 from penstock.lake.tokens import new_token
 from penstock.server.access import TokenGate
-from penstock.server.error_redaction import Discreet
+from penstock.server.error_redaction import RedactingCatalogue
 from penstock.server.run import all_apis
 from tests.server.running import Local, local
 
@@ -59,7 +59,7 @@ def failing(lake: Lake, error: PenstockError) -> Iterator[tuple[Local, dict[str,
         lake.catalogue.do(call)
         shown[name] = f"Bearer {text}"
     store = Failing(lake.catalogue)
-    with local(store, all_apis(), gate=TokenGate(Discreet(store))) as server:
+    with local(store, all_apis(), gate=TokenGate(RedactingCatalogue(store))) as server:
         assert server.get(ROUTES[0], authorization=shown["admin"]).status == 200
         store.error = error
         yield server, shown
@@ -96,7 +96,7 @@ def test_an_error_keeps_its_kind_and_what_it_says_of_the_request(lake: Lake) -> 
         reply = server.get(ROUTES[0], authorization=shown["reader"])
     assert reply.json["error"] == {
         "code": "outcome_unknown",
-        "message": "the lake's store did not say whether this was applied; "
+        "message": "the lake's store did not confirm whether the change was applied; "
         "repeating it with idempotency key k is safe, and returns the outcome",
         "details": {"key": "k", "name": "main"},
     }
@@ -116,7 +116,7 @@ def test_the_log_says_why_whoever_asked(lake: Lake) -> None:
 def test_a_refusal_of_the_server_itself_is_told_in_full(lake: Lake) -> None:
     text, call = new_token("etl", ["read:main"])
     lake.catalogue.do(call)
-    with local(lake.catalogue, all_apis(), gate=TokenGate(Discreet(lake.catalogue))) as server:
+    with local(lake.catalogue, all_apis(), gate=TokenGate(RedactingCatalogue(lake.catalogue))) as server:
         reply = server.ask("GET", "/api/penstock/v1/tokens", headers={"authorization": f"Bearer {text}"})
     assert reply.status == 403
     assert "token 'etl' may not administer the lake" in reply.message

@@ -49,7 +49,7 @@ def test_a_server_that_stops_is_there_but_not_ready(lake: Lake) -> None:
 def test_a_server_whose_lake_moved_away_is_not_ready(tmp_path: Path) -> None:
     with open_lake(tmp_path / "one", create=True) as lake:
         move_lake(str(tmp_path / "one"), str(tmp_path / "two"))
-        with pytest.raises(Unavailable, match="moving to another place"):
+        with pytest.raises(Unavailable, match="is being moved, or has moved"):
             Readiness(lake.catalogue).require()
 
 

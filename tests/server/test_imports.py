@@ -81,7 +81,7 @@ def test_what_is_not_installed_is_left_out_and_what_is_broken_is_told(
     said = io.BytesIO()
     import_libraries([api], Log(said, Level.INFO))
     (line,) = said.getvalue().decode().splitlines()
-    assert "broken_library is installed and cannot be imported: RuntimeError('built for" in line
+    assert "broken_library is installed, but cannot be imported: RuntimeError('built for" in line
     assert "json.tool" in sys.modules
 
 

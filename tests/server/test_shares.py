@@ -390,6 +390,7 @@ def grown(lake: Lake) -> Lake:
 LONG = {
     "a search of the log": calls.ListCommits(text="nowhere", limit=10),
     "the log of a key": calls.ListCommits(table=Key("s", "t1"), limit=10),
+    "a part of a search of the log": calls.SearchLog(text="nowhere", limit=10),
     "the log by all parents": calls.ListCommits(all_parents=True, limit=1000),
     "entries": calls.ListEntries(limit=1000),
     "references": calls.ListReferences(kind=Kind.BRANCH, limit=None),

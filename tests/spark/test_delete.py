@@ -160,7 +160,7 @@ def test_a_function_of_python_s_is_refused_without_spark_s_notes_on_it(
 
     create()
     by_chance = f.udf(lambda number: number > 3, "boolean").asNondeterministic()
-    with pytest.raises(InvalidRequest, match="is not the same each time") as caught:
+    with pytest.raises(InvalidRequest, match="is not deterministic") as caught:
         delete(spark, KEY, by_chance("id"))
     assert "Origin" not in caught.value.message
 
@@ -180,12 +180,12 @@ def test_conditions_that_spark_reads_otherwise_than_the_lake_lose_no_row(
 @pytest.mark.parametrize(
     ("where", "said"),
     [
-        ("rand() < 0.5", "is not the same each time"),
+        ("rand() < 0.5", "is not deterministic"),
         ("nobody = 1", "nobody"),
         ("id = = 1", "Spark does not accept it"),
         ("id + 1", "Spark does not accept it"),
-        ("row_number() over (order by id) > 1", "made of one row each"),
-        ("max(id) > 1", "made of one row each"),
+        ("row_number() over (order by id) > 1", "computed from one row each"),
+        ("max(id) > 1", "computed from one row each"),
     ],
 )
 def test_what_is_no_condition_is_refused_before_a_job(

@@ -143,14 +143,31 @@ def test_rows_with_the_same_key_have_changed(spark: SparkSession, lake: Lake) ->
 
 
 def test_columns_that_identify_no_row_are_refused(spark: SparkSession, lake: Lake) -> None:
-    from pyspark.errors import PySparkException
+    """By the same error as without Spark, before any row is read by the caller."""
+    lake.table("sales.t").write({"id": [1], "v": ["a"], "odd `name`": [1]})
+    before = lake.resolve("main")
+    lake.table("sales.t").append({"id": [7, 7], "v": ["b", "c"], "odd `name`": [2, 2]})
+    message = (
+        "id, odd `name` does not identify rows of 'sales.t': several have id = 7, odd `name` = 2\n"
+        "  Name more columns in on=…, or leave it out to compare whole rows."
+    )
+    on = ["id", "odd `name`"]
+    for first, second in ((before, "main"), ("main", before)):
+        with pytest.raises(InvalidRequest) as by_spark:
+            diff_rows(spark, "sales.t", first, second, on=on)
+        with pytest.raises(InvalidRequest) as in_process:
+            lake.diff_rows("sales.t", first, second, on=on)
+        assert by_spark.value.message == in_process.value.message == message
+        assert by_spark.value.details == in_process.value.details == {"table": "sales.t", "columns": on}
+    assert diff_rows(spark, "sales.t", before, "main", on=["id", "v"]).count() == 2
 
+
+def test_equal_rows_of_one_key_are_refused_too(spark: SparkSession, lake: Lake) -> None:
     lake.table("t").write({"id": [1], "v": ["a"]})
     before = lake.resolve("main")
-    lake.table("t").append({"id": [7, 7], "v": ["b", "c"]})
-    with pytest.raises(PySparkException, match=r"id does not identify rows of 't': several have id = 7"):
-        diff_rows(spark, "t", before, "main", on="id").count()
-    assert diff_rows(spark, "t", before, "main", on=["id", "v"]).count() == 2
+    lake.table("t").append({"id": [None, 2, None], "v": ["b", "b", "b"]})
+    with pytest.raises(InvalidRequest, match="id does not identify rows of 't': several have id = None"):
+        diff_rows(spark, "t", before, "main", on="id")
 
 
 def test_a_table_that_one_commit_has_not_is_added_or_removed(spark: SparkSession, lake: Lake) -> None:

@@ -137,7 +137,7 @@ def test_a_file_that_spark_names_otherwise_is_an_error_and_not_fewer_rows(
     monkeypatch.setattr(manifests, "_spellings", lambda address: (f"elsewhere:{address}",))
     rows = read(using(spark, "fallback"), "t")
     assert rows.select("id").count() == 2
-    with pytest.raises((Py4JError, PySparkException), match="names a file otherwise"):
+    with pytest.raises((Py4JError, PySparkException), match="uses another name for a file"):
         rows.collect()
 
 

@@ -208,10 +208,10 @@ def found_where(table: Table, where: str) -> list[int]:
             lambda one: one.when_matched_delete().when_not_matched_insert_all("target.v is null"),
             "with the source's columns",
         ),
-        (lambda one: one.when_matched_delete("max(target.v) over () = 1"), "made of one row each"),
-        (lambda one: one.when_matched_update({"v": "sum(source.v)"}), "made of one row each"),
+        (lambda one: one.when_matched_delete("max(target.v) over () = 1"), "computed from one row each"),
+        (lambda one: one.when_matched_update({"v": "sum(source.v)"}), "computed from one row each"),
         (lambda one: one.when_matched_update({"v": "__penstock_file"}), "Spark does not accept it"),
-        (lambda one: one.when_matched_delete("rand() > 0.5"), "is not the same each time"),
+        (lambda one: one.when_matched_delete("rand() > 0.5"), "is not deterministic"),
         (lambda one: one.when_matched_delete().when_matched_update({"v": "1"}), "never apply"),
         (lambda one: having(one, "target.k = source.x").when_matched_delete(), "Spark does not accept it"),
         (

@@ -205,6 +205,6 @@ def test_the_lake_may_be_another_than_the_session_s(spark: SparkSession, lake: L
 @pytest.mark.parametrize("where", ["id >", "nothing = 1", "id", "sum(id) > 1"])
 def test_what_is_no_condition_is_told_in_a_word(spark: SparkSession, lake: Lake, where: str) -> None:
     lake.create_table("t", data=pa.table({"id": [1]}))
-    with pytest.raises(InvalidRequest, match=r"does not accept it|made of one row each") as refused:
+    with pytest.raises(InvalidRequest, match=r"does not accept it|computed from one row each") as refused:
         read(spark, "t", where=where)
     assert "\n" not in refused.value.message

@@ -136,9 +136,9 @@ def test_a_row_for_which_the_condition_is_null_stays(
         ({"count": "1", "COUNT": "2"}, "assigned twice"),
         ({"place": "null", "place.town": "'Ulm'"}, "as a whole and in part"),
         ({"count": "nobody + 1"}, "nobody"),
-        ({"count": "max(count)"}, "made of one row each"),
-        ({"count": "max(count) over ()"}, "made of one row each"),
-        ({"count": "explode(array(1, 2))"}, "made of one row each"),
+        ({"count": "max(count)"}, "computed from one row each"),
+        ({"count": "max(count) over ()"}, "computed from one row each"),
+        ({"count": "explode(array(1, 2))"}, "computed from one row each"),
         ({}, "nothing is assigned"),
     ],
 )

@@ -381,7 +381,7 @@ def test_what_is_not_there_is_not_found(mongodb_url: str) -> None:
 def test_collections_of_another_program_are_left_alone(mongodb_url: str, collection: str) -> None:
     with connected(mongodb_url) as client:
         client.get_default_database()[collection].insert_one({"_id": "mine"})
-        with pytest.raises(InvalidRequest, match="not a lake's"):
+        with pytest.raises(InvalidRequest, match="not belong to a lake"):
             MongoStore(mongodb_url)
         assert list(client.get_default_database()[collection].find()) == [{"_id": "mine"}]
 

@@ -165,7 +165,7 @@ def test_another_programs_tables_are_refused_and_left_as_they_are(
     administrator.execute("CREATE SCHEMA penstock")
     administrator.execute("CREATE TABLE penstock.songs (title text)")
     for create in (True, False):
-        with pytest.raises(InvalidRequest, match="another program's tables; choose another"):
+        with pytest.raises(InvalidRequest, match="tables of another program; choose another"):
             PostgresStore(postgres_url, create=create)
     listed = "SELECT table_name FROM information_schema.tables WHERE table_schema = 'penstock'"
     assert administrator.execute(listed).fetchall() == [("songs",)]

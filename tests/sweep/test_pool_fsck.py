@@ -124,7 +124,9 @@ def test_an_address_outside_of_the_pool_is_told(place: Path, database: Database,
     _, leaf = first_leaf(database, state_of(table).root)
     file = encode_file(File("../../etc/passwd", 1, 1))
     new = put_leaf(database, table, leaf.keys, [file, *leaf.values[1:]])
-    assert f"{new.hex()}: '../../etc/passwd' is not an address below the pool" in names_damaged(place)
+    told = names_damaged(place)
+    assert f"{new.hex()}: the address of '" in told
+    assert "is not in the lake's file storage: '../../etc/passwd'" in told
 
 
 def test_a_state_that_cannot_be_read_is_told(place: Path, database: Database, table: FilesTable) -> None:
@@ -135,7 +137,7 @@ def test_a_state_that_cannot_be_read_is_told(place: Path, database: Database, ta
 def test_a_tree_that_nothing_holds_is_told(place: Path, database: Database, table: FilesTable) -> None:
     """A sweep would take it."""
     put_table(database, msgspec.structs.replace(table, held=()))
-    assert "raw_events: lacks the tree that its state names" in names_damaged(place)
+    assert "raw_events: does not hold the tree of its state" in names_damaged(place)
 
 
 def test_a_large_state_is_checked_as_well(lake: Lake, place: Path, database: Database) -> None:

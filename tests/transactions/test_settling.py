@@ -25,7 +25,7 @@ def test_a_server_ends_those_whose_lease_ran_out_and_no_other(clock: Clock) -> N
         assert settling.look() == 1
         assert transactions.get(late.transaction.id).state is TransactionState.ABORTED
         assert transactions.get(live.transaction.id).state is TransactionState.OPEN
-    assert b"ended 1 transaction that was left" in said.getvalue()
+    assert b"ended 1 abandoned transaction" in said.getvalue()
 
 
 def test_it_stops_when_it_is_told() -> None:

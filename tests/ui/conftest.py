@@ -12,12 +12,14 @@ from urllib.parse import urlencode
 import pytest
 
 from penstock.formats.rows.arrow_types import pa
+from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
 from penstock.lake.opener import open_lake
 from penstock.processes.pool import ProcessPool
 from penstock.server.access import OpenGate, TokenGate
 from penstock.server.limits import Limits
 from penstock.server.native import NATIVE
+from penstock.server.request_counts import count_requests
 from penstock.server.ui.api import ui_api
 from tests.server.running import Local, Reply, local
 
@@ -116,9 +118,10 @@ def serve(
     metrics: Callable[[], bytes] | None = None,
 ) -> Iterator[Site]:
     gate = TokenGate(lake.catalogue) if with_tokens else OpenGate()
-    with local(
-        lake.catalogue, [NATIVE, ui_api(gate, metrics)], gate=gate, limits=limits, pool=pool
-    ) as server:
+    if metrics is not None:
+        assert isinstance(lake.catalogue, Embedded)
+        lake.catalogue.count_requests = lambda: count_requests(metrics())
+    with local(lake.catalogue, [NATIVE, ui_api(gate)], gate=gate, limits=limits, pool=pool) as server:
         yield Site(lake, server)
 
 

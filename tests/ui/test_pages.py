@@ -18,7 +18,7 @@ from penstock.processes.pool import ProcessPool
 from penstock.server.app import ROW_WORK_IMPORTS
 from penstock.server.limits import Limits
 from penstock.server.metrics_endpoint import MetricsEndpoint
-from penstock.server.ui import history_pages, visit
+from penstock.server.ui import history_pages, table_pages, visit
 from penstock.server.ui.api import PAGES
 from penstock.server.ui.parts import show_size
 from tests.ui.conftest import HOSTILE, Page, Site, orders, serve
@@ -27,13 +27,13 @@ SHOWN = {
     "": ("Lake", "main", "second load", "dev", "v1"),
     "branches": ("dev", "1 ahead, 0 behind", "default branch"),
     "tags": ("v1",),
-    "expectations": ("The branch expects nothing.",),
+    "expectations": ("The branch has no expectations.",),
     "maintenance": ("7 days", "All history is kept."),
     "log?ref=dev": ("bad load", "second load", "first load", "etl", "sales.orders", "v2"),
     "log?ref=dev&table=sales.orders&author=ada": ("bad load",),
     "log?ref=dev&text=SECOND": ("second load",),
     "log?since=1d&until=2100-01-01": ("second load",),
-    "log?until=2001-01-01": ("There are no such commits.",),
+    "log?until=2001-01-01": ("No commits match.",),
     "commit?ref=dev": ("bad load", "ada", "v1 → v2"),
     "reference?name=dev": ("create", "commit"),
     "tables": ("sales", "sales.orders", "delta", "v1"),
@@ -53,8 +53,8 @@ SHOWN = {
     "revert?commit=main&on=main": ("No conflicts.", "1 row removed"),
     "restore?key=sales.orders": ("Restore",),
     "restore?key=sales.orders&to=v1": ("No conflicts.", "1 row removed"),
-    "transactions": ("There are none",),
-    "transactions?all=true": ("There are none",),
+    "transactions": ("There are no transactions",),
+    "transactions?all=true": ("There are no transactions",),
     "jobs": ("No job is running.",),
 }
 """Pages, and what each must show."""
@@ -294,12 +294,56 @@ def test_rows_are_paged_and_end(own_lake: object, tmp_path: Path) -> None:
             assert amounts == [f"{n}.0" for n in range(130)]
 
 
-def test_a_search_that_takes_long_says_how_far_it_came(sales: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module")
+def rarely_changed() -> Iterator[Site]:
+    """A lake of many commits, of which the first, the tenth and some of the last ones changed one table."""
+    with open_lake("memory:", author="ada") as lake:
+        for n in range(60):
+            name = "rare.t" if n in (0, 9, 58) else f"busy.t{n % 7}"
+            lake.branch().put(name, IcebergTable(metadata_location=f"s3://x/{n}"), message=f"load no. {n}.")
+        with serve(lake) as site:
+            yield site
+
+
+def test_a_search_shows_what_it_has_found_and_goes_on(
+    rarely_changed: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history_pages, "SEARCHED_COMMITS", 20)
+    pages = [rarely_changed.get("log?table=rare.t")]
+    while address := pages[-1].find_link("after="):
+        pages.append(rarely_changed.get(address))
+        check_page(pages[-1])
+    shown = [re.findall(r"load no\. (\d+)\.", page.text) for page in pages]
+    assert shown == [["58"], [], ["9", "0"]]
+    assert "1 commit found in the 20 that were searched, back to" in pages[0].text
+    assert "0 commits found in the 20 that were searched" in pages[1].text
+    assert ["Look further »" in page.text for page in pages] == [True, True, False]
+    assert "were searched" not in pages[2].text
+    assert "First page" in pages[2].text
+
+
+def test_a_search_ends_when_its_time_is_over(rarely_changed: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is read by then is shown; a part that has no time at all says so."""
     monkeypatch.setattr(history_pages, "SEARCH_S", -1.0)
-    page = sales.get("log?text=nothing")
+    page = rarely_changed.get("log?text=nothing")
     assert page.status == 200
     assert "was stopped" in page.text
     check_page(page)
+
+
+def test_the_commits_of_a_table_are_looked_for_among_the_latest(
+    rarely_changed: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_pages, "SEARCHED_COMMITS", 20)
+    page = rarely_changed.get("table?key=rare.t")
+    check_page(page)
+    assert re.findall(r"load no\. (\d+)\.", page.text) == ["58"]
+    further = page.find_link("after=")
+    assert further is not None
+    assert re.findall(r"load no\. (\d+)\.", rarely_changed.get(further).text) == ["9", "0"]
+    busy = rarely_changed.get("table?key=rare.t&ref=main~59")
+    assert "were searched" not in busy.text
+    assert busy.find_link("after=") is None
 
 
 def test_the_size_of_a_table_is_told_for_its_versions(own_lake: Lake) -> None:
@@ -328,7 +372,7 @@ def test_what_takes_long_beside_other_things_is_left_out(
     monkeypatch.setattr(visit, "SOON_S", 0.0)
     assert "ahead" not in sales.get("branches").text
     assert "dev is many commits away from main" in sales.get("diff?base=main&to=dev").text
-    assert "Look for them in the log" in sales.get("table?key=sales.orders").text
+    assert "Search the log" in sales.get("table?key=sales.orders").text
 
 
 def test_conflicts_are_counted_by_branch(tmp_path: Path) -> None:
@@ -343,10 +387,12 @@ def test_conflicts_are_counted_by_branch(tmp_path: Path) -> None:
             page = site.get("maintenance")
             assert "main 3 1 33.3% 0" in page.text
             check_page(page)
+        lake.branch("dev").create().put("u", IcebergTable(metadata_location="s3://x/4"))
         with serve(lake, metrics=endpoint.text, with_tokens=True) as site:
+            assert "dev 2 0 0.0% 0" in site.get("maintenance", site.create_token("read:dev", name="dev")).text
             page = site.get("maintenance", site.create_token("read:main"))
-            assert "metrics name every branch" in page.text
-            assert "33.3%" not in page.text
+            assert "main 3 1 33.3% 0" in page.text
+            assert "dev 2" not in page.text
 
 
 @pytest.mark.verify

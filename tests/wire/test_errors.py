@@ -32,6 +32,7 @@ from penstock.wire.errors import decode_error, encode_error
 CONFLICTS = (
     Conflict(ConflictKind.VALUE_DIFFERS, Key("sales", "2026.11"), "v1", "v2"),
     Conflict(ConflictKind.FORMAT, Key("j"), why="has no line 3"),
+    Conflict(ConflictKind.FORMAT, Key("t"), "version 3", "version 4", found_version=4),
 )
 
 KINDS = [
@@ -87,6 +88,7 @@ def test_the_body_of_an_error_has_the_form_that_is_promised() -> None:
                 "found": "v2",
                 "why": "",
                 "path": "",
+                "found_version": None,
             }
         ]
     }
@@ -125,6 +127,19 @@ def test_an_error_of_a_newer_server_becomes_the_nearest_that_is_known(
 )
 def test_what_penstock_did_not_write_is_not_taken_for_an_error_of_it(body: bytes) -> None:
     assert decode_error(404, body) is None
+
+
+def test_a_conflict_of_release_0_1_has_no_version_for_programs() -> None:
+    body = (
+        b'{"error":{"code":"table_conflict","message":"no","details":{"conflicts":[{"kind":"FORMAT","key":"t",'
+        b'"expected":"version 3","found":"version 4","why":"was changed","path":""}]}}}'
+    )
+    back = decode_error(409, body)
+    assert isinstance(back, CommitConflict)
+    assert back.conflicts == (
+        Conflict(ConflictKind.FORMAT, Key("t"), "version 3", "version 4", "was changed"),
+    )
+    assert back.conflicts[0].found_version is None
 
 
 @pytest.mark.parametrize("told", [b"5", b'[{"kind":"NEW_KIND","key":"a"}]', b'[{"key":5}]'])

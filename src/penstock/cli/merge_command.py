@@ -63,7 +63,7 @@ class MergeCommand:
         *,
         count: Callable[[MergeResult], int | None],
         done: Callable[[Screen, MergeResult], str],
-        ways_out: Callable[[MergeResult], list[str]],
+        suggest_resolutions: Callable[[MergeResult], list[str]],
     ) -> None:
         """Bring it, and answer with what came of it; conflicts are shown as a dry run shows them."""
         try:
@@ -77,7 +77,7 @@ class MergeCommand:
 
         def text(screen: Screen) -> Iterator[str]:
             if result.keys and (result.applied or result.dry_run):
-                ways = ways_out(result) if result.conflicts else []
+                ways = suggest_resolutions(result) if result.conflicts else []
                 commits = if_readable(lambda: count(result))
                 yield from merge_page(screen, self._heading, self._sides(result), result, commits, ways)
             if not result.dry_run or not result.keys:
@@ -119,10 +119,10 @@ class MergeCommand:
             if commit.id != base
         ]
 
-    def ways_out(self, result: MergeResult) -> list[str]:
+    def suggest_resolutions(self, result: MergeResult) -> list[str]:
         """What to do about conflicts, each as a command or an option that can be copied."""
         keys = to_take(result)
-        ways = self._ways_by_side(keys) if keys else []
+        ways = self._suggest_sides(keys) if keys else []
         by_path = [
             conflict
             for merged in result.keys
@@ -140,7 +140,7 @@ class MergeCommand:
             if conflict.kind is ConflictKind.NAMESPACE_ABSENT
         ]
 
-    def _ways_by_side(self, keys: list[str]) -> list[str]:
+    def _suggest_sides(self, keys: list[str]) -> list[str]:
         """How a side is taken of keys with conflicts."""
         text = f"To take one side: --take {self.target}={keys[0]} or --take {self.source}={keys[0]}"
         return [f"{text}." if len(keys) == 1 else f"{text}, and so on for the others."]
@@ -151,7 +151,7 @@ class RevertCommand(MergeCommand):
 
     refusal = "cannot be undone"
 
-    def _ways_by_side(self, keys: list[str]) -> list[str]:
+    def _suggest_sides(self, keys: list[str]) -> list[str]:
         newest = "To undo it by itself: revert the commits first that came since, the newest first."
         back = f"To go back to what it was before {self.source}, without anything that came since"
         take, leave = f"--take {self.source}={keys[0]}", f"--take {self.target}={keys[0]}"

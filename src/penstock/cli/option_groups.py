@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import wraps
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from penstock.cli.declaration import if_head_option, key_option, message_option
+from penstock.cli.declaration import branch_option, if_head_option, key_option, message_option
+
+if TYPE_CHECKING:
+    from penstock.lake.call import CommitOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -50,6 +53,24 @@ def request_options(branch: str, *, message: bool = True) -> Callable[[F], Calla
         return dry_run_option(message_option(command) if message else command)
 
     return decorate
+
+
+@dataclass(frozen=True, slots=True)
+class RowChangeOptions:
+    """Where rows of a table are changed, and how the commit is described."""
+
+    branch: str | None
+    message: str | None
+    idempotency_key: str | None
+
+    def described_by(self, author: str | None) -> CommitOptions:
+        """What a table's methods take of it."""
+        return {"message": self.message, "author": author, "idempotency_key": self.idempotency_key}
+
+
+def row_change_options(f: F) -> Callable[..., Any]:
+    """The options of ``RowChangeOptions``, as ``commit``."""
+    return branch_option(message_option(key_option(gather("commit", RowChangeOptions)(f))))
 
 
 def dry_run_option(f: F) -> F:

@@ -36,6 +36,7 @@ SECTIONS: Final[dict[str, Mapping[str, Command]]] = {
         "show": _command("history:show", "Show a commit, or what a table is at a commit."),
         "diff": _command("history:diff", "Show what differs between two revisions."),
         "sql": _command("sql:sql", "Run a SELECT over tables of all formats."),
+        "figures": _command("figures:figures", "Show commits a day, conflicts, backlogs and sizes."),
         "ui": _command("ui:ui", "Show the page of the lake in a browser."),
     },
     "Change": {

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from penstock.lake.row_changes import ChangedRows, MergeClause, RowValues
     from penstock.lake.table import Table
     from penstock.lake.table_writer import RowWrite
-    from penstock.lake.upkeep import AnalyzedTable, OptimizedTable, OptimizeProgress
+    from penstock.lake.upkeep import AnalyzedTable, OptimizedTable, OptimizeOrder
 
 NAMES_MAX: Final = 3
 """How many files of one table are named."""
@@ -245,14 +245,7 @@ class ChangeView(Protocol):
     ) -> ChangedRows:
         """Update, delete and insert rows by those of a source."""
 
-    def optimize(
-        self,
-        target_file_bytes: int | None,
-        where: str | None,
-        zorder_by: Sequence[str],
-        said: Said,
-        progress: OptimizeProgress,
-    ) -> OptimizedTable:
+    def optimize(self, order: OptimizeOrder, said: Said) -> OptimizedTable:
         """Rewrite files with the same rows: fewer, sorted, without deleted rows."""
 
     def analyze(self, said: Said) -> AnalyzedTable:

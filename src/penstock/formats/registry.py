@@ -5,7 +5,8 @@ so that nothing of a format is loaded before it is needed: a command that needs 
 
 Formats of other packages are found by entry points of the group ``penstock.formats``, each of which leads to
 a ``TableFormat``. To read entry points takes longer than a short command, so they are only looked for when no
-format of Penstock's knows a name, a command, a type of content or a call, and when a server starts.
+format of Penstock's knows a name, a command, a type of content or a call, when help lists the commands, and
+when a server starts. They are read only if an installed package may have some.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from penstock.errors import FormatUnavailable
+from penstock.formats.entry_points import may_have_entry_points
 
 if TYPE_CHECKING:
     from penstock.model.content import Content
@@ -107,6 +109,8 @@ def table_formats() -> tuple[TableFormat, ...]:
 @cache
 def other_formats() -> OtherFormats:
     """The formats of other packages, with their plugins loaded. One that cannot be loaded stops no other."""
+    if not may_have_entry_points(GROUP):
+        return OtherFormats()
     from importlib.metadata import entry_points
 
     formats: list[TableFormat] = []

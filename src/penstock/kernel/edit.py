@@ -50,6 +50,8 @@ class EditContext(NamedTuple):
     """Whether formats may read table storage."""
     is_repeated: bool = False
     """Whether commits are repeated one by one, and not all that a side has is brought."""
+    brings_undone: bool = False
+    """Whether what the branch had of them and has undone comes again."""
 
 
 class Edit:
@@ -102,7 +104,7 @@ class Edit:
 
     def table(self, key: Key, content: AnyContent | None, after: AnyContent | None = None) -> Table:
         """A table as its format wants to see it; ``wanted`` is what it may become where nothing is."""
-        reference, notes, may_read, is_repeated = self._occasion
+        reference, notes, may_read, is_repeated, brings_undone = self._occasion
         last: AnyContent | None = None
         if content is None and after is not None:
             last = last_content(lambda stored: self.decode_value(self._below.get(stored)), after.id)
@@ -117,6 +119,7 @@ class Edit:
             may_read=may_read,
             notes=notes,
             is_repeated=is_repeated,
+            brings_undone=brings_undone,
             objects=self._seen,
             transaction=self._transaction,
         )
@@ -185,7 +188,14 @@ class Edit:
     def refuse(self, key: Key, refused: Refused) -> None:
         if not refused.clashes:
             self.conflicts.append(
-                Conflict(ConflictKind.FORMAT, key, refused.expected, refused.found, refused.why)
+                Conflict(
+                    ConflictKind.FORMAT,
+                    key,
+                    refused.expected,
+                    refused.found,
+                    refused.why,
+                    found_version=refused.found_version,
+                )
             )
         for path, expected, found in refused.clashes:
             self.conflicts.append(Conflict(ConflictKind.FORMAT, key, expected, found, refused.why, path))

@@ -60,13 +60,21 @@ class Refused(Exception):
 
     ``clashes`` are the paths inside the table at which it cannot be, where the format knows of any. Each of
     the first ``CLASHES_MAX`` becomes a conflict of its own, and ``more`` are those that are not named.
+    ``found_version`` is the table's version that is in the way, if it is about a single one.
     """
 
     def __init__(
-        self, why: str, *, expected: str = "", found: str = "", clashes: Sequence[PathClash] = ()
+        self,
+        why: str,
+        *,
+        expected: str = "",
+        found: str = "",
+        found_version: int | None = None,
+        clashes: Sequence[PathClash] = (),
     ) -> None:
         super().__init__(why)
         self.why, self.expected, self.found = why, expected, found
+        self.found_version = found_version
         self.clashes = tuple(clashes[:CLASHES_MAX])
         self.more = len(clashes) - len(self.clashes)
 
@@ -139,6 +147,11 @@ class Since:
         return tuple(self._commits() if callable(self._commits) else self._commits)
 
     @property
+    def is_known(self) -> bool:
+        """Whether the commits were looked up."""
+        return "commits" in self.__dict__
+
+    @property
     def after(self) -> tuple[bytes, ...] | None:
         """The intents of those that build on it; ``None`` if not all of them are known."""
         return _intents_of(commit for commit in self.commits if not commit.is_parallel)
@@ -188,6 +201,8 @@ class _Facts(NamedTuple):
     bases: tuple[AnyContent, ...]
     since: Since | None
     own: Since | None
+    theirs: Since | None
+    brings_undone: bool
 
 
 class Table(_Facts):
@@ -206,7 +221,10 @@ class Table(_Facts):
     of one. ``bases`` tell ``merge`` what the table is in each of the states that both sides come from, where
     there are several because merges crossed. ``since`` is there if a commit is repeated on a branch that has
     it already: what was done to the table after it. ``own`` tells ``merge`` what this branch did to the table
-    that the source does not have.
+    that the source does not have; where commits are repeated, what it did since the first of them began.
+    ``theirs`` tells ``merge`` what the source did that this branch does not have. ``brings_undone`` tells
+    ``merge`` that a commit is transplanted: what this branch had of it and has undone comes again. Without
+    it, as in a merge and in a rebase, an undo stands.
     """
 
     __slots__ = ()
@@ -231,6 +249,8 @@ class Table(_Facts):
         bases: tuple[AnyContent, ...] = (),
         since: Since | None = None,
         own: Since | None = None,
+        theirs: Since | None = None,
+        brings_undone: bool = False,
     ) -> Table:
         notes = {} if notes is None else notes  # never one that is shared by all that give none
         return super().__new__(
@@ -253,6 +273,8 @@ class Table(_Facts):
             bases,
             since,
             own,
+            theirs,
+            brings_undone,
         )
 
     def read_once(self, what: tuple[object, ...], read: Callable[[], _Read]) -> _Read:

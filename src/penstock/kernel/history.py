@@ -55,6 +55,11 @@ class Walk(Iterator[tuple[ObjectId, CommitObject]]):
         raise StopIteration
 
     @property
+    def is_at_end(self) -> bool:
+        """Whether the commit that came last was certainly the last one."""
+        return not self._next and self._latest is not None and not self._latest.parents
+
+    @property
     def width(self) -> int:
         """How many commits may be next."""
         return len(self._next)

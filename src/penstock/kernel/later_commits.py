@@ -108,15 +108,18 @@ class OwnCommits:
     """What a branch did to tables that a commit does not have. Looked up once, and again only for what is
     new."""
 
-    def __init__(self, history: History, commit: ObjectId) -> None:
-        self._history, self._commit = history, commit
+    def __init__(self, history: History, formats: Formats, commit: ObjectId) -> None:
+        self._history, self._formats, self._commit = history, formats, commit
         self._head: ObjectId | None = None
-        self._commits: dict[bytes, list[CommitObject]] = {}
-        self._merges: list[CommitObject] = []
-        """They may have changed any key."""
+        self._commits: list[tuple[CommitObject, Intents]] = []
+        """Each with its intents, oldest first."""
+        self._by_key: dict[bytes, list[int]] = {}
+        """The positions of those that have intents for a key."""
+        self._merges: list[int] = []
+        """The positions of merges: they may have changed any key."""
 
     def since(self, head: ObjectId | None, key: bytes) -> Since:
-        """What was done to a key up to a head of the branch: what commits found and left, merges last.
+        """What was done to a key up to a head of the branch: what commits found and left, oldest first.
 
         Whoever asks for the commits without a head comes first in the next batch.
         """
@@ -127,24 +130,35 @@ class OwnCommits:
             raise NextBatch  # some of the commits have no id yet
         if self._head != head:
             self._look_up_to(head)
-        commits = [*self._commits.get(key, []), *self._merges]
-        return [later for commit in commits for later in self._later_commits(commit, key)]
+        positions = sorted({*self._by_key.get(key, ()), *self._merges})
+        return [later for position in positions for later in self._later_commits(position, key)]
 
     def _look_up_to(self, head: ObjectId) -> None:
         history = self._history
         if self._head is None or not history.is_on_line(self._head, head):
-            self._head, self._commits, self._merges = self._commit, {}, []
+            self._head, self._commits, self._by_key, self._merges = self._commit, [], {}, []
         for _, commit in history.only_in(head, self._head):
+            intents: Intents = {}
+            gather_intents(history, commit, intents)
+            position = len(self._commits)
+            self._commits.append((commit, intents))
+            for key in intents:
+                self._by_key.setdefault(key, []).append(position)
             if commit.further_parents:
-                self._merges.append(commit)
-            elif commit.intents:
-                for key in {intent.key for intent in history.objects.intents(commit)}:
-                    self._commits.setdefault(key, []).append(commit)
+                self._merges.append(position)
         self._head = head
 
-    def _later_commits(self, commit: CommitObject, key: bytes) -> Iterator[LaterCommit]:
-        parent = self._history.link(commit.parent)
-        if parent is not None:  # or it has expired, and it is not known what the commit found
-            objects = self._history.objects
-            before, after = (content_of(objects, state_of(objects, at).get(key)) for at in (parent, commit))
-            yield LaterCommit((before,), after, None, is_parallel=True)
+    def _later_commits(self, position: int, key: bytes) -> Iterator[LaterCommit]:
+        commit, intents = self._commits[position]
+        parents = [self._history.link(parent) for parent in (commit.parent, *commit.further_parents)]
+        if parents[0] is None:  # it has expired, and it is not known what the commit found
+            return
+        objects = self._history.objects
+        after, *before = (
+            content_of(objects, state_of(objects, at).get(key)) for at in (commit, *parents) if at is not None
+        )
+        managing = self._formats.managing(after, *before)
+        own_intents = [] if managing is None else intents_of_format(managing, intents.get(key, []))
+        yield LaterCommit(
+            tuple(before), after, None if own_intents is None else tuple(own_intents), is_parallel=True
+        )

@@ -55,7 +55,7 @@ class MergeRequest(ThreeWayRequest):
     ) -> None:
         super().__init__(history, formats, meta, options, terms)
         self._source = source
-        self._own = OwnCommits(history, source)
+        self._own = OwnCommits(history, formats, source)
         self._plan: MergePlan | None = None
         self.base: ObjectId | None = None
 
@@ -76,7 +76,7 @@ class MergeRequest(ThreeWayRequest):
             edit = self._edit(self._history.objects, view, reference, may_read=True)
             with suppress(PrepareAgain):
                 self._check_reads(edit, plan.changes, head)
-                plan.bring(self._bringing(edit, reference.head), managed)
+                plan.bring(self._bringing(edit, plan, reference.head), managed)
 
     def apply(self, chain: Chain, reference: Reference) -> list[Draft]:
         if chain.has_merge_drafts:
@@ -96,7 +96,7 @@ class MergeRequest(ThreeWayRequest):
         if chain.has_drafts and self._options.reads is not None and self._options.reads.lists:
             raise NextBatch  # what came and went is told by commits, and some have no id yet
         self._check_reads(edit, plan.changes, chain.commit)
-        bringing = self._bringing(edit, None if chain.has_drafts else chain.tip)
+        bringing = self._bringing(edit, plan, None if chain.has_drafts else chain.tip)
         plan.bring(bringing, plan.changes)
         bringing.finish()
         self.results = list(bringing.results.values())
@@ -113,9 +113,15 @@ class MergeRequest(ThreeWayRequest):
         if self._options.reads is not None:
             check_reads(self._history, self._formats, edit, self._options.reads, changes, head)
 
-    def _bringing(self, edit: Edit, head: ObjectId | None) -> ThreeWayApply:
-        own = self._own
-        return ThreeWayApply(edit, self._formats, self._options, own=lambda key: own.since(head, key))
+    def _bringing(self, edit: Edit, plan: MergePlan, head: ObjectId | None) -> ThreeWayApply:
+        own, theirs = self._own, OwnCommits(self._history, self._formats, plan.head)
+        return ThreeWayApply(
+            edit,
+            self._formats,
+            self._options,
+            own=lambda key: own.since(head, key),
+            theirs=lambda key: theirs.since(self._source, key),
+        )
 
 
 class MergePlan(NamedTuple):
@@ -205,7 +211,14 @@ def merge_plainly(
     }
     view = state_of(objects, history.commit(target))
     edit = Edit(objects, view, formats, EditContext(reference, {}, may_read=True))
-    bringing = ThreeWayApply(edit, formats, MergeOptions())
+    own, theirs = OwnCommits(history, formats, source), OwnCommits(history, formats, target)
+    bringing = ThreeWayApply(
+        edit,
+        formats,
+        MergeOptions(),
+        own=lambda key: own.since(target, key),
+        theirs=lambda key: theirs.since(source, key),
+    )
     plan.bring(bringing, changes)
     refused = {key.encode() for key, result in bringing.results.items() if result.conflicts}
     return {key: edit.view.get(key) for key in changes if key not in refused}

@@ -101,6 +101,24 @@ def recent_changes(objects: Objects, commit: CommitObject) -> dict[bytes, Value 
     return changes
 
 
+def added_keys(objects: Objects, parent: CommitObject, commit: CommitObject) -> list[bytes] | None:
+    """The keys of the changes that a commit added on top of its first parent; ``None`` if that is not known.
+
+    Until changes are folded into the tree, a commit carries those of its parent, and its own after them. So
+    its own are found by their number, without comparing two states.
+    """
+    count = sum(number for _, number in commit.recent) - sum(number for _, number in parent.recent)
+    if commit.root != parent.root or count < 0:
+        return None
+    keys: list[bytes] = []
+    for segment_id, number in reversed(commit.recent):
+        if len(keys) >= count:
+            break
+        segment: Segment = objects.get_many([segment_id])[segment_id]
+        keys = segment.keys[max(0, number - (count - len(keys))) : number] + keys
+    return keys
+
+
 def state_of(objects: Objects, commit: CommitObject) -> Overlay:
     """The lake at a commit."""
     return Overlay(TreeView(objects, commit.root), recent_changes(objects, commit))

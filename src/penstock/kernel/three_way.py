@@ -126,6 +126,8 @@ class ThreeWayRequest(Request):
 
     is_repeated: bool = False
     """Whether it brings commits one by one, each without what came before it."""
+    brings_undone: bool = False
+    """Whether what the branch had of them and has undone comes again."""
 
     def __init__(
         self,
@@ -153,7 +155,7 @@ class ThreeWayRequest(Request):
         may_read: bool,
         earlier: Mapping[ObjectId, bytes] = MappingProxyType({}),
     ) -> Edit:
-        occasion = EditContext(reference, self.notes, may_read, self.is_repeated)
+        occasion = EditContext(reference, self.notes, may_read, self.is_repeated, self.brings_undone)
         return Edit(objects, below, self._formats, occasion, earlier)
 
     def _managed_changes(self, changes: Difference) -> Difference:
@@ -222,11 +224,12 @@ class ThreeWayApply:
         options: MergeOptions,
         since: Callable[[bytes], Since] | None = None,
         own: Callable[[bytes], Since] | None = None,
+        theirs: Callable[[bytes], Since] | None = None,
     ) -> None:
         """``since`` tells what was done to a key after the commit that is brought, if the target has it;
-        ``own`` what the target did to it that the source does not have."""
+        ``own`` what the target did to it that the source does not have, ``theirs`` the reverse."""
         self._edit, self._formats = edit, formats
-        self._options, self._since, self._own = options, since, own
+        self._options, self._since, self._own, self._theirs = options, since, own, theirs
         self._horizons: TableHorizons | None = None
         self.results: dict[Key, MergedKey] = {}
 
@@ -420,6 +423,7 @@ class ThreeWayApply:
             bases=tuple(content for content in map(self._content, meeting.bases) if content is not None),
             since=None if self._since is None else self._since(meeting.stored),
             own=None if self._own is None else self._own(meeting.stored),
+            theirs=None if self._theirs is None else self._theirs(meeting.stored),
         )
         try:
             self._refuse_erased(source)

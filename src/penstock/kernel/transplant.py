@@ -14,7 +14,7 @@ from penstock.kernel.chain import Chain, Draft
 from penstock.kernel.edit import Edit, LandingNotice
 from penstock.kernel.format import Formats, PrepareAgain, Since
 from penstock.kernel.history import History
-from penstock.kernel.later_commits import LaterCommits
+from penstock.kernel.later_commits import LaterCommits, OwnCommits
 from penstock.kernel.merge import merge_plainly, plan_merge
 from penstock.kernel.objects import Objects, content_of
 from penstock.kernel.state import Difference, Overlay, View, differing, state_of
@@ -85,6 +85,8 @@ class TransplantRequest(ThreeWayRequest):
         """What each commit did, once it was looked up."""
         self._later: dict[ObjectId, LaterCommits] = {}
         _check_contiguous(history, self._commits)
+        self._own = OwnCommits(history, formats, history.commit(self._commits[0]).parent)
+        self.brings_undone = onto is None
         if meta.message and len(self._commits) > 1:
             raise InvalidRequest(
                 "a message can only be given for a single commit; several commits keep their own messages"
@@ -131,7 +133,7 @@ class TransplantRequest(ThreeWayRequest):
         for commit_id in self._commits:
             commit, change = self._history.commit(commit_id), self._effect_of(commit_id, reference)
             edit = self._edit(objects, below, reference, may_read, blobs)
-            self._bring(edit, change, repeated.results, self._since(commit_id, reference, head))
+            self._bring(edit, change, repeated.results, self._since(commit_id, reference, head), head)
             if edit.conflicts:
                 repeated.conflicts.extend(edit.conflicts)
                 # What follows is judged as if this commit had landed: one conflict makes up no others.
@@ -169,11 +171,13 @@ class TransplantRequest(ThreeWayRequest):
         own_change: _CommitEffect,
         results: dict[Key, MergedKey],
         since: Callable[[bytes], Since] | None,
+        head: ObjectId | None,
     ) -> None:
         """Bring one commit's changes; a key that several commits change has one result."""
         touched = {Key.decode(key) for key in own_change.changes}
         keys = {key: how for key, how in self._options.keys.items() if key in touched}
-        bringing = ThreeWayApply(edit, self._formats, self._options._replace(keys=keys), since)
+        options, own = self._options._replace(keys=keys), self._own
+        bringing = ThreeWayApply(edit, self._formats, options, since, own=lambda key: own.since(head, key))
         renamed = {
             key: Renamed(before, own_change.intents.get(key, []))
             for key, before in own_change.renamed.items()

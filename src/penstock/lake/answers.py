@@ -119,6 +119,99 @@ class LogLine(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class LogSearch(msgspec.Struct, frozen=True, kw_only=True):
+    """What a search of a log found, as far as it went."""
+
+    commits: tuple[Commit, ...]
+    """Those that match, newest first."""
+    searched: int
+    """How many commits were read."""
+    reached: str | None = None
+    """The last commit that was read, after which the search goes on; nothing if no commits are left."""
+    reached_time: datetime | None = None
+    """When that commit was made."""
+
+
+class DayCount(msgspec.Struct, frozen=True, kw_only=True):
+    """How many commits were made on one day."""
+
+    day: str
+    """In UTC, as in `2026-11-01`."""
+    commits: int
+
+
+class RequestCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """What requests to move one branch came to, since the server was started."""
+
+    branch: str
+    total: int = 0
+    conflicts: int = 0
+    other_errors: int = 0
+
+    @property
+    def conflict_share(self) -> float:
+        """Of all requests."""
+        return self.conflicts / self.total if self.total else 0.0
+
+
+class PublishingLag(msgspec.Struct, frozen=True, kw_only=True):
+    """A table of the default branch whose latest versions other readers do not find yet."""
+
+    key: Key
+    latest_version: int
+    published: int
+    backlog: int
+    """How many versions wait."""
+    oldest_s: float | None = None
+    """How long the oldest of them waits."""
+    alarm: str = ""
+    """What stands against publishing."""
+
+
+class VersionSize(msgspec.Struct, frozen=True, kw_only=True):
+    """How large a table was at a version."""
+
+    version: int
+    time: datetime | None = None
+    size_bytes: int
+
+
+class SizeCount(msgspec.Struct, frozen=True, kw_only=True):
+    """How many files of a table are of a size."""
+
+    below_bytes: int | None = None
+    """They are smaller than this, and not smaller than that of the count before; nothing for the largest."""
+    files: int
+
+
+class TableFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """How large a table is, and how it grew."""
+
+    key: Key
+    files: int = 0
+    size_bytes: int = 0
+    are_all: bool = True
+    """Whether all files were counted."""
+    sizes: tuple[SizeCount, ...] = ()
+    """Files by size, the smallest first."""
+    growth: tuple[VersionSize, ...] = ()
+    """The latest versions whose sizes are known, the oldest first."""
+
+
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
+    """Figures of a lake, as far as they were asked for."""
+
+    commits: tuple[DayCount, ...] = ()
+    """By day, the oldest first, without gaps: of the last 500 commits, and of 60 days at most."""
+    requests: tuple[RequestCounts, ...] | None = None
+    """By branch, those with the most requests first; nothing where no server counts them."""
+    publishing: tuple[PublishingLag, ...] = ()
+    """Tables that wait to be published, or cannot be."""
+    published_tables: int = 0
+    """How many tables are published, those that wait included; 1,000 at most."""
+    table: TableFigures | None = None
+
+
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """How one revision is related to another."""
 

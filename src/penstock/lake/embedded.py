@@ -54,6 +54,8 @@ from penstock.lake.answers import (
     Entry,
     Landing,
     LogLine,
+    LogSearch,
+    RequestCounts,
     Resolved,
     SweptTable,
 )
@@ -62,7 +64,17 @@ from penstock.lake.audits.embedded import ExpectationAnswers
 from penstock.lake.audits.engine import LakeEngine
 from penstock.lake.call import commit_meta, first, in_transaction_error, request_digest
 from penstock.lake.erase import erase
-from penstock.lake.log import Filter, LogPages, changes_of, differences, matching, not_in_log_error, ranges
+from penstock.lake.figures import gather_figures
+from penstock.lake.log import (
+    Filter,
+    LogPages,
+    changes_of,
+    differences,
+    matching,
+    not_in_log_error,
+    ranges,
+    search,
+)
 from penstock.lake.moved_locations import answer_outside, call_inside, note_in_error
 from penstock.lake.outcomes import as_left
 from penstock.lake.plugins import is_foreign, make_plugins, other_plugin_types, plugin_types
@@ -123,6 +135,8 @@ class Embedded:
         self._making = RLock()
         self._states = lru_cache(STATES_KEPT)(kernel.state)
         self._log_pages = LogPages()
+        self.count_requests: Callable[[], tuple[RequestCounts, ...] | None] = lambda: None
+        """What requests to move branches came to. A server, which counts them, puts its own here."""
         self._ways: dict[type[calls.Call[Any]], Callable[[Any], Any]] = {
             calls.GetAbout: self._about,
             calls.ChangeRoots: self._change_roots,
@@ -146,6 +160,9 @@ class Embedded:
             calls.GetCommit: self._get_commit,
             calls.GetChanges: self._changes,
             calls.ListCommits: self._log,
+            calls.SearchLog: self._search_log,
+            calls.GetFigures: partial(gather_figures, self),
+            calls.CountRequests: lambda _: self.count_requests(),
             calls.Diff: self._diff,
             calls.Compare: self._compare,
             calls.GetOutcome: self._outcome,
@@ -635,6 +652,25 @@ class Embedded:
         page = tuple(first(matching(self.kernel, commits, chosen, call.all_parents), call.limit))
         if call.all_parents and call.limit is not None and page:
             self._log_pages.keep(start, page[-1].object_id, commits)
+        return page
+
+    def _search_log(self, call: calls.SearchLog) -> LogSearch:
+        chosen = Filter(
+            key=call.table, author=call.author, since=call.since, until=call.until, text=call.text
+        )
+        start = self.commit_of(call.ref)
+        last = self.commit_of(call.after) if call.after is not None else None
+        commits = self._walk_after(start, last, call.all_parents)
+        page = search(
+            self.kernel,
+            commits,
+            chosen,
+            all_parents=call.all_parents,
+            limit=call.limit,
+            within=call.within,
+        )
+        if call.all_parents and page.reached is not None:
+            self._log_pages.keep(start, bytes.fromhex(page.reached), commits)
         return page
 
     def _walk_after(self, start: ObjectId, last: ObjectId | None, all_parents: bool) -> Walk:

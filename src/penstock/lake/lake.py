@@ -24,7 +24,9 @@ from penstock.lake.answers import (
     Comparison,
     Difference,
     ErasedTable,
+    Figures,
     LogLine,
+    LogSearch,
     SweptFiles,
     SweptTable,
     join_swept,
@@ -40,6 +42,7 @@ from penstock.lake.lists import CommitLog, Differences
 from penstock.lake.notebook_progress import show_progress
 from penstock.lake.options import CommitFilter, TransactionOptions
 from penstock.lake.plugins import sweep_calls
+from penstock.lake.read_calls import SEARCHED_MAX
 from penstock.lake.resync_calls import Resync, Resynced
 from penstock.lake.suggestion import add_suggestion
 from penstock.lake.table import Table
@@ -476,6 +479,43 @@ class Lake:
             **options,
         )
         return CommitLog(self.pages(call, limit, lambda last: {"after": last.id}))
+
+    def search_log(
+        self,
+        ref: str | None = None,
+        *,
+        table: str | Key | None = None,
+        since: str | datetime | None = None,
+        until: str | datetime | None = None,
+        limit: int = LOG_LIMIT,
+        within: int = SEARCHED_MAX,
+        **options: Unpack[CommitFilter],
+    ) -> LogSearch:
+        """Commits that match everything given among the next ``within`` ones of a log, newest first.
+
+        For a log that is too long to be searched at once. ``reached`` of the answer is the commit to go on
+        ``after``; ``None`` says that all were searched. The other arguments are those of ``log``.
+        """
+        call = calls.SearchLog(
+            ref=self._or_default(ref),
+            table=Key.parse(table) if table is not None else None,
+            since=_parse_time(since),
+            until=_parse_time(until),
+            limit=limit,
+            within=within,
+            **options,
+        )
+        return self.do(call)
+
+    def figures(self, ref: str | None = None, *, table: str | Key | None = None) -> Figures:
+        """Commits a day, conflicts, what waits to be published, and the sizes of a table if one is named.
+
+        ``commits`` counts those of ``ref``, and ``table`` is measured there. A server counts ``requests`` for
+        the branches that may be read; they are ``None`` without one. What is told here does not count as read
+        in a transaction.
+        """
+        key = Key.parse(table) if table is not None else None
+        return self.do(calls.GetFigures(ref=self._or_default(ref), table=key))
 
     def diff(self, before: str, after: str, prefix: str | Key | None = None) -> list[Difference]:
         """What differs between two references or commits, at a key and below it, or everywhere."""

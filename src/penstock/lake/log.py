@@ -14,8 +14,8 @@ from penstock.errors import InvalidRequest, TimedOut
 from penstock.kernel.history import Walk
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.objects import content_of
-from penstock.kernel.state import diff_commits, prefix_end
-from penstock.lake.answers import Difference
+from penstock.kernel.state import added_keys, diff_commits, prefix_end
+from penstock.lake.answers import Difference, LogSearch
 from penstock.model.commits import Commit
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import RESERVED, Key
@@ -55,6 +55,9 @@ def _touches(kernel: Kernel, commit: CommitObject, key: Key) -> bool:
     parent = kernel.history.link(commit.parent)
     if parent is None:
         return False
+    names = added_keys(kernel.objects, parent, commit)
+    if names is not None and not any(name == stored or name.startswith(stored + b"\0") for name in names):
+        return False
     if diff_commits(kernel.objects, parent, commit, stored, stored + b"\0"):
         return True
     below = stored + b"\0"
@@ -81,6 +84,44 @@ def matching(kernel: Kernel, commits: Walk, chosen: Filter, all_parents: bool) -
             commit=commit.id,
             **late.details,
         ) from None
+
+
+def search(
+    kernel: Kernel, commits: Walk, chosen: Filter, *, all_parents: bool, limit: int | None, within: int | None
+) -> LogSearch:
+    """The first commits of a walk that match, among the first ``within`` ones.
+
+    Where the time of the request ends before, it tells what it has found until then. It reads one commit at
+    least, so that whoever goes on where it stopped comes to the end.
+    """
+    for name, count in (("limit", limit), ("within", within)):
+        if count is not None and count < 1:
+            raise InvalidRequest(f"{name} must be 1 or greater, got {count}")
+    matched: list[Commit] = []
+    searched, last = 0, None
+    try:
+        for commit_id, stored in commits:
+            commit = Commit.of(commit_id, stored)
+            if chosen.since is not None and commit.time < chosen.since and not all_parents:
+                return LogSearch(commits=tuple(matched), searched=searched + 1)
+            if chosen.matches(kernel, commit):
+                matched.append(commit)
+            searched, last = searched + 1, commit
+            if searched == within or len(matched) == limit:
+                break
+        else:
+            last = None
+    except TimedOut:
+        if last is None:
+            raise
+    if last is not None and commits.is_at_end:
+        last = None
+    return LogSearch(
+        commits=tuple(matched),
+        searched=searched,
+        reached=None if last is None else last.id,
+        reached_time=None if last is None else last.time,
+    )
 
 
 class LogPages:

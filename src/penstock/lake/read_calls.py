@@ -6,8 +6,22 @@ They are apart from those that write, which find out by them what an earlier try
 from __future__ import annotations
 
 from datetime import datetime
+from enum import StrEnum
+from typing import Final
 
-from penstock.lake.answers import About, Comparison, Difference, Entry, Landing, LogLine, Resolved
+from penstock.errors import InvalidRequest
+from penstock.lake.answers import (
+    About,
+    Comparison,
+    Difference,
+    Entry,
+    Figures,
+    Landing,
+    LogLine,
+    LogSearch,
+    RequestCounts,
+    Resolved,
+)
 from penstock.lake.call import Call, ReadAt
 from penstock.model.commits import Commit
 from penstock.model.encoding import ObjectId
@@ -15,6 +29,9 @@ from penstock.model.keys import Key
 from penstock.model.names import check_name, parse_revision
 from penstock.model.references import Kind, Reference
 from penstock.model.tokens import Token
+
+SEARCHED_MAX: Final = 1000
+"""How many commits one search of a log reads, if nothing is said."""
 
 
 class GetAbout(Call[About], frozen=True, kw_only=True):
@@ -192,6 +209,83 @@ class ListCommits(Call[tuple[Commit, ...]], frozen=True, kw_only=True):
     """Also show what was merged."""
     limit: int | None = 100
     """At most so many."""
+
+
+class SearchLog(Call[LogSearch], frozen=True, kw_only=True):
+    """Commits that match everything given among the next ones of a log, and where to go on."""
+
+    path = "/log/search"
+    answer = LogSearch
+
+    ref: str | None = None
+    """The revision to begin at; the default branch if nothing is given."""
+    via: str | None = None
+    """The reference that led to the commit, where only its id is given."""
+    table: Key | None = None
+    """Only those that changed this key, or something below it."""
+    author: str | None = None
+    """Only those that name this author."""
+    since: datetime | None = None
+    """Only those from this time on."""
+    until: datetime | None = None
+    """Only those up to this time."""
+    text: str | None = None
+    """Only those whose message contains this, in any case."""
+    after: str | None = None
+    """Go on after this commit: `reached` of the answer before."""
+    all_parents: bool = False
+    """Also look at what was merged."""
+    limit: int | None = 100
+    """At most so many."""
+    within: int | None = SEARCHED_MAX
+    """Read at most so many commits."""
+
+
+class FigureKind(StrEnum):
+    """What figures are about."""
+
+    COMMITS = "commits"
+    """How many commits were made each day."""
+    REQUESTS = "requests"
+    """How many requests moved each branch, and how many met a conflict."""
+    PUBLISHING = "publishing"
+    """Which tables wait to be published, and for how long."""
+    SIZES = "sizes"
+    """How large a table is, its files are and its latest versions were."""
+
+
+class GetFigures(Call[Figures], frozen=True, kw_only=True):
+    """Figures of the lake: commits a day, conflicts, what waits to be published, sizes of a table."""
+
+    path = "/figures"
+    answer = Figures
+
+    ref: str | None = None
+    """The revision whose commits are counted, and at which a table is measured; the default branch if nothing
+    is given."""
+    via: str | None = None
+    """The reference that led to the commit, where only its id is given."""
+    about: tuple[str, ...] = ()
+    """`commits`, `requests`, `publishing` or `sizes`; may be given several times. All if nothing is given."""
+    table: Key | None = None
+    """The table whose `sizes` are told."""
+
+    def check_sendable(self) -> None:
+        kinds = [kind.value for kind in FigureKind]
+        for name in self.about:
+            if name not in kinds:
+                raise InvalidRequest(f"there are no figures about '{name}'; there are {', '.join(kinds)}")
+        if FigureKind.SIZES in self.about and self.table is None:
+            raise InvalidRequest("sizes are those of a table: name one in table")
+
+    def asks_for(self, kind: FigureKind) -> bool:
+        return not self.about or kind in self.about
+
+
+class CountRequests(Call[tuple[RequestCounts, ...] | None], frozen=True, kw_only=True):
+    """What requests to move branches came to. It is asked within a server, and does not travel."""
+
+    answer = tuple[RequestCounts, ...] | None
 
 
 class Diff(Call[tuple[Difference, ...]], frozen=True, kw_only=True):

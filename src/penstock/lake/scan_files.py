@@ -59,6 +59,34 @@ def _lines(root: str, files: Iterable[ScanFile]) -> Iterator[bytes]:
     yield from lines
 
 
+class ScanCondition(msgspec.Struct, frozen=True, kw_only=True):
+    """A filter of an engine on the columns of files, or a part of one.
+
+    ``kind`` is ``and``, ``or`` or ``not``, which join the conditions before it; ``is_null``, ``compare`` by
+    the ``operator``, ``in`` or ``starts_with`` of a column; ``unknown`` for anything else.
+    """
+
+    kind: str
+    parts: int = 0
+    """How many of the conditions before it that nothing else joins yet it joins."""
+    operator: str = ""
+    column: tuple[str, ...] = ()
+    """The names on the way to it, as files have them."""
+    type: str = ""
+    """Of the column and of the values."""
+    values: tuple[str, ...] = ()
+    """That are not null: numbers as they are spelled, days and microseconds since 1970 as numbers."""
+
+
+class SkippedFiles(msgspec.Struct, frozen=True, kw_only=True):
+    """Which files of a table conditions leave out."""
+
+    is_kept: bool
+    """Whether ``files`` are those that are needed, and not those that are left out."""
+    files: tuple[str, ...]
+    """Their names below the root of the table, decoded."""
+
+
 class ColumnGuard(StrEnum):
     """How a column is kept from being compared by bounds that files note of it."""
 

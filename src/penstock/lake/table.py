@@ -20,7 +20,7 @@ from penstock.lake.plugins import describe_usage, find_format, find_plugin
 from penstock.lake.row_changes import ChangedRows, MergeClause, MergeStatement, RowValues
 from penstock.lake.table_writer import write
 from penstock.lake.transactions.read_set import note_reads
-from penstock.lake.upkeep import AnalyzedTable, OptimizedTable, OptimizeProgress
+from penstock.lake.upkeep import AnalyzedTable, OptimizedTable, OptimizeOrder, OptimizeProgress
 from penstock.model.commits import Commit
 from penstock.model.content import AnyContent
 from penstock.model.keys import Key
@@ -360,15 +360,10 @@ class Table(RowReader):
         streams and change feeds tell nothing of it. It may be ended at any time and begun again.
         """
         view = self._change_view("optimize", "files cannot be rewritten")
-        columns = (zorder_by,) if isinstance(zorder_by, str) else tuple(zorder_by)
         with show_bytes(f"rewrite {self.key}") as show:
-            return view.optimize(
-                target_file_bytes,
-                where,
-                columns,
-                calls.describe_commit(message, author),
-                progress if progress is not None else show,
-            )
+            shown = progress if progress is not None else show
+            order = OptimizeOrder.of(target_file_bytes, where, zorder_by, shown)
+            return view.optimize(order, calls.describe_commit(message, author))
 
     def analyze(self, *, message: str | None = None, author: str | None = None) -> AnalyzedTable:
         """Complete the statistics of files by which reads leave files out."""

@@ -1,9 +1,9 @@
-"""What the upkeep of a table came to, whatever its format."""
+"""The upkeep of a table, whatever its format: what is asked for, and what it came to."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Self, TypeAlias
 
 import msgspec
 
@@ -11,6 +11,34 @@ from penstock.model.keys import Key
 
 OptimizeProgress: TypeAlias = Callable[[int, int], None]
 """Is told how many bytes are rewritten, and of how many."""
+
+
+def no_progress(done_bytes: int, all_bytes: int) -> None:
+    """Tell nobody."""
+
+
+class OptimizeOrder(NamedTuple):
+    """How files of a table are to be rewritten, with the same rows."""
+
+    target_file_bytes: int | None = None
+    """How large files become; what the table says, if nothing is given."""
+    where: str | None = None
+    """Only in partitions for whose values this is true."""
+    zorder_by: tuple[str, ...] = ()
+    """Sort rows along a curve of these columns; those that the table is clustered by, if it is."""
+    progress: OptimizeProgress = no_progress
+
+    @classmethod
+    def of(
+        cls,
+        target_file_bytes: int | None,
+        where: str | None,
+        zorder_by: str | Sequence[str],
+        progress: OptimizeProgress,
+    ) -> Self:
+        """The order of a program, which may name a single column."""
+        columns = (zorder_by,) if isinstance(zorder_by, str) else tuple(zorder_by)
+        return cls(target_file_bytes, where, columns, progress)
 
 
 class OptimizedTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,7 +62,3 @@ class AnalyzedTable(msgspec.Struct, frozen=True, kw_only=True):
     version: int | None = None
     """The version that has them; ``None`` if none was lacking."""
     files: int = 0
-
-
-def no_progress(done_bytes: int, all_bytes: int) -> None:
-    """Tell nobody."""

@@ -69,6 +69,8 @@ class Conflict(msgspec.Struct, frozen=True):
 
     ``why`` is a format's reason. Its clauses, between semicolons, are what is in the way, then what else is
     to be known of it, then the ways out. ``path`` is where inside a table of files, if it is about one file.
+    ``found_version`` is the table's version that is in the way, for programs; ``None`` if it is not about a
+    single version, and in what Penstock 0.1 answered.
     """
 
     kind: ConflictKind
@@ -77,6 +79,7 @@ class Conflict(msgspec.Struct, frozen=True):
     found: str = ""
     why: str = ""
     path: str = ""
+    found_version: int | None = None
 
     @property
     def reason(self) -> str:

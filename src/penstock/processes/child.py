@@ -59,7 +59,7 @@ class TaskResult(NamedTuple):
 
 
 class Task:
-    """One piece of work, as the function that does it sees it."""
+    """One task, as the function that carries it out sees it."""
 
     def __init__(self, parent: ParentConnection, head: bytes, body: bytes, memory_max_bytes: int) -> None:
         self._parent = parent
@@ -69,15 +69,15 @@ class Task:
         self._is_over = False
 
     def ask(self, question: bytes) -> bytes:
-        """What whoever gave the work answers. May be called by many threads, and answers one at a time."""
+        """Send a question to the process that gave the task; its answer. Safe to call from many threads."""
         with self._lock:
             if self._is_over:
-                raise RuntimeError("the work that sent this question has already ended")
+                raise RuntimeError("the task that sent this question has already ended")
             self._parent.send(FrameKind.ASKED, data=question)
             return self._parent.receive().data
 
     def finish(self) -> None:
-        """From here on nothing can be asked."""
+        """Let later calls of ``ask`` fail."""
         with self._lock:
             self._is_over = True
 
@@ -142,7 +142,7 @@ def work(connection: socket.socket, parent_id: int) -> None:
 
 
 def _do(parent: ParentConnection, function: str, task: Task) -> None:
-    """Do one piece of work, and tell what came of it."""
+    """Carry out one task, and send its result."""
     try:
         module, _, name = function.partition(":")
         result: TaskResult = getattr(import_module(module), name)(task)

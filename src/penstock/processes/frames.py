@@ -19,7 +19,7 @@ HEAD: Final = struct.Struct("<BIQ")
 """Kind, bytes of the head, bytes after it."""
 HEAD_MAX_BYTES: Final = 1024 * 1024
 ASKED_MAX_BYTES: Final = 16 * 1024 * 1024
-"""Of what a process asks while it works."""
+"""The limit of a question that a process sends while it works."""
 INLINE_MAX_BYTES: Final = 1024 * 1024
 """Of what it gives at the end. More comes as a file."""
 CLOSE_ON_EXEC: Final = getattr(socket, "MSG_CMSG_CLOEXEC", 0)

@@ -34,14 +34,14 @@ TASKS_MAX: Final = 1_000
 KEPT_SHARE: Final = 4
 """A process that has kept more than this part of the memory that it may have is replaced."""
 LOOK_EVERY_S: Final = 0.05
-"""How often who waits for a process sees that nobody waits for him any more."""
+"""How often a caller that waits for a process checks whether its client has gone."""
 
 Say = Callable[[str], None]
 
 
-def no_answer(_question: bytes) -> bytes:
-    """For functions that ask nothing."""
-    raise RuntimeError("the function sent a question, but nothing can answer it")
+def refuse_question(_question: bytes) -> bytes:
+    """For functions that send no questions."""
+    raise RuntimeError("the function sent a question, but the caller gave no function to answer it")
 
 
 def never() -> bool:
@@ -99,7 +99,7 @@ class ProcessPool:
         body: bytes = b"",
         *,
         caller: str = "",
-        answer: Answer = no_answer,
+        answer: Answer = refuse_question,
         deadline_s: float = inf,
         is_cancelled: Callable[[], bool] = never,
     ) -> TaskOutput:
@@ -154,7 +154,7 @@ class ProcessPool:
             self._replace(process, caller, f"was stopped: {problem.message}")
             raise
         except BaseException:
-            self._replace(process, caller, "was stopped: its question could not be answered")
+            self._replace(process, caller, "was stopped: answering a question of its function failed")
             raise
         self._give_back(process, caller)
         return output

@@ -37,7 +37,7 @@ async def stream(
     away, the work goes on, unless there is a watch over it.
     """
     lines: asyncio.Queue[bytes | None] = asyncio.Queue()
-    teller = _Teller(asyncio.get_running_loop(), lines)
+    teller = _ProgressWriter(asyncio.get_running_loop(), lines)
     future = run(partial(work, teller))
     if watch is not None:
         watch.begin(future)
@@ -55,8 +55,8 @@ async def stream(
     return handled
 
 
-class _Teller:
-    """What long work calls to say how far it is."""
+class _ProgressWriter:
+    """Writes the progress of long work as lines of the response."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, lines: asyncio.Queue[bytes | None]) -> None:
         self._loop, self._lines, self._next_s = loop, lines, 0.0

@@ -249,7 +249,7 @@ class Application:
     async def _in_time(self, future: asyncio.Future[Any], exchange: Exchange) -> Any:
         """What a thread comes to; ``TimedOut`` if that takes too long. A client that is watched is looked at
         after a moment; most reads are answered before, and have one timer only."""
-        patience = _Patience(future, exchange, self._limits.request_timeout_s)
+        patience = _ResponseTimer(future, exchange, self._limits.request_timeout_s)
         try:
             return await future
         finally:
@@ -275,8 +275,9 @@ class Application:
         self._meter.count(HTTP_REFUSALS, reason="caller_places")
         whose = "your token" if exchange.share.startswith("token ") else f"your address, {exchange.address},"
         raise Throttled(
-            f"{whose} already has {own:,} open requests, as many as one caller may have at the moment: at "
-            f"most {self._places.caller_max:,}, never more than are left for others; try again shortly",
+            f"{whose} already has {own:,} open requests, as many as one caller can have at the moment: at "
+            f"most {self._places.caller_max:,}, and not more than are left for other callers; try again "
+            "shortly",
             caller_requests_max=self._places.caller_max,
             open_requests=own,
         )
@@ -421,8 +422,8 @@ def _headers(raw: Iterable[tuple[bytes, bytes]]) -> Headers:
     return headers
 
 
-class _Patience:
-    """How long somebody waits for what a thread does, and when it is first looked whether they still do."""
+class _ResponseTimer:
+    """The time limit of a response, and when the connection is first checked for a client that has gone."""
 
     __slots__ = ("_exchange", "_future", "_limit_s", "_timer")
 

@@ -21,7 +21,7 @@ from penstock.lake.embedded import Embedded
 from penstock.model.tokens import Role
 from penstock.server import openapi, page
 from penstock.server.access import AccessGate
-from penstock.server.error_redaction import in_general
+from penstock.server.error_redaction import redact_error
 from penstock.server.routes import Api, Ask, HttpAnswer, Route
 from penstock.server.writability import Writability
 from penstock.wire import json
@@ -94,7 +94,7 @@ class _Probe:
             about = catalogue.do(GetAbout())
             catalogue.do(ListReferences(limit=1))
             if about.moving_to:
-                self.problem = Unavailable("the lake is moving to another place, or has moved")
+                self.problem = Unavailable("the lake is being moved, or has moved, to another location")
             elif writability is not None:
                 self.write_problem = _not_ready(writability.require)
         except PenstockError as error:
@@ -121,10 +121,10 @@ def _in_words(error: PenstockError) -> PenstockError:
         kind = StorageFull
     elif isinstance(error, Denied):  # nobody's grants were asked for: the database or storage refuses
         kind = StorageRefused
-    return kind(f"{in_general(error).message} ({error.code})", **in_general(error).details)
+    return kind(f"{redact_error(error).message} ({error.code})", **redact_error(error).details)
 
 
-class Readying(msgspec.Struct, frozen=True):
+class ReadinessQuery(msgspec.Struct, frozen=True):
     """What is asked of readiness."""
 
     writes: bool = True
@@ -162,14 +162,31 @@ def server_api(
         name="server",
         prefix="",
         title="The server",
-        description="What the server says about itself.",
+        description="Health, metrics and the description of all routes.",
         routes=(
-            _get("/healthz", lambda _: Health(), "Whether the process is there", Health, is_instant=True),
-            _get("/readyz", ready, "Whether requests should be sent here", Health, query=Readying),
-            _get("/metrics", figures, "Figures for Prometheus", str, "text/plain", is_public=False),
-            _get("/openapi.json", lambda _: HttpAnswer(body=description()), "All routes, for programs", dict),
-            _get("/docs", lambda _: readable(), "All routes, for people", str, "text/html"),
-            _get("/", lambda _: readable(), "All routes, for people", str, "text/html"),
+            _get(
+                "/healthz",
+                lambda _: Health(),
+                "Check whether the process is running",
+                Health,
+                is_instant=True,
+            ),
+            _get(
+                "/readyz",
+                ready,
+                "Check whether the server is ready for requests",
+                Health,
+                query=ReadinessQuery,
+            ),
+            _get("/metrics", figures, "Metrics for Prometheus", str, "text/plain", is_public=False),
+            _get(
+                "/openapi.json",
+                lambda _: HttpAnswer(body=description()),
+                "All routes, as an OpenAPI document",
+                dict,
+            ),
+            _get("/docs", lambda _: readable(), "All routes, as a web page", str, "text/html"),
+            _get("/", lambda _: readable(), "All routes, as a web page", str, "text/html"),
         ),
         codec=json,
         error=_error,

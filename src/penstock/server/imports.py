@@ -24,9 +24,9 @@ def import_libraries(apis: Iterable[Api], log: Log) -> None:
         try:
             import_module(name)
         except ModuleNotFoundError as missing:  # of an extra that was left out: requests that need it say so
-            log.say(Level.DEBUG, f"{name} is left out: {missing}")
+            log.say(Level.DEBUG, f"{name} is not available: {missing}")
         except Exception as problem:  # noqa: BLE001 - other people's code runs here, and any error is possible
-            log.say(Level.WARNING, f"{name} is installed and cannot be imported: {problem!r}")
+            log.say(Level.WARNING, f"{name} is installed, but cannot be imported: {problem!r}")
     log.say(Level.DEBUG, f"libraries were imported in {monotonic() - began_s:.1f} s")
 
 

@@ -12,11 +12,12 @@ from penstock.errors import InvalidRequest, NotFound, PenstockError
 from penstock.formats.registry import TableFormat, load, table_formats
 from penstock.kernel.settings import Settings
 from penstock.lake.answers import About
-from penstock.lake.calls import CALLS, Call, Write
+from penstock.lake.calls import CALLS, Call, GetFigures, Write
 from penstock.lake.suggestion import add_suggestion
 from penstock.server.limits import Limits
 from penstock.server.routes import Api, Ask, HttpAnswer, Route
 from penstock.server.spark_catalog import ROUTES as SPARK_CATALOG
+from penstock.server.ui.visit import find_figures
 from penstock.wire import json
 from penstock.wire.descriptions import prose
 from penstock.wire.errors import Failure, encode_error
@@ -28,8 +29,8 @@ SETTLE_MORE_S: Final = 5.0
 """Beyond the time limits of a request and of a write: what a thread may be late by."""
 
 _ABOUT_KEY: Final = (
-    "At most 200 characters, percent-encoded. Makes it safe to send this again when an answer did not come: "
-    "it is done once."
+    "At most 200 characters, percent-encoded. Makes it safe to repeat the request when no response "
+    "arrived: it is applied once."
 )
 
 _COMMIT: Final = re.compile("[0-9a-f]{64}")
@@ -68,7 +69,11 @@ def _handler(kind: type[Call[Any]], form: Form) -> Callable[[Ask], Any]:
         rest = ask.query if form.is_query else ask.body
         call = _within(call_of(kind, ask.path, rest, ask.headers), ask.limits)
         try:
-            answer = ask.catalogue.do(call, ask.progress)
+            answer = (
+                find_figures(ask, call)
+                if isinstance(call, GetFigures)
+                else ask.catalogue.do(call, ask.progress)
+            )
         except NotFound as problem:
             add_suggestion(problem, ask.catalogue)
             raise
@@ -122,7 +127,7 @@ NATIVE: Final = Api(
     name="native",
     prefix=PREFIX,
     title="Penstock",
-    description="Everything that a lake can do. `penstock.open` uses it when it is given an address.",
+    description="All operations of a lake. `penstock.open` uses this API for the address of a server.",
     routes=(
         *(_route(kind) for kind in CALLS),
         *SPARK_CATALOG,

@@ -136,9 +136,9 @@ def _content(api: Api, route: Route, schemas: _Schemas) -> Json:
     answer = schemas.of(route.answer) if route.answer is not None else {"type": "null"}
     if not route.streams:
         return {route.produces: {"schema": answer}}
-    schema = {"type": "array", "description": "What is being done, and how much of it was."}
+    schema = {"type": "array", "description": "The current step of the work, and how much of it is done."}
     lines: Json = {
-        "description": "One line of many.",
+        "description": "One line of the response.",
         "oneOf": [
             {"type": "object", "properties": {"progress": schema}, "required": ["progress"]},
             {"type": "object", "properties": {"result": answer}, "required": ["result"]},

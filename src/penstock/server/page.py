@@ -62,8 +62,8 @@ def _page(description: Json) -> Iterator[str]:
         f"<title>{escape(info['title'])}</title><style>{STYLE}</style></head><body>"
         f"<h1>{escape(info['title'])} {escape(info['version'])}</h1>{_prose(info['description'])}"
         f"<pre>{escape(START.strip(), quote=False)}</pre>"
-        "<p>A server that was started with <code>--dev</code> or <code>--insecure</code> asks for no token. "
-        'The same page for programs: <a href="/openapi.json">openapi.json</a>. '
+        "<p>A server that was started with <code>--dev</code> or <code>--insecure</code> needs no token. "
+        'The same description for programs: <a href="/openapi.json">openapi.json</a>. '
         'The lake itself, for people: <a href="/ui/">its page</a>.</p>'
     )
     for tag in description["tags"]:
@@ -117,7 +117,7 @@ def _route(method: str, path: str, operation: Json, types: Json) -> Iterator[str
     answers = " or ".join(
         f"{shown} ({escape(kind)})" if "json" not in kind else shown for kind, shown in kinds
     )
-    yield f"<p>Answers {escape(status)}{': ' + answers if answers else ' without a body'}.</p></details>"
+    yield f"<p>Returns {escape(status)}{': ' + answers if answers else ' without a body'}.</p></details>"
 
 
 def _errors(operations: list[Json]) -> Iterator[str]:

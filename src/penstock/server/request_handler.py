@@ -27,7 +27,7 @@ from penstock.kernel.time_limits import due, paced
 from penstock.lake.catalogue import Catalogue
 from penstock.processes.pool import ProcessPool, never
 from penstock.server.access import AccessGate, Caller, Guarded, UnmarkedKeys
-from penstock.server.error_redaction import Discreet, whole_message
+from penstock.server.error_redaction import RedactingCatalogue, whole_message
 from penstock.server.headers import Headers
 from penstock.server.limits import Limits
 from penstock.server.logs import Level, Log
@@ -43,7 +43,7 @@ UNCOUNTED_MAX_BYTES: Final = 256 * 1024
 """A smaller body is decoded as it is."""
 STATUS_CLIENT_GONE: Final = 499
 """In the log and in metrics; there is nobody to send it to."""
-FAULT: Final = "a request met a bug"
+FAULT: Final = "a request failed with an unexpected error"
 
 Note: TypeAlias = Callable[[PenstockError], None]
 """Takes notice of an error that a request is answered with."""
@@ -93,7 +93,7 @@ class RequestHandler:
         self._catalogue, self._gate, self._limits, self._log = catalogue, gate, limits, log
         self._pool, self._note = pool, note
         self._commit_s = limits.request_timeout_s - limits.checks_timeout_s
-        self._discreet = Discreet(catalogue)
+        self._discreet = RedactingCatalogue(catalogue)
         self._unmarked = UnmarkedKeys(self._discreet)
 
     def admit(self, headers: Mapping[str, str]) -> Caller:

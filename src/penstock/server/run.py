@@ -39,13 +39,14 @@ from penstock.server.access.format_rules import format_rules
 from penstock.server.app import Application
 from penstock.server.background_sweep import BackgroundSweep
 from penstock.server.connection import connection_type
-from penstock.server.error_redaction import Discreet
+from penstock.server.error_redaction import RedactingCatalogue
 from penstock.server.health import Readiness, server_api
 from penstock.server.imports import has_row_libraries, import_libraries
 from penstock.server.limits import CHECKS_SHARE
 from penstock.server.listener import bind, is_loopback, url_of
 from penstock.server.logs import Level, Log, take_over
 from penstock.server.options import Serving
+from penstock.server.request_counts import count_requests
 from penstock.server.routes import Api
 from penstock.server.same_origin import OwnPages
 from penstock.server.sockets import Sockets
@@ -77,11 +78,11 @@ Announce: TypeAlias = Callable[[str, str], None]
 
 def serve(serving: Serving, announce: Announce) -> None:
     """Serve until a signal comes. Raises what stands against it before anything is served."""
-    require_possible(serving)
+    check_serving(serving)
     log = Log(sys.stderr.buffer, serving.log_level, serving.logs_for_people)
     if serving.workers > 1:
         with open_for(serving, SILENT) as lake:
-            place, doubts = lake.url, list(_doubts(serving, lake))
+            place, doubts = lake.url, list(_startup_warnings(serving, lake))
         with bind(serving.host, serving.port) as listener:
             supervise(
                 serving,
@@ -94,7 +95,7 @@ def serve(serving: Serving, announce: Announce) -> None:
 
     figures = MetricsEndpoint()
     with open_for(serving, figures.meter) as lake, bind(serving.host, serving.port) as listener:
-        place, doubts = lake.url, list(_doubts(serving, lake))
+        place, doubts = lake.url, list(_startup_warnings(serving, lake))
         service = Service(lake.catalogue, serving, figures)
         service.run(listener, lambda: _announce_start(serving, listener, place, doubts, log, announce))
 
@@ -102,7 +103,7 @@ def serve(serving: Serving, announce: Announce) -> None:
 def _announce_start(
     serving: Serving, listener: socket.socket, place: str, doubts: list[str], log: Log, announce: Announce
 ) -> None:
-    """Say that requests are answered: to who waits for it, and to the log."""
+    """Announce that the server accepts requests: to the caller, and in the log."""
     for doubt in doubts:
         log.say(Level.WARNING, doubt)
     url = url_of(listener)
@@ -112,21 +113,21 @@ def _announce_start(
     announce(place, url)
 
 
-def _doubts(serving: Serving, lake: Lake) -> Iterator[str]:
-    """What whoever starts a server may not have thought of."""
+def _startup_warnings(serving: Serving, lake: Lake) -> Iterator[str]:
+    """Warnings about options and settings that make a server unsafe or useless."""
     if serving.is_insecure and not is_loopback(serving.host):
         yield f"--insecure: everybody who can reach {serving.host} can read and change the whole lake"
     if not serving.is_open and not has_tokens(lake):
-        yield f"every request will be refused: {_no_tokens(lake)}"
+        yield f"every request will be refused: {_missing_tokens(lake)}"
     if not serving.is_dev and not lake.catalogue.do(GetAbout()).roots:
         yield (
-            "every table will be refused: the lake has no root, and a server takes tables below roots only. "
-            f"Add one with 'penstock --lake {lake.url} root add s3://…'"
+            "every table will be refused: the lake has no root, and a server accepts only tables below a "
+            f"root. Add one with 'penstock --lake {lake.url} root add s3://…'"
         )
 
 
-def require_possible(serving: Serving) -> None:
-    """``InvalidRequest`` if what a server is told contradicts itself, or would be careless."""
+def check_serving(serving: Serving) -> None:
+    """``InvalidRequest`` if the options of a server contradict each other, or are unsafe."""
     if is_remote(serving.lake):
         raise InvalidRequest("a server cannot serve a lake that is behind another server")
     if serving.is_dev and not is_loopback(serving.host):
@@ -138,8 +139,9 @@ def require_possible(serving: Serving) -> None:
         needed_s = limits.expectation_timeout_s / CHECKS_SHARE
         raise InvalidRequest(
             f"--expectation-timeout-s {limits.expectation_timeout_s:g} is more than a request has for the "
-            f"expectations of its branch: {limits.checks_timeout_s:g} of the {limits.request_timeout_s:g} s "
-            f"of --request-timeout-s. Say --request-timeout-s {needed_s:g}, or less for the other"
+            f"expectations of its branch: {limits.checks_timeout_s:g} of the {limits.request_timeout_s:g} "
+            f"s of --request-timeout-s. Use --request-timeout-s {needed_s:g}, or a lower "
+            "--expectation-timeout-s"
         )
     if serving.workers > 1 and serving.lake.startswith(ONE_PROCESS):
         raise InvalidRequest(
@@ -157,7 +159,7 @@ def open_for(serving: Serving, meter: Meter) -> Lake:
     try:
         if not serving.is_open and not is_loopback(serving.host) and not has_tokens(lake):
             raise InvalidRequest(
-                f"'{serving.host}' can be reached from other machines, but {_no_tokens(lake)}, or use "
+                f"'{serving.host}' can be reached from other machines, but {_missing_tokens(lake)}, or use "
                 "--insecure to allow everybody everything"
             )
     except BaseException:
@@ -172,10 +174,10 @@ def has_tokens(lake: Lake) -> bool:
     return any(token.expires is None or token.expires > now for token in lake.catalogue.do(ListTokens()))
 
 
-def _no_tokens(lake: Lake) -> str:
+def _missing_tokens(lake: Lake) -> str:
     return (
-        "the lake has no token, or none that has not expired. "
-        f"Make one with 'penstock --lake {lake.url} token create NAME --grant admin'"
+        f"the lake has no valid token. Create one with 'penstock --lake {lake.url} token create NAME "
+        "--grant admin'"
     )
 
 
@@ -207,7 +209,7 @@ class Service:
     ) -> None:
         self._serving = serving
         self.log = Log(sys.stderr.buffer, serving.log_level, serving.logs_for_people, worker)
-        gate: AccessGate = TokenGate(Discreet(catalogue))
+        gate: AccessGate = TokenGate(RedactingCatalogue(catalogue))
         if serving.is_open:
             # Another site can let a name of its own lead to this machine's own addresses only.
             any_name = not is_loopback(serving.host)
@@ -218,7 +220,7 @@ class Service:
         own = server_api(apis, self.readiness, gate, metrics)
         self.application = Application(
             catalogue,
-            (own, *apis, ui_api(gate, metrics)),
+            (own, *apis, ui_api(gate)),
             gate=gate,
             log=self.log,
             limits=serving.limits,
@@ -227,6 +229,7 @@ class Service:
         )
         if isinstance(catalogue, Embedded):
             catalogue.engine.pool = self.application.pool
+            catalogue.count_requests = lambda: count_requests(figures.text())
             catalogue.add_other_plugins()  # they catch up now, and not when the first request needs one
         self.sockets = Sockets(serving.limits, self.log, figures.meter)
         config = uvicorn.Config(
@@ -279,7 +282,7 @@ class Service:
             given_up = (
                 "1 request that did not end" if remaining == 1 else f"{remaining} requests that did not end"
             )
-            self.log.say(Level.WARNING, f"stopped after {took_s:.1f} s, giving up {given_up}")
+            self.log.say(Level.WARNING, f"stopped after {took_s:.1f} s, and cancelled {given_up}")
             sys.stdout.flush()
             os._exit(1)
         if not self._worker:

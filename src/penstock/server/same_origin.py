@@ -1,7 +1,7 @@
-"""Browsers: what keeps a page of another site from using a server that asks for no token.
+"""Same-origin check: pages of other sites cannot use a server that needs no token.
 
-A browser on this machine can reach such a server as its user can, and sends what any page it shows tells it
-to. It says where a request comes from, though, and under which name it looked the server up.
+A browser on this machine can reach the server, and sends requests for any page that it shows. It names the
+page's origin and the host name of the server in the headers of each request, and these are checked.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class Sockets:
             return ""
         return (
             f"the limit of open files, {self.files_max:,}, leaves room for {self._places.count_max:,} "
-            f"connections and not for {self._wanted:,}: raise it ('ulimit -n', LimitNOFILE of systemd) to "
+            f"connections, not for {self._wanted:,}: raise it ('ulimit -n', LimitNOFILE of systemd) to "
             f"{self._wanted + self._kept_files:,}, or lower --connections-max"
         )
 
@@ -64,8 +64,8 @@ class Sockets:
         if descriptor >= self._descriptor_max:
             raise self._throttled_error(
                 "open_files",
-                f"the process may have {self.files_max:,} files open, and keeps the rest for its own; raise "
-                "the limit of open files",
+                f"the process can have {self.files_max:,} open files, and reserves the remaining ones for "
+                "its own work; raise the limit of open files",
             )
         if not self._places.are_left():
             raise self._throttled_error(
@@ -76,8 +76,9 @@ class Sockets:
         if not self._places.may_take(address):
             raise self._throttled_error(
                 "address_connections",
-                f"{address} has {self._places.of(address):,} open already, and one address has at most "
-                f"{self._places.caller_max:,} (--address-connections-max), never more than others have left",
+                f"{address} has {self._places.of(address):,} open already, and one address can have at "
+                f"most {self._places.caller_max:,} (--address-connections-max), and not more than are "
+                "left for others",
             )
         self._meter.gauge(HTTP_CONNECTIONS, self.open + 1)
         return self._places.take(address)

@@ -42,14 +42,14 @@ class TransactionReaper:
             try:
                 self.look()
             except PenstockError as problem:
-                self._log.say(Level.WARNING, f"transactions could not be searched for: {problem.message}")
+                self._log.say(Level.WARNING, f"abandoned transactions could not be listed: {problem.message}")
             except Exception:  # the next look may find it mended, and there is nobody else to have it
-                logger.exception("transactions could not be searched for")
+                logger.exception("abandoned transactions could not be listed")
 
     def look(self) -> int:
         """End what was left; how many that were."""
         ended = self._catalogue.transactions.tidy()
         if ended:
-            what = "1 transaction that was left" if ended == 1 else f"{ended} transactions that were left"
+            what = "1 abandoned transaction" if ended == 1 else f"{ended} abandoned transactions"
             self._log.say(Level.INFO, f"ended {what}")
         return ended

@@ -44,7 +44,7 @@ def _watch(service: Service, is_alone: threading.Event) -> None:
     while os.read(sys.stdin.fileno(), 1024):
         pass
     is_alone.set()
-    service.log.say(Level.WARNING, "the supervisor has ended, and so does this worker")
+    service.log.say(Level.WARNING, "the supervisor has ended, so this worker stops")
     service.stop()
 
 

@@ -83,7 +83,7 @@ def _drain(workers: list[_Worker], timeout_s: float, log: Log) -> None:
         try:
             worker.process.wait(max(0.1, until_s - monotonic()))
         except subprocess.TimeoutExpired:
-            log.say(Level.WARNING, f"worker {worker.process.pid} did not end and is killed")
+            log.say(Level.WARNING, f"worker {worker.process.pid} did not stop, and is killed")
             worker.process.kill()
             worker.process.wait()
 
@@ -115,7 +115,7 @@ class _Worker:
         killer.start()
         try:
             if not self.process.stdout.readline():
-                raise Unavailable("a worker did not start; the line before this one says why")
+                raise Unavailable("a worker did not start; the previous line of the log gives the reason")
         finally:
             killer.cancel()
 

@@ -63,8 +63,8 @@ def explain_analysis(place: str = "") -> Iterator[None]:
     except (AnalysisException, ArithmeticException) as problem:  # also what cannot be parsed
         if (problem.getCondition() or "").startswith(_OF_SEVERAL_ROWS):
             raise InvalidRequest(
-                f"{place}conditions and new values are made of one row each, so there can be no window, "
-                "aggregate or generator in them; compute such values into a column first"
+                f"{place}conditions and new values are computed from one row each, so they cannot contain "
+                "a window, aggregate or generator function; compute these values into a column first"
             ) from None
         reason = next((line.strip() for line in str(problem).splitlines() if line.strip()), "")
         raise InvalidRequest(f"{place}Spark does not accept it: {reason}") from None

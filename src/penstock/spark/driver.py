@@ -92,7 +92,7 @@ def _describe_error(problem: Exception, what: str, step: str) -> dict[str, Any]:
         return {"error": str(problem)}
     if isinstance(problem, PySparkException):
         return {"error": str(problem)}
-    _LOG.error("a %s of Spark's cannot be answered (%s)", what, step, exc_info=problem)
+    _LOG.error("Penstock failed at a %s of Spark (%s)", what, step, exc_info=problem)
     return {"error": f"Penstock failed at this {what} ({step}): {type(problem).__name__}: {problem}"}
 
 

@@ -33,10 +33,9 @@ if TYPE_CHECKING:
     from penstock.formats.rows.row_difference import StoredRows
     from penstock.lake.lake import Lake
     from penstock.lake.table import Table
-    from penstock.lake.upkeep import OptimizedTable
+    from penstock.lake.upkeep import OptimizedTable, OptimizeOrder
     from penstock.spark.requests import (
         ChangeRequest,
-        OptimizeRequest,
         RowMerge,
         Values,
         WriteResult,
@@ -114,15 +113,12 @@ class SparkFormat:
     def merge(self, change: ChangeRequest, plan: RowMerge) -> WriteResult | None:  # noqa: ARG002
         raise self._cannot(change.key, "merge rows into")
 
-    def optimize(self, change: ChangeRequest, request: OptimizeRequest) -> OptimizedTable:
+    def optimize(self, change: ChangeRequest, order: OptimizeOrder) -> OptimizedTable:
         """Rewrite files with the same rows. Where Spark has no part in it, this process does it."""
         return change.table.optimize(
-            target_file_bytes=request.target_file_bytes,
-            where=request.where,
-            zorder_by=request.zorder_by,
+            **order._asdict(),
             message=change.message,
             author=change.author,
-            progress=request.progress,
         )
 
     def describe(self, spark: SparkSession, table: Table, version: int | None) -> TableDescription:

@@ -37,13 +37,13 @@ def lack_of_package() -> Lack:
     try:
         reason, remedy = (_PLACE / _NOTE).read_text("utf-8").splitlines()
     except (OSError, ValueError):
-        return Lack("the reason was not recorded", "install Penstock by pip, where there is a JDK")
+        return Lack("the reason was not recorded", "install Penstock with pip on a machine with a JDK")
     return Lack(reason, remedy)
 
 
 LACK_OVER_CONNECT: Final = Lack(
-    "over Spark Connect files are written by the server's Spark",
-    "use a Spark of this process, as penstock.spark.session() starts it",
+    "with Spark Connect, the Spark of the server writes the files",
+    "use a Spark session in this process, as penstock.spark.session() starts it",
 )
 
 
@@ -55,7 +55,7 @@ def lack_of_session(spark: SparkSession) -> Lack:
         return lack_of_start()
     if not has_reads(spark):
         return Lack(
-            "Spark was started before Penstock's jar was there, so that reads do not ask the lake",
+            "Spark was started without Penstock's jar, so reads do not go through Penstock",
             f"start Spark with --jars {path() or NAME}",
         )
     return lack_of_protocol(spark.conf.get(COMMIT_PROTOCOL_SETTING) or "")
@@ -75,7 +75,7 @@ def lack_of_start() -> Lack:
         return Lack(f"{absent}: the package was built without it ({lack.reason})", lack.remedy)
     return Lack(
         f"{absent}: Spark was started without it",
-        f"make it by penstock.spark.session(), or start Spark with --jars {jar}",
+        f"create it with penstock.spark.session(), or start Spark with --jars {jar}",
     )
 
 

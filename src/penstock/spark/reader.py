@@ -4,8 +4,9 @@ What a name such as a branch stands for is found out once, when this is called. 
 the DataFrame shows what there was then, and Spark lists nothing to find it.
 
 Filters that are added to a DataFrame leave out partitions, and within a file what the reader of its format
-can leave out. Of a Delta table these are Parquet's statistics, unless a filter is about real numbers. Only a
-condition that is given here, as ``where``, also leaves out files by the statistics in a Delta table's log.
+can leave out. Of a Delta table these are Parquet's statistics, unless a filter is about real numbers. Files
+are left out by the statistics in a Delta table's log, too, as by a condition that is given here as ``where``:
+the session's JVM asks for them when it lists the files, which takes Penstock's jar.
 """
 
 from __future__ import annotations

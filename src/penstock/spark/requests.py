@@ -12,7 +12,6 @@ import msgspec
 
 from penstock.lake.calls import describe_commit
 from penstock.lake.row_changes import MergeClause
-from penstock.lake.upkeep import OptimizeProgress, no_progress
 from penstock.lake.write_jobs import SaveMode
 from penstock.model.commits import Commit
 from penstock.model.keys import Key
@@ -165,15 +164,6 @@ class ChangeRequest:
     @property
     def commit_meta(self) -> Said:
         return describe_commit(self.message, self.author)
-
-
-class OptimizeRequest(NamedTuple):
-    """How files of a table are to be rewritten."""
-
-    target_file_bytes: int | None = None
-    where: str | None = None
-    zorder_by: tuple[str, ...] = ()
-    progress: OptimizeProgress = no_progress
 
 
 class RowMerge(NamedTuple):

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from penstock.model.keys import Key
 from penstock.spark.arguments import check_values
+from penstock.spark.change_requests import build_request
 from penstock.spark.format import ask_format
-from penstock.spark.requests import ChangeRequest, Values, WriteResult
-from penstock.spark.sessions import lake_of
+from penstock.spark.requests import Values, WriteResult
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -33,15 +33,7 @@ def delete(
     columns alone removes whole files, and reads none. ``TableConflict`` if others meanwhile changed the same
     files, or put rows there, other than by appending them, that might have been meant.
     """
-    change = ChangeRequest(
-        spark=spark,
-        lake=lake_of(spark, lake),
-        key=Key.parse(key),
-        branch=branch,
-        message=message,
-        author=author,
-        idempotency_key=idempotency_key,
-    )
+    change = build_request(spark, key, lake, branch, message, author, idempotency_key)
     return ask_format(change.table, lambda spark_format: spark_format.delete(change, where))
 
 
@@ -64,13 +56,5 @@ def update(
     whose partition columns change move. Conditions and conflicts are as in ``delete``.
     """
     check_values(set)
-    change = ChangeRequest(
-        spark=spark,
-        lake=lake_of(spark, lake),
-        key=Key.parse(key),
-        branch=branch,
-        message=message,
-        author=author,
-        idempotency_key=idempotency_key,
-    )
+    change = build_request(spark, key, lake, branch, message, author, idempotency_key)
     return ask_format(change.table, lambda spark_format: spark_format.update(change, set, where))

@@ -7,7 +7,6 @@ executors: rows that are equal on both sides cancel each other out, one for one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 from penstock.errors import InvalidRequest, KeyNotFound
@@ -17,10 +16,11 @@ from penstock.formats.rows.row_difference import (
     BEFORE,
     CHANGE,
     REMOVED,
+    REPEATED_MAX,
     choose_columns,
-    describe_repeated_key,
     find_unshared_parts,
     list_key_columns,
+    repeated_key_error,
 )
 from penstock.model.keys import Key
 from penstock.spark.analysis import explain_analysis
@@ -29,7 +29,7 @@ from penstock.spark.schemas import quote_name
 from penstock.spark.sessions import lake_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
     from penstock.lake.lake import Lake
@@ -59,7 +59,8 @@ def diff_rows(
 
     What the revisions name is found out when this is called. ``KeyNotFound`` if neither has such a table,
     ``InvalidRequest`` for columns that are not there at both revisions, or whose types cannot be compared.
-    If ``on`` does not identify rows, reading the DataFrame fails and says so.
+    With ``on`` Spark looks for a key that several rows have before this returns, which reads these files once
+    more: ``InvalidRequest`` if there is one.
     """
     found_lake = lake_of(spark, lake)
     path, keys = Key.parse(key), list_key_columns(on)
@@ -133,13 +134,27 @@ def _compare(
     columns = [F.col(quote_name(name)) for name in names]
     differing = both.groupBy(*columns).agg(F.sum(COPIES).alias(COPIES)).where(F.col(COPIES) != 0)
     if on:
-        return _pair(key, differing, names, on)
+        _check_unique(key, differing, on)
+        return _pair(differing, names, on)
     change = F.when(F.col(COPIES) < 0, REMOVED).otherwise(ADDED).alias(CHANGE)
     copies = F.explode(F.sequence(F.lit(1), F.abs(COPIES).cast("int")))
     return differing.select(*columns, change, copies.alias(COPIES)).drop(COPIES)
 
 
-def _pair(key: Key, differing: DataFrame, names: Sequence[str], on: tuple[str, ...]) -> DataFrame:
+def _check_unique(key: Key, differing: DataFrame, on: tuple[str, ...]) -> None:
+    """``InvalidRequest`` if several rows of one side have the same key: they cannot be paired."""
+    from pyspark.sql import functions as F  # noqa: N812 - as everywhere with Spark
+
+    copies = F.col(COPIES)
+    counted = differing.groupBy(*(F.col(quote_name(name)) for name in on)).agg(
+        F.sum(F.greatest(-copies, F.lit(0))).alias(LEFT), F.sum(F.greatest(copies, F.lit(0))).alias(CAME)
+    )
+    repeated = counted.where((F.col(LEFT) > 1) | (F.col(CAME) > 1)).drop(LEFT, CAME)
+    if keys := repeated.limit(REPEATED_MAX).collect():
+        raise repeated_key_error(key, on, keys)
+
+
+def _pair(differing: DataFrame, names: Sequence[str], on: tuple[str, ...]) -> DataFrame:
     """Rows with what became of each, by the columns that identify them."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812 - as everywhere with Spark
@@ -152,8 +167,6 @@ def _pair(key: Key, differing: DataFrame, names: Sequence[str], on: tuple[str, .
             CAME: F.sum(F.greatest(copies, F.lit(0))).over(same_key),
         }
     )
-    is_repeated = (F.col(LEFT) > 1) | (F.col(CAME) > 1)
-    single = counted.where(F.when(is_repeated, _refuse(key, on)).otherwise(F.lit(True)))
     change = (
         F.when((copies < 0) & (F.col(CAME) == 0), REMOVED)
         .when((copies > 0) & (F.col(LEFT) == 0), ADDED)
@@ -161,17 +174,4 @@ def _pair(key: Key, differing: DataFrame, names: Sequence[str], on: tuple[str, .
         .otherwise(AFTER)
     )
     order = (*on, *(name for name in names if name not in on))
-    return single.select(*(F.col(quote_name(name)) for name in order), change.alias(CHANGE))
-
-
-def _refuse(key: Key, on: Sequence[str]) -> Column:
-    """An error that names the row, where columns identify none."""
-    from pyspark.sql import functions as F  # noqa: N812 - as everywhere with Spark
-
-    before, after = describe_repeated_key(key, on)
-    values = [
-        F.concat(F.lit(f"{name} = "), F.coalesce(F.col(quote_name(name)).cast("string"), F.lit("null")))
-        for name in on
-    ]
-    named = reduce(lambda one, other: F.concat(one, F.lit(", "), other), values)
-    return F.raise_error(F.concat(F.lit(before), named, F.lit(after))).cast("boolean")
+    return counted.select(*(F.col(quote_name(name)) for name in order), change.alias(CHANGE))

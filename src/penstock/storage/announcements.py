@@ -169,7 +169,7 @@ class Announcements:
         except Unanswered as problem:
             raise Unavailable(str(problem)) from None
         if entry is None:
-            raise Unavailable(f"{self._bucket.url} does not show what was just written", key=probe)
+            raise Unavailable(f"{self._bucket.url} does not list an object that was just written", key=probe)
         return entry.modified_us
 
     async def _drop_void(self, view: AnnouncementView, now_us: int) -> bool:
@@ -190,7 +190,9 @@ class Announcements:
             count, looked_at = await self._remove(keys[start:], check)
             removed += count
             if looked_at == 0:
-                raise Unavailable(f"{self._bucket.url} is too slow to delete from", url=self._bucket.url)
+                raise Unavailable(
+                    f"{self._bucket.url} responds too slowly to delete files safely", url=self._bucket.url
+                )
             start += looked_at
         return removed
 

@@ -28,7 +28,7 @@ def check_host(location: str) -> None:
     """``LocationRefused`` if a location is on a host that no lake has a root on, in whatever spelling."""
     scheme, host = _host(location)
     address = _address(host)
-    if address is not None and any(map(_is_forbidden, _ways_to(address))):
+    if address is not None and any(map(_is_forbidden, _wrapped_addresses(address))):
         raise _refused_error(location)
     if scheme in ("http", "https") and host in METADATA_NAMES:
         raise _refused_error(location)
@@ -67,8 +67,8 @@ def _address(host: str) -> IPv4Address | IPv6Address | None:
         return None
 
 
-def _ways_to(address: IPv4Address | IPv6Address) -> Iterator[IPv4Address | IPv6Address]:
-    """An address, and those that it wraps."""
+def _wrapped_addresses(address: IPv4Address | IPv6Address) -> Iterator[IPv4Address | IPv6Address]:
+    """An address, and the IPv4 addresses that it embeds: mapped, 6to4 and Teredo."""
     yield address
     if isinstance(address, IPv6Address):
         yield from filter(None, (address.ipv4_mapped, address.sixtofour, *(address.teredo or ())))

@@ -50,7 +50,7 @@ SHOWN_MAX: Final = 300
 UNFINISHED: Final = ".unfinished"
 LOCKED: Final = ".locks"
 NO_FILE: Final = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
-"""There is no file of a name. A folder is none, as it would be none in a bucket elsewhere."""
+"""There is no file with this name. A folder does not count, as it does not in a bucket."""
 NEVER: Final = frozenset({errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP})
 """What stays so however often it is tried: the name cannot be, or something else has it."""
 

@@ -128,7 +128,7 @@ def _check_apart(moved: Sequence[MovedRoot], roots: Sequence[str]) -> None:
             )
     for moved_root in moved:
         for root in roots:
-            if _gets_in_the_way(root, moved_root):
+            if _overlaps(root, moved_root):
                 raise InvalidRequest(
                     f"{moved_root.old} cannot be mapped to {moved_root.new}: the lake has the root {root}, "
                     "and tables may already be at these locations\n  Choose a location for the files that "
@@ -143,7 +143,7 @@ def check_added(moved: Iterable[MovedRoot], added: Iterable[str]) -> None:
     places = list(moved)
     for root in added:
         for moved_root in places:
-            if _gets_in_the_way(root, moved_root):
+            if _overlaps(root, moved_root):
                 raise InvalidRequest(
                     f"{root} cannot become a root of the lake: files of another root were moved to "
                     f"{moved_root.new}, so that a location would be ambiguous\n  Add a root that is neither "
@@ -152,7 +152,7 @@ def check_added(moved: Iterable[MovedRoot], added: Iterable[str]) -> None:
                 )
 
 
-def _gets_in_the_way(root: str, moved: MovedRoot) -> bool:
+def _overlaps(root: str, moved: MovedRoot) -> bool:
     return moved.new != moved.old and not is_under(root, moved.old) and _is_nested(moved.new, root)
 
 

@@ -282,7 +282,7 @@ class Place:
         """
         if self._disk is None:
             return self.create_all([(name, data)]) == 1
-        with self._told_if_unknown(name):
+        with self._outcome_unknown_raised(name):
             return self._disk.put_new_now(self._folder + name, data)
 
     def create_all(self, items: Sequence[tuple[str, bytes]]) -> int:
@@ -366,11 +366,11 @@ class Place:
         return len(items)
 
     def _write(self, name: str, work: Coroutine[Any, Any, Answer]) -> Answer:
-        with self._told_if_unknown(name):
+        with self._outcome_unknown_raised(name):
             return self._loop.run(work)
 
     @contextmanager
-    def _told_if_unknown(self, name: str) -> Iterator[None]:
+    def _outcome_unknown_raised(self, name: str) -> Iterator[None]:
         try:
             yield
         except Unanswered as problem:

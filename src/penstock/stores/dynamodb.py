@@ -92,7 +92,7 @@ class DynamoStore(Store):
         """Mark an empty table as a lake's. One that holds something may just have been marked by another."""
         items = self._table.scan(Limit=1)["Items"]
         if items and self._version() is None:
-            raise InvalidRequest(f"{self.url} is a table that contains other data than a lake")
+            raise InvalidRequest(f"{self.url} is a table with other data than a lake")
         self._table.transact([put_if_absent(key(LAKE) | {"schema_version": {"N": str(SCHEMA_VERSION)}})])
 
     # -- objects ---------------------------------------------------------------------------------------------

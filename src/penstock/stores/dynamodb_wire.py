@@ -263,12 +263,12 @@ class _Tries:
         self._longest_s = min(self._longest_s * 2, BACKOFF_MAX_S)
         if time.monotonic() + wait_s > self._deadline:
             self._give_up(why, changes)
-            raise Unavailable(f"{self._url} is busy or does not answer for {TRIES_MAX_S:g} s: {why}")
+            raise Unavailable(f"{self._url} was busy or did not answer for {TRIES_MAX_S:g} s: {why}")
         time.sleep(wait_s)
 
     def _give_up(self, why: str, changes: bool) -> None:
         if changes and self.in_doubt:
-            raise OutcomeUnknown(f"{self._url} did not say whether a transaction was carried out: {why}")
+            raise OutcomeUnknown(f"{self._url} did not confirm whether a transaction was applied: {why}")
 
     def _refuse(self, code: str, why: str, changes: bool) -> NoReturn:
         """What is no use trying again. Messages about signatures are not passed on: they can hold tokens."""
@@ -279,7 +279,7 @@ class _Tries:
             ) from None
         if _DENIED.search(code):
             raise Denied(
-                f"{self._url} may not be used ({code}); credentials are taken from the environment, a "
+                f"{self._url} denies access ({code}); credentials are taken from the environment, a "
                 "profile or a role, as usual with AWS"
             ) from None
         raise InvalidRequest(f"{self._url} rejected a request: {why}") from None

@@ -139,14 +139,16 @@ class MongoStore(Store):
             return None
         version = mark.get("version")
         if not isinstance(version, int):
-            raise InvalidRequest(f"{self.url} has a collection {ROWS} that is not a lake's")
+            raise InvalidRequest(f"{self.url} has a collection {ROWS} that does not belong to a lake")
         return version
 
     def _mark(self) -> None:
         """Mark empty collections as a lake's; others may just have been marked by another process."""
         document = self._again(lambda: self._rows.find_one() or self._objects.find_one(projection=["_id"]))
         if document and self._version() is None:
-            raise InvalidRequest(f"{self.url} has collections {ROWS} and {OBJECTS} that are not a lake's")
+            raise InvalidRequest(
+                f"{self.url} has collections {ROWS} and {OBJECTS} that do not belong to a lake"
+            )
         self._again(lambda: self._rows.create_index([("kind", 1), ("_id", 1)], name="kind"))
         mark = {"$setOnInsert": {"version": SCHEMA_VERSION}}
         self._again(lambda: self._rows.update_one({"_id": MARK}, mark, upsert=True))
@@ -177,7 +179,7 @@ class MongoStore(Store):
         if isinstance(problem, InvalidOperation):
             return InvalidRequest(f"{self.url} was closed; open the lake again")
         if isinstance(problem, OperationFailure) and problem.code in _DENIED:
-            return Denied(f"{self.url} may not be used: {_words(problem)}")
+            return Denied(f"{self.url} denies access: {_words(problem)}")
         if isinstance(problem, OperationFailure) and problem.code == _FULL:
             return storage_full_error(f"the database server of {self.url}", _words(problem), url=self.url)
         return Unavailable(f"{self.url} cannot be used: {_words(problem)}")
@@ -367,7 +369,7 @@ class _MongoTurn(Turn):
             if document is not None and document.get("write_id") == write_id:
                 return Advanced(True)
         raise OutcomeUnknown(
-            f"{store.url} did not say whether '{self._name}' was updated: {_words(problem)}"
+            f"{store.url} did not confirm whether '{self._name}' was updated: {_words(problem)}"
         ) from None
 
 

@@ -646,7 +646,7 @@ class _ObjectWriting:
                 raise
             raise self._unknown(name, problem.message) from None
         except asyncio.CancelledError:
-            raise self._unknown(name, "the lake was closed meanwhile") from None
+            raise self._unknown(name, "the lake was closed during the write") from None
         raise self._unknown(name, "it does not answer")
 
     def _is_mark_old(self, view: AnnouncementView) -> bool:
@@ -675,7 +675,7 @@ class _ObjectWriting:
 
     def _unknown(self, name: str, why: str) -> OutcomeUnknown:
         return OutcomeUnknown(
-            f"{self._store.url} did not say whether '{name}' was replaced: {why}", name=name
+            f"{self._store.url} did not confirm whether '{name}' was replaced: {why}", name=name
         )
 
 

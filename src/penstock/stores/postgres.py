@@ -115,8 +115,8 @@ class PostgresStore(Store):
         if MARK not in tables:
             if tables:
                 raise InvalidRequest(
-                    f"schema '{self._schema}' of {self.url} holds another program's tables; "
-                    "choose another one with ?schema=",
+                    f"schema '{self._schema}' of {self.url} contains tables of another program; choose "
+                    "another schema with ?schema=",
                     schema=self._schema,
                 )
             return 0
@@ -173,7 +173,7 @@ class PostgresStore(Store):
         ]
         problems += [f"table {table} has lost its primary key" for table, *_ in COLUMNS if table not in keyed]
         problems += [
-            f"the server runs with {name.decode()} off: what was acknowledged may not survive a power cut"
+            (f"the server runs with {name.decode()} off: acknowledged commits may be lost in a power failure")
             for (name,) in careless.rows
         ]
         return sorted(set(problems))
@@ -230,9 +230,9 @@ class PostgresStore(Store):
     def _explain(self, problem: StatementRefused | ConnectionLost) -> PenstockError:
         state = problem.state
         if state in ("42501", "25006") or state.startswith("28"):
-            return Denied(f"{self.url} refuses: {problem}")
+            return Denied(f"{self.url} denies access: {problem}")
         if state in ("42P01", "3F000"):
-            return LakeNotFound(f"there is no lake at {self.url} any more: {problem}", url=self.url)
+            return LakeNotFound(f"there is no longer a lake at {self.url}: {problem}", url=self.url)
         if state in ("42703", "42804", "42883", "XX001", "XX002"):
             return self._damaged_error(str(problem))
         if state == _DISK_FULL:

@@ -140,7 +140,7 @@ class PostgresPlace:
                 url=self.shown,
             )
         if _NO_ENTRY.search(text):
-            return Denied(f"{self.shown} refuses: {text}")
+            return Denied(f"{self.shown} denies access: {text}")
         return Unavailable(f"{self.shown} cannot be reached: {text}")
 
 
@@ -284,8 +284,8 @@ class Pool:
         """A connection, to be given back."""
         if not self._slots.take(POOL_WAIT_S):
             raise Unavailable(
-                f"all {self._place.pool_max} connections to {self._place.shown} are in use for more than "
-                f"{POOL_WAIT_S:g} s; pool_max in the address allows for more"
+                f"all {self._place.pool_max} connections to {self._place.shown} were in use for more than "
+                f"{POOL_WAIT_S:g} s; a larger pool_max in the address allows more"
             )
         try:
             while True:

@@ -73,7 +73,7 @@ class RocksdbStore(Store):
         if data.exists() and not os.access(data, os.W_OK):
             raise Denied(
                 f"{self._path} cannot be opened read-only: RocksDB keeps a lock and a log there. Copy the "
-                "directory, while nobody writes to it, to where this process may write.",
+                "directory, while no process writes to it, to a location where this process may write.",
                 path=str(self._path),
             )
         with self._use_database():

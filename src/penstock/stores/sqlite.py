@@ -223,7 +223,7 @@ class SqliteStore(Store):
         code = _code(problem)
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             return Unavailable(
-                f"{self._path} is in use by another process for more than {BUSY_TIMEOUT_S:g} s"
+                f"{self._path} was in use by another process for more than {BUSY_TIMEOUT_S:g} s"
             )
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             return self._damaged_error(str(problem))

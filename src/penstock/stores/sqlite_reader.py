@@ -65,7 +65,7 @@ class ReadOnlyFile:
                 return result
             connection.close()
         raise Unavailable(
-            f"{self._path} was changed during every try to read it; try again when fewer processes write"
+            f"{self._path} was changed during every try to read it; try again when there are fewer writes"
         )
 
     def _state(self) -> _ReadState:

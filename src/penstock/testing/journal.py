@@ -297,6 +297,7 @@ def _check_edit(table: Table, intent: JournalEdit, state: State, held: tuple[Obj
             f"changed line {intent.number}",
             expected=f"version {intent.read_version}",
             found=f"version {state.changed[intent.number]}",
+            found_version=state.changed[intent.number],
         )
     text = _text(table.read(held[intent.number]))
     if text != intent.old:

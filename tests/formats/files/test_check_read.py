@@ -132,7 +132,7 @@ def test_how_files_are_read_matters_for_more_than_single_files(
     if not matters:
         check_seen(lake.kernel.objects, state, other, parts)
         return
-    with pytest.raises(Refused, match="in another way"):
+    with pytest.raises(Refused, match="the layout of its files was changed since"):
         check_seen(lake.kernel.objects, state, other, parts)
 
 

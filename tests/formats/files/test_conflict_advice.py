@@ -101,6 +101,29 @@ def both_put(lake: Lake) -> None:
     write(lake, "day=2/d", branch="dev")
 
 
+def both_rewritten(lake: Lake) -> None:
+    write(lake, "day=1/d", removed=["day=1/a"], branch="dev")
+    write(lake, "day=1/m", removed=["day=1/a"])
+
+
+def set_to_another_state(lake: Lake) -> None:
+    write(lake, "day=1/d", branch="dev")
+    lake.tag("repeated").create(at="dev")
+    lake.transplant("dev")
+    write(lake, "day=1/e", removed=["day=1/d"], branch="dev")
+    lake.transplant("dev", keys={EVENTS: "force"})
+
+
+def repeat(lake: Lake, **how: Any) -> object:
+    return lake.transplant("repeated", **how)
+
+
+def rewritten_since(lake: Lake) -> None:
+    write(lake, "day=1/b")
+    lake.tag("undone").create(at="main")
+    write(lake, "day=1/c", removed=["day=1/a", "day=1/b"])
+
+
 def first_job(lake: Lake) -> None:
     overwrite(lake)
     lake.branch("dev").delete()
@@ -136,15 +159,15 @@ def revert(lake: Lake, **how: Any) -> object:
 
 
 BASE = ["day=1/a", "day=2/a"]
-IN_DOUBT = "was changed since then, and not only by writes"
+IN_DOUBT = "was changed since then, and not only by writes of files"
 CASES = [
     Case(
-        "is another table here than on the other side",
+        "is a different table on the other side",
         created_anew,
         {"drop": ["new"], "force": [*BASE, "day=1/d"], "rename": [*BASE, "day=1/d"]},
     ),
     Case(
-        "{BOTH}, and on the other side not only by writes",
+        "{BOTH}, and on the other side not only by writes of files",
         force_reverted,
         {"drop": None, "force": [*BASE, "day=1/e"]},
     ),
@@ -156,26 +179,29 @@ CASES = [
     ),
     Case(IN_DOUBT, replaced_and_reverted, {"drop": ["day=2/a"], ("day=1/", "force"): BASE}, revert),
     Case(
-        "was overwritten on another branch too, where '{}' was",
+        "was also overwritten on another branch, in the folder of '{}'",
         overwritten_beside,
         {("day=1/", "force"): ["day=1/a", "day=2/a", "day=2/m"], ("day=1/", "drop"): None},
         revert,
     ),
     Case(
-        "was changed on another branch too, where '{}' was",
+        "was also changed on another branch, at '{}'",
         removed_beside,
         {("day=1/", "force"): ["day=1/a", "day=2/a", "day=2/d"], "drop": ["day=2/a", "day=2/d"]},
         revert,
     ),
     Case(
-        "was overwritten on a branch by what is to be undone, and the merge took '{}' as well",
+        "was overwritten on a branch by the commit to be undone, and the merge of that branch also "
+        "removed '{}'",
         taken_by_the_merge,
         {"drop": None, "undo the merge": [*BASE, "day=1/m"]},
         revert,
     ),
-    Case("{BOTH}, and here not only by writes", met_and_reverted, {"drop": None, "force": ["b", "c"]}),
     Case(
-        "was overwritten on both sides{}, and they met in between",
+        "{BOTH}, and here not only by writes of files", met_and_reverted, {"drop": None, "force": ["b", "c"]}
+    ),
+    Case(
+        "was overwritten on both sides{}, with merges between them in the meantime",
         met_between,
         {"drop": ["d"], "force": ["b", "c"], ("", "drop"): ["d"]},
     ),
@@ -189,12 +215,35 @@ CASES = [
         },
     ),
     Case(
-        "has files by now, and the other side wrote to it as an empty one",
+        "lacks files that the other side removed, and whose rows one of the two wrote into others",
+        both_rewritten,
+        {
+            "drop": ["day=1/m", "day=2/a"],
+            "force": ["day=1/d", "day=2/a"],
+            ("day=1/", "drop"): ["day=1/m", "day=2/a"],
+            ("day=1/", "force"): ["day=1/d", "day=2/a"],
+        },
+    ),
+    Case(
+        "was set to another state after the commit came to it, and has files by that which may hold the "
+        "commit's rows",
+        set_to_another_state,
+        {"drop": None, ("day=1/", "drop"): None, ("day=1/", "force"): [*BASE, "day=1/d"]},
+        repeat,
+    ),
+    Case(
+        "has rows of what is to be undone in files that a later commit wrote",
+        rewritten_since,
+        {"drop": None, "force": BASE, ("day=1/", "drop"): None, ("day=1/", "force"): BASE},
+        revert,
+    ),
+    Case(
+        "has files now, but the other side wrote to it on the condition that it is empty",
         first_job,
         {"drop": ["m"], "force": ["d"]},
     ),
     Case(
-        "{BOTH}, and holds files {} here, but the other side has {}",
+        "{BOTH}, and has files {} here, but the other side has {}",
         two_formats,
         {"drop": [*BASE, "m.orc"], "force": ["d.csv", *BASE]},
     ),
@@ -217,7 +266,11 @@ FOLLOWED = [
 
 
 def test_every_kind_of_conflict_has_a_case() -> None:
-    kinds = {*refusals("files/merge_rules.py"), *refusals("files/format.py", ("merge", "_require_managed"))}
+    kinds = {
+        *refusals("files/merge_rules.py"),
+        *refusals("files/known_changes.py"),
+        *refusals("files/format.py", ("merge", "_require_managed")),
+    }
     assert kinds == {case.kind for case in CASES}
 
 

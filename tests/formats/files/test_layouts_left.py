@@ -110,7 +110,8 @@ def test_columns_of_both_sides_come_together_and_one_of_two_types_is_a_conflict(
     assert [*columns(lake)] == ["id", "price", "note", "size"]
     write(lake, "4", layout("parquet", "note", kind="string"), branch="fix")
     with pytest.raises(
-        MergeConflict, match="'note' is of the type long here, but the other side has it as one of string"
+        MergeConflict,
+        match="the column 'note' of type long here, but the other side has it with the type string",
     ):
         lake.merge("fix")
 

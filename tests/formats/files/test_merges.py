@@ -90,7 +90,7 @@ def test_error_if_there_are_files_has_one_winner_on_two_branches(lake: Lake) -> 
     write(lake, "b", branch="dev", when=When.EMPTY)
     write(lake, "c", when=When.EMPTY)
     (told,) = conflicts(lake)
-    assert "has files by now, and the other side wrote to it as an empty one" in told
+    assert "has files now, but the other side wrote to it on the condition that it is empty" in told
     assert paths(lake) == ["c"]
 
 
@@ -150,7 +150,7 @@ def test_files_of_two_formats_do_not_come_together(lake: Lake) -> None:
     write(lake, "b", branch="dev")
     write(lake, "c", replaced=[""], written_as="csv")
     (told,) = conflicts(lake)
-    assert "holds files of the format 'csv' here, but the other side has 'parquet'" in told
+    assert "has files of the format 'csv' here, but the other side has 'parquet'" in told
 
 
 @pytest.mark.parametrize("columns", [("hour",), ()], ids=["others", "none"])
@@ -160,7 +160,7 @@ def test_files_of_two_kinds_of_partitions_do_not_come_together(lake: Lake, colum
     write(lake, "b", written_as="parquet", partition_by=columns)
     (told,) = conflicts(lake)
     kind = "partitioned by hour" if columns else "without partitions"
-    assert f"holds files {kind} here, but the other side has files partitioned by day" in told
+    assert f"has files {kind} here, but the other side has files partitioned by day" in told
 
 
 # -- settling them -----------------------------------------------------------------------------------------
@@ -267,7 +267,7 @@ def test_a_table_that_was_created_anew_here_is_another_one(forked: Lake) -> None
     forked.commit([Delete(TABLE)])
     write(forked, "new")
     (told,) = conflicts(forked)
-    assert "is another table here than on the other side" in told
+    assert "is a different table on the other side" in told
     assert paths(forked) == ["new"]
 
 
@@ -333,7 +333,7 @@ def test_two_overwrites_between_which_the_sides_met_are_a_conflict(forked: Lake)
     forked.merge("main", "dev")
     overwrite(forked, "d")
     (told,) = conflicts(forked)
-    assert "was overwritten on both sides, and they met in between" in told
+    assert "was overwritten on both sides, with merges between them in the meantime" in told
     forked.merge("dev", keys={EVENTS: {"": "drop"}})
     assert paths(forked) == ["d"]
 

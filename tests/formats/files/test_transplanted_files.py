@@ -5,12 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 import penstock
 from penstock import Lake
+from penstock.errors import MergeConflict
+from penstock.formats.files import merge_rules
 
 FORMATS = ("parquet", "delta", "lance")
 
@@ -78,3 +81,255 @@ def test_so_it_is_where_a_merge_brought_the_overwrite(lake: Lake) -> None:
     assert ids(lake) == [1, 9]
     lake.merge("dev")
     assert ids(lake) == [1, 9]
+
+
+# -- a commit that is transplanted again -------------------------------------------------------------------
+
+
+@pytest.fixture(params=FORMATS)
+def repeated(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lake]:
+    """A table with a row on main and dev. Dev has two more rows, and main has them by a transplant."""
+    with penstock.open(tmp_path / "lake", create=True) as lake:
+        lake.table("t").write(rows(1), format=request.param)
+        lake.branch("dev").create()
+        lake.table("t", "dev").write(rows(2, 3), mode="append")
+        lake.transplant("dev")
+        yield lake
+        assert lake.fsck().damages == ()
+
+
+FILES_AND_DELTA = pytest.mark.parametrize("repeated", ["parquet", "delta"], indirect=True)
+FILES = pytest.mark.parametrize("repeated", ["parquet"], indirect=True)
+FILES_AND_LANCE = pytest.mark.parametrize("repeated", ["parquet", "lance"], indirect=True)
+
+
+def test_a_commit_whose_files_were_compacted_does_not_come_twice(repeated: Lake) -> None:
+    repeated.table("t").optimize()
+    head = repeated.branch().head
+    repeated.transplant("dev")
+    assert ids(repeated) == [1, 2, 3]
+    assert repeated.branch().head == head
+
+
+@FILES_AND_DELTA
+def test_a_commit_whose_rows_were_overwritten_does_not_come_twice(repeated: Lake) -> None:
+    repeated.table("t").write(rows(1, 2), mode="overwrite")
+    repeated.transplant("dev")
+    assert ids(repeated) == [1, 2]
+
+
+@FILES_AND_DELTA
+def test_nor_does_it_by_a_rebase(repeated: Lake) -> None:
+    repeated.table("t").write(rows(1, 2, 3), mode="overwrite")
+    repeated.rebase("dev")
+    assert ids(repeated, "dev") == [1, 2, 3]
+
+
+@pytest.mark.parametrize("commit", ["main~1", "copy"])
+def test_nor_on_the_branch_on_which_it_was_made(repeated: Lake, commit: str) -> None:
+    repeated.branch("copy").create(at="dev~1")
+    repeated.transplant("main", "copy")
+    repeated.table("t").optimize()
+    repeated.transplant(commit)
+    assert ids(repeated) == [1, 2, 3]
+
+
+def test_nor_where_a_merge_brought_it(repeated: Lake) -> None:
+    repeated.branch("other").create(at="dev~1")
+    repeated.table("t", "other").write(rows(4), mode="append")
+    commit = repeated.branch("other").head
+    repeated.merge("other")
+    repeated.table("t").optimize()
+    repeated.transplant(commit)
+    assert ids(repeated) == [1, 2, 3, 4]
+
+
+@FILES_AND_LANCE
+@pytest.mark.parametrize("undo", ["revert", "restore"])
+def test_a_commit_that_was_undone_comes_again(repeated: Lake, undo: str) -> None:
+    if undo == "revert":
+        repeated.revert("main")
+    else:
+        repeated.restore(["t"], to="main~1")
+    assert ids(repeated) == [1]
+    repeated.transplant("dev")
+    assert ids(repeated) == [1, 2, 3]
+
+
+def test_a_commit_that_was_compacted_and_undone_comes_again(repeated: Lake) -> None:
+    """What an undo took is not there any more, in whatever file it was."""
+    commit = repeated.branch().head
+    repeated.table("t").optimize()
+    repeated.restore(["t"], to=f"{commit}~1")
+    assert ids(repeated) == [1]
+    repeated.transplant(commit)
+    assert ids(repeated) == [1, 2, 3]
+
+
+def test_a_commit_does_not_come_twice_where_an_undo_brought_the_compacted_file_back(repeated: Lake) -> None:
+    commit = repeated.branch().head
+    repeated.table("t").optimize()
+    compacted = repeated.branch().head
+    for state in (commit, compacted):
+        repeated.restore(["t"], to=state)
+    repeated.transplant(commit)
+    assert ids(repeated) == [1, 2, 3]
+
+
+@FILES
+def test_it_is_a_conflict_where_files_came_from_elsewhere_instead(repeated: Lake) -> None:
+    """Nobody can tell by the files of main alone that the one which dev compacted holds the rows."""
+    commit = repeated.branch("dev").head
+    repeated.table("t", "dev").optimize()
+    repeated.transplant("dev", keys={"t": "force"})
+    with pytest.raises(MergeConflict, match="has files by that which may hold the commit's rows"):
+        repeated.transplant(commit)
+    assert ids(repeated) == [1, 2, 3]
+    repeated.transplant(commit, keys={"t": "drop"})
+    assert ids(repeated) == [1, 2, 3]
+
+
+@FILES
+def test_a_file_that_was_put_again_since_is_no_conflict(repeated: Lake) -> None:
+    table = repeated.table("t", "dev")
+    table.files.write({"note": b"1"})
+    commit = repeated.branch("dev").head
+    repeated.transplant(commit)
+    repeated.table("t").files.write({"note": b"2"})
+    repeated.transplant(commit)
+    assert repeated.table("t").files.read("note") == b"2"
+
+
+# -- an undo on the target, and a merge of the branch ------------------------------------------------------
+
+
+@FILES_AND_DELTA
+@pytest.mark.parametrize("undo", ["revert", "restore"])
+@pytest.mark.parametrize("bring", ["merge", "rebase"])
+def test_an_undo_stands_although_the_branch_has_the_rows(repeated: Lake, undo: str, bring: str) -> None:
+    if undo == "revert":
+        repeated.revert("main")
+    else:
+        repeated.restore(["t"], to="main~1")
+    repeated.table("t", "dev").write(rows(4), mode="append")
+    if bring == "merge":
+        repeated.merge("dev")
+        assert ids(repeated) == [1, 4]
+        repeated.merge("main", "dev")
+    else:
+        repeated.rebase("dev")
+    assert ids(repeated, "dev") == [1, 4]
+
+
+@FILES
+def test_a_revert_on_the_branch_on_which_it_was_made_stands(repeated: Lake) -> None:
+    repeated.revert("dev", "dev")
+    repeated.merge("main", "dev")
+    assert ids(repeated, "dev") == [1]
+
+
+@FILES_AND_DELTA
+def test_an_undo_stands_for_a_preview(repeated: Lake) -> None:
+    repeated.revert("main")
+    (key,) = repeated.merge("dev", dry_run=True).keys
+    assert key.change is None
+    assert key.before == key.after
+
+
+@FILES
+def test_an_undo_stands_that_lands_while_a_merge_is_prepared(
+    repeated: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table is the same before and after, but not all that was done to it."""
+    repeated.branch("target").create(at="dev~1")
+    repeated.table("t", "target").write(rows(9), mode="append")
+    plain, once = merge_rules.merge, iter([True])
+
+    def and_an_undo_lands(*asked: Any) -> Any:
+        done = plain(*asked)
+        if next(once, False):
+            repeated.transplant("dev", "target")
+            repeated.revert("target", "target")
+        return done
+
+    monkeypatch.setattr(merge_rules, "merge", and_an_undo_lands)
+    repeated.merge("dev", "target")
+    assert ids(repeated, "target") == [1, 9]
+
+
+@FILES_AND_DELTA
+@pytest.mark.parametrize("mode", ["overwrite", "compaction"])
+def test_what_a_commit_removed_stays_with_what_it_added(repeated: Lake, mode: str) -> None:
+    """An undo on the target took both: a merge that brought only the removal would lose rows."""
+    repeated.merge("dev")
+    repeated.branch("next").create()
+    repeated.table("t").write(rows(9), mode="append")
+    if mode == "overwrite":
+        repeated.table("t", "next").write(rows(5), mode="overwrite")
+    else:
+        repeated.table("t", "next").optimize()
+    repeated.transplant("next")
+    repeated.revert("main")
+    assert ids(repeated) == [1, 2, 3, 9]
+    repeated.merge("next")
+    assert ids(repeated) == [1, 2, 3, 9]
+
+
+# -- an overwrite that is there already --------------------------------------------------------------------
+
+
+@pytest.fixture(params=["parquet", "delta"])
+def overwritten(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lake]:
+    """A table that dev overwrote. Main has that by a transplant, and a row that came since."""
+    with penstock.open(tmp_path / "lake", create=True) as lake:
+        lake.table("t").write(rows(1), format=request.param)
+        lake.branch("dev").create()
+        lake.table("t", "dev").write(rows(2, 3), mode="overwrite")
+        lake.transplant("dev")
+        lake.table("t").write(rows(9), mode="append")
+        yield lake
+        assert lake.fsck().damages == ()
+
+
+@pytest.mark.parametrize("commit", ["dev", "main~1"])
+def test_an_overwrite_that_is_transplanted_again_takes_no_rows_that_came_since(
+    overwritten: Lake, commit: str
+) -> None:
+    overwritten.transplant(commit)
+    assert ids(overwritten) == [2, 3, 9]
+
+
+def test_an_overwrite_that_is_merged_takes_no_rows_that_came_after_its_transplant(overwritten: Lake) -> None:
+    overwritten.table("t", "dev").write(rows(4), mode="append")
+    overwritten.merge("dev")
+    assert ids(overwritten) == [2, 3, 4, 9]
+
+
+def test_an_overwrite_that_is_rebased_takes_no_rows_that_came_after_its_transplant(overwritten: Lake) -> None:
+    overwritten.rebase("dev")
+    assert ids(overwritten, "dev") == [2, 3, 9]
+
+
+def test_a_later_overwrite_takes_them(overwritten: Lake) -> None:
+    overwritten.table("t", "dev").write(rows(5), mode="overwrite")
+    overwritten.merge("dev")
+    assert ids(overwritten) == [5]
+
+
+@pytest.mark.parametrize("overwritten", ["parquet"], indirect=True)
+def test_an_overwrite_that_was_undone_takes_what_is_there_when_it_comes_again(overwritten: Lake) -> None:
+    overwritten.revert("main~1")
+    assert ids(overwritten) == [1, 9]
+    overwritten.transplant("dev")
+    assert ids(overwritten) == [2, 3]
+
+
+def test_a_commit_that_was_undone_and_brought_again_is_undone_once_more(lake: Lake) -> None:
+    """Its rows are those of one commit, by whatever way they came."""
+    commit = lake.branch().head
+    lake.table("t").write(rows(5), mode="append")
+    for _ in range(2):
+        lake.revert(commit)
+        assert ids(lake) == [1, 5]
+        lake.transplant(commit)
+        assert ids(lake) == [1, 2, 3, 5]

@@ -220,7 +220,7 @@ def test_property_21_after_a_lost_answer_the_job_can_be_asked_for_again_by_its_i
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch, lands: bool
 ) -> None:
     lost(lake, monkeypatch, lambda: OutcomeUnknown("nobody answered"), lands=lands)
-    with pytest.raises(OutcomeUnknown, match=r"nobody answered\n  It is job [0-9a-f]{32}") as unknown:
+    with pytest.raises(OutcomeUnknown, match=r"nobody answered\n  The job is [0-9a-f]{32}") as unknown:
         save(rows(spark, 0))
     assert len(in_pool(lake)) == 1  # a commit may name them
     done = save(rows(spark, 0), job_id=unknown.value.details["job"])

@@ -166,7 +166,7 @@ def test_partition_columns_that_are_not_named_are_those_of_the_table(spark: Spar
 
 def test_an_overwrite_by_data_without_the_partition_columns_says_so(spark: SparkSession, lake: Lake) -> None:
     save(rows(spark, 0, parts=(1,)), partition_by="p")
-    with pytest.raises(InvalidRequest, match=r"no column 'p' .* there are id\n.*partition_by=\(\)"):
+    with pytest.raises(InvalidRequest, match=r"no column 'p' .* the columns are id\n.*partition_by=\(\)"):
         save(rows(spark, 0), mode="overwrite")
     save(rows(spark, 5), mode="overwrite", partition_by=())
     assert ids(lake, "raw.events") == [5, 6, 7]
@@ -218,10 +218,10 @@ def test_a_column_does_not_change_its_type_while_files_have_it(
     )
     with monkeypatch.context() as patched:
         after_writing(patched, lambda: lake.do(other))  # what is there when the job commits decides
-        with pytest.raises(CommitConflict, match="in which 'id' is of the type long, but the job writes it"):
+        with pytest.raises(CommitConflict, match="with the column 'id' of type long, but the job writes it"):
             write(text, "raw.events", format=name)
     before, files = head(lake), in_pool(lake)
-    with pytest.raises(InvalidRequest, match="in which 'id' is of the type long"):
+    with pytest.raises(InvalidRequest, match="with the column 'id' of type long"):
         write(text, "raw.events", format=name)
     assert (head(lake), in_pool(lake)) == (before, files)
     write(text, "raw.events", format=name, mode="overwrite")
@@ -241,15 +241,18 @@ def test_files_of_two_formats_do_not_meet_in_one_table(spark: SparkSession, lake
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"partition_by": "nothing"}, "no column 'nothing' to partition by; there are id"),
-        ({"partition_by": ["id", "ID"]}, "named twice"),
+        ({"partition_by": "nothing"}, "no column 'nothing' to partition by; the columns are id"),
+        ({"partition_by": ["id", "ID"]}, "given twice as a partition column"),
         ({"partition_by": "id"}, "no columns besides"),
-        ({"replace_where": "id = 1", "mode": "overwrite"}, "'replace_where' is for tables of rows"),
-        ({"merge_schema": True}, "'merge_schema' is for tables of rows"),
+        (
+            {"replace_where": "id = 1", "mode": "overwrite"},
+            "'replace_where' applies to Delta and Lance tables only",
+        ),
+        ({"merge_schema": True}, "'merge_schema' applies to Delta and Lance tables"),
         ({"properties": {"rows": "3"}}, "the property 'rows' is reserved for the job itself"),
         ({"properties": {"penstock.job": "a"}}, "the property 'penstock.job' is reserved for the job itself"),
-        ({"app_id": "a", "batch": 0}, "'app_id' is for tables of rows"),
-        ({"batch": 0}, "'batch' is for tables of rows"),
+        ({"app_id": "a", "batch": 0}, "'app_id' applies to Delta and Lance tables"),
+        ({"batch": 0}, "'batch' applies to Delta and Lance tables"),
         ({"job_id": "a", "idempotency_key": "b"}, "give one of them"),
         ({"job_id": ""}, "the id of a job must not be empty"),
         ({"partition_overwrite": "dynamic"}, "can only be used with mode='overwrite'"),
@@ -257,7 +260,7 @@ def test_files_of_two_formats_do_not_meet_in_one_table(spark: SparkSession, lake
         ({"options": {"penstock.attempt": "a"}}, "is reserved"),
         ({"options": {"path": "/a"}}, "is reserved"),
         ({"timeout_s": -1}, "timeout_s must be greater than 0 and at most .*, got -1"),
-        ({"timeout_s": "5"}, "'timeout_s' is a number of seconds, and is given '5'"),
+        ({"timeout_s": "5"}, "'timeout_s' must be a number of seconds, got '5'"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
@@ -279,7 +282,7 @@ def test_what_is_for_jobs_of_files_is_refused_for_rows(spark: SparkSession, name
 def test_a_table_is_created_under_a_key_that_is_a_name_and_only_if_it_may_be(
     spark: SparkSession, lake: Lake
 ) -> None:
-    with pytest.raises(KeyNotFound, match="is not to be created"):
+    with pytest.raises(KeyNotFound, match="create is False"):
         save(rows(spark, 0), create=False)
     with pytest.raises(InvalidKey, match=r"'data/events' cannot be the name of a table: .*not a path"):
         save(rows(spark, 0), "data/events")
@@ -288,7 +291,7 @@ def test_a_table_is_created_under_a_key_that_is_a_name_and_only_if_it_may_be(
 
 def test_a_table_of_files_takes_no_rows(spark: SparkSession, lake: Lake) -> None:
     save(rows(spark, 0))
-    with pytest.raises(NotManaged, match=r"'raw\.events' is a table of files: say in which format to write"):
+    with pytest.raises(NotManaged, match=r"'raw\.events' is a table of files: give the format of its files"):
         write(rows(spark, 0), "raw.events")
 
 

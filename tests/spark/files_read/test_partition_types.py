@@ -167,7 +167,7 @@ def test_a_known_schema_says_the_types(spark: SparkSession, lake: Lake, tmp_path
 def test_times_of_day_take_a_setting_without_the_jar(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
     keep(lake, directory_of([CLOCKS[:1]], tmp_path / "d"))
     using(spark, "fallback").conf.set(TIMES, "false")
-    with pytest.raises(InvalidRequest, match=f"take a session with {TIMES}"):
+    with pytest.raises(InvalidRequest, match=f"need {TIMES}=true in the session"):
         read(spark, "raw.events", format="text")
     rows = read(spark, "raw.events", format="text", schema="value STRING, c0 STRING")
     assert shown(rows) == [("0", "10:00:00")]

@@ -105,7 +105,7 @@ def test_a_write_that_spark_would_skip_without_a_word_is_refused(
     spark: SparkSession, lake: Lake, place: str
 ) -> None:
     Path(place).mkdir(parents=True)
-    with pytest.raises(Exception, match="Spark's mode 'ignore'") as caught:
+    with pytest.raises(Exception, match="Spark decides mode 'ignore'") as caught:
         named(rows(spark, 0), "ignore", mode="ignore").parquet(place)
     assert isinstance(unwrap(caught.value), InvalidRequest)
     assert jobs(lake) == []

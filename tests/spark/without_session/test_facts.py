@@ -142,14 +142,14 @@ def test_the_lakes_mode_counts_and_without_it_only_two_of_sparks_do(spark: str, 
 
 
 def test_a_write_that_spark_would_skip_is_refused_even_if_its_mode_is_given() -> None:
-    with pytest.raises(InvalidRequest, match="Spark's mode 'ignore'"):
+    with pytest.raises(InvalidRequest, match="Spark decides mode 'ignore'"):
         job_of(facts(mode="Ignore", is_skipped=True, options={"penstock.mode": "ignore"}))
 
 
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"mode": ""}, "does not tell what it means"),
+        ({"mode": ""}, "does not pass on the details of a write"),
         ({"if_not_exists": True}, "IF NOT EXISTS"),
         ({"statement": "SaveAsV1TableCommand"}, "saveAsTable and CREATE TABLE AS"),
         ({"statement": "CreateDataSourceTableAsSelectCommand"}, "saveAsTable and CREATE TABLE AS"),
@@ -219,6 +219,6 @@ def test_names_that_there_are_not_are_refused_also_where_no_table_is_named(
 
 
 def test_a_session_that_would_not_read_what_it_writes_is_refused() -> None:
-    with pytest.raises(InvalidRequest, match="would not be read at file:/data/raw/events"):
+    with pytest.raises(InvalidRequest, match=r"could not read 'raw\.events' at file:/data/raw/events"):
         job_of(facts(has_reads=False))
     assert job_of(facts("file:/elsewhere", has_reads=False)) is None

@@ -14,7 +14,7 @@ from penstock.formats.delta.lake.calls import Looked
 from penstock.formats.delta.protocol.actions import Add, Txn
 from penstock.formats.delta.rows.writing import write_files
 from penstock.formats.delta.spark.job.tables import JobTable
-from penstock.formats.delta.spark.source.target import Planned, SourceTarget, TaskMessage, target_of
+from penstock.formats.delta.spark.source.target import PlannedWrite, SourceTarget, TaskMessage, target_of
 from penstock.formats.rows.arrow_types import schema_of
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
@@ -79,7 +79,7 @@ def written(lake: Lake) -> tuple[SourceTarget, list[TaskMessage]]:
     options = options_of({"lake": lake.url, "table": KEY, "ref": "dev"})
     target = target_of(options, schema_of(SCHEMA), is_overwrite=False)
     lines = target.write(numbers(7).to_batches())
-    planned = Planned(id=target.id, version=target.version, tip=target.tip, began_s=target.began.time_s)
+    planned = PlannedWrite(id=target.id, version=target.version, tip=target.tip, began_s=target.began.time_s)
     return target, [TaskMessage(lines, "query", planned)]
 
 

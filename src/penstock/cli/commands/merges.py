@@ -94,8 +94,8 @@ def merge(
             return _nothing_to_do(screen, f"{target} has everything of {source} already")
         return f"merged as {screen.paint(short(result.head), 'id')}"
 
-    def ways_out(result: MergeResult) -> list[str]:
-        ways = shown.ways_out(result)
+    def suggest_resolutions(result: MergeResult) -> list[str]:
+        ways = shown.suggest_resolutions(result)
         keys = to_take(result)
         is_branch = if_readable(lambda: lake.branch(source).exists)
         if keys and is_branch and source != lake.default_branch:
@@ -108,7 +108,7 @@ def merge(
         return ways
 
     shown = MergeCommand(call, lake, source, target, bring)
-    shown.run(request.dry_run, count=count, done=describe_result, ways_out=ways_out)
+    shown.run(request.dry_run, count=count, done=describe_result, suggest_resolutions=suggest_resolutions)
 
 
 @command(
@@ -169,7 +169,7 @@ def transplant(
         request.dry_run,
         count=lambda result: len(result.commits) if result.applied else None,
         done=describe_result,
-        ways_out=shown.ways_out,
+        suggest_resolutions=shown.suggest_resolutions,
     )
 
 
@@ -225,7 +225,7 @@ def rebase(
         request.dry_run,
         count=lambda result: len(result.commits) if result.applied else None,
         done=describe_result,
-        ways_out=shown.ways_out,
+        suggest_resolutions=shown.suggest_resolutions,
     )
 
 
@@ -296,7 +296,7 @@ def revert(
         request.dry_run,
         count=lambda _: None,
         done=describe_result,
-        ways_out=shown.ways_out,
+        suggest_resolutions=shown.suggest_resolutions,
     )
 
 

@@ -123,7 +123,7 @@ def restore(
             return screen.paint(f"{name} is as it was at {point} already", "dim")
         return f"restored to {point} as {screen.paint(short(result.head), 'id')}"
 
-    def ways_out(result: MergeResult) -> list[str]:
+    def suggest_resolutions(result: MergeResult) -> list[str]:
         blocked = [shlex.quote(str(key.key)) for key in result.keys if key.conflicts]
         if keys or not blocked:
             return []
@@ -140,7 +140,9 @@ def restore(
         revision=name,
         outcome=_outcome,
     )
-    shown.run(request.dry_run, count=lambda _: None, done=describe_result, ways_out=ways_out)
+    shown.run(
+        request.dry_run, count=lambda _: None, done=describe_result, suggest_resolutions=suggest_resolutions
+    )
 
 
 def _point(lake: Lake, text: str, branch: str, *, is_one_table: bool) -> RestorePoint:

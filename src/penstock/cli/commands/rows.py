@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import click
 import msgspec
@@ -16,9 +15,9 @@ from penstock.cli.declaration import (
     branch_option,
     command,
     key_argument,
-    key_option,
     message_option,
 )
+from penstock.cli.option_groups import RowChangeOptions, row_change_options
 from penstock.cli.progress import Bar
 from penstock.cli.rendering.columns import Cell, Row, columns
 from penstock.cli.rendering.screen import Screen
@@ -60,24 +59,18 @@ $ penstock delete-rows shop.items --all
 @key_argument
 @click.option("--where", metavar="CONDITION", help="Delete the rows for which this is true.")
 @click.option("--all", "is_all", is_flag=True, help="Delete all rows.")
-@branch_option
-@message_option
-@key_option
 @pass_call
+@row_change_options
 def delete_rows(
     call: Call,
     key: str,
     where: str | None,
     is_all: bool,
-    branch: str | None,
-    message: str | None,
-    idempotency_key: str | None,
+    commit: RowChangeOptions,
 ) -> None:
     """Delete rows of the table KEY. 'penstock delete' drops the table itself."""
-    if (where is None) != is_all:
-        raise click.UsageError("say which rows: --where CONDITION, or --all")
-    table = call.open().table(key, branch)
-    changed = table.delete(where, message=message, author=call.who, idempotency_key=idempotency_key)
+    _require_rows(where, is_all)
+    changed = call.open().table(key, commit.branch).delete(where, **commit.described_by(call.who))
     call.answer(lambda: changed, lambda screen: _say_changed(screen, changed))
 
 
@@ -100,23 +93,18 @@ $ penstock update-rows shop.items --set price=0 --all
 )
 @click.option("--where", metavar="CONDITION", help="In the rows for which this is true.")
 @click.option("--all", "is_all", is_flag=True, help="In all rows.")
-@branch_option
-@message_option
-@key_option
 @pass_call
+@row_change_options
 def update_rows(
     call: Call,
     key: str,
     assignments: tuple[str, ...],
     where: str | None,
     is_all: bool,
-    branch: str | None,
-    message: str | None,
-    idempotency_key: str | None,
+    commit: RowChangeOptions,
 ) -> None:
     """Give columns of the table KEY new values."""
-    if (where is None) != is_all:
-        raise click.UsageError("say which rows: --where CONDITION, or --all")
+    _require_rows(where, is_all)
     values: dict[str, str] = {}
     for assignment in assignments:
         column, sign, expression = assignment.partition("=")
@@ -125,8 +113,7 @@ def update_rows(
         if column.strip() in values:
             raise click.UsageError(f"--set names the column '{column.strip()}' twice")
         values[column.strip()] = expression.strip()
-    table = call.open().table(key, branch)
-    changed = table.update(values, where, message=message, author=call.who, idempotency_key=idempotency_key)
+    changed = call.open().table(key, commit.branch).update(values, where, **commit.described_by(call.who))
     call.answer(lambda: changed, lambda screen: _say_changed(screen, changed))
 
 
@@ -146,26 +133,24 @@ $ penstock upsert shop.items new-items.csv --on id --delete-missing
 @click.option("--no-insert", is_flag=True, help="Only update rows that match.")
 @click.option("--no-update", is_flag=True, help="Only insert rows that match none.")
 @click.option("--delete-missing", is_flag=True, help="Delete the table's rows that the file does not have.")
-@branch_option
-@message_option
-@key_option
 @pass_call
+@row_change_options
 def upsert(
-    call: Call, /, key: str, file: Path, columns_on: tuple[str, ...], branch: str | None, **chosen: Any
+    call: Call,
+    /,
+    key: str,
+    file: Path,
+    columns_on: tuple[str, ...],
+    commit: RowChangeOptions,
+    **chosen: bool,
 ) -> None:
     """Merge the rows of FILE into the table KEY: rows that match are updated, the others are inserted.
 
     FILE is Parquet (.parquet) or CSV with a header (.csv). It has all columns of the table. 'penstock merge'
     merges branches.
     """
-    table = call.open().table(key, branch)
-    statement = table.merge(
-        read_row_file(file),
-        on=columns_on,
-        message=chosen["message"],
-        author=call.who,
-        idempotency_key=chosen["idempotency_key"],
-    )
+    table = call.open().table(key, commit.branch)
+    statement = table.merge(read_row_file(file), on=columns_on, **commit.described_by(call.who))
     if not chosen["no_update"]:
         statement = statement.when_matched_update_all()
     if not chosen["no_insert"]:
@@ -269,6 +254,11 @@ def maintain(call: Call, keys: tuple[str, ...], is_all: bool, branch: str | None
     )
     if has_failed:
         click.get_current_context().exit(1)
+
+
+def _require_rows(where: str | None, is_all: bool) -> None:
+    if (where is None) != is_all:
+        raise click.UsageError("say which rows: --where CONDITION, or --all")
 
 
 def _say_maintained(screen: Screen, results: list[MaintainedTable]) -> Iterator[str]:

@@ -49,7 +49,7 @@ def merge_page(
     sides: MergeSides,
     result: MergeResult,
     commits: int | None = None,
-    ways_out: Sequence[str] = (),
+    suggest_resolutions: Sequence[str] = (),
 ) -> Iterator[str]:
     """The whole of a result: a heading, a line per key, each conflict with both sides, the ways out."""
     counts = [format_count(commits, "commit")] if commits is not None else []
@@ -63,9 +63,9 @@ def merge_page(
             yield from _clashes(screen, sides, merged_key)
             yield from _both_sides(screen, sides, merged_key.key)
             if is_only:
-                yield from (f"{INDENT}{way}" for way in ways_out)
+                yield from (f"{INDENT}{way}" for way in suggest_resolutions)
     if not is_only:
-        yield from ways_out
+        yield from suggest_resolutions
 
 
 def _counted_keys(keys: Sequence[MergedKey]) -> list[str]:

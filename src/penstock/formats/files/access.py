@@ -76,7 +76,7 @@ def begin_job(rights: Rights, call: BeginJob) -> JobBegun:
 
 
 def abort_job(rights: Rights, call: AbortJob) -> JobInfo:
-    """A job that the caller may not read is none, as far as they can tell."""
+    """For a caller who may not read a job, the job does not exist."""
     jobs = rights.do(ListJobs(id=call.id, all=True, limit=1))
     for job in jobs:
         branch_rights = TransactionAccess(rights).at(job.branch)

@@ -29,7 +29,7 @@ PATH_MAX_BYTES: Final = 1024
 ADDRESS_MAX_BYTES: Final = 1400
 CHECKSUM_MAX_CHARS: Final = 200
 MARKER: Final = "_SUCCESS"
-"""The file by which jobs tell that they are done. Of two the later one counts."""
+"""The marker file of finished jobs. If two jobs wrote one, the later counts."""
 
 _BOUND: Final = "8f0e"
 """Follows the 16th digit of a fence that was made for a table, whose 13th is an 8; 12 digits are a mark."""
@@ -65,6 +65,11 @@ class File(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="file"):
         if self == other:
             return True
         return bool(self.checksum) and (self.checksum, self.size) == (other.checksum, other.size)
+
+
+def is_same(file: File | None, other: File | None) -> bool:
+    """Whether both are the same file, or there is neither."""
+    return file is other or (file is not None and other is not None and file.is_same_as(other))
 
 
 class Layout(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
@@ -159,7 +164,7 @@ def check_file(path: str, file: File) -> None:
     check_path(path)
     whole = file.at(path)
     if not _ADDRESS.fullmatch(file.address) or not _NAMED.isdisjoint(whole.split("/")):
-        raise InvalidRequest(f"{file.address!r} is not an address below the pool, for '{path}'")
+        raise InvalidRequest(f"the address of '{path}' is not in the lake's file storage: {file.address!r}")
     _check_text(whole, "address", ADDRESS_MAX_BYTES)
     if file.size < 0 or file.time_us < 0 or len(file.checksum) > CHECKSUM_MAX_CHARS:
         raise InvalidRequest(f"invalid size or checksum of '{path}': {file}")
@@ -199,7 +204,7 @@ def fence_for(branch: str, key: Key, at_random: UUID) -> UUID:
 
 
 def is_made_for_another(fence: str, branch: str, key: Key) -> bool:
-    """Whether a fence was made for another table or branch. Of one that is all random, nobody can tell."""
+    """Whether a fence was made for another table or branch. A fence that is all random does not record it."""
     beginning, mark = fence[:20], fence[20:]
     return fence[12] == "8" and beginning.endswith(_BOUND) and mark != _mark(branch, key, beginning)
 

@@ -1,7 +1,7 @@
-"""Tables of files, as the kernel asks about them: what a change makes of a table, and how two meet.
+"""The rules of tables of files for the kernel: how a write changes a table, and how two changes merge.
 
-Nothing here looks at files: their writers made them durable before they told of them. What a turn in the
-queue has to do was done before, on the table as it was then; if it is still so, that is the answer.
+Nothing here reads files: writers make them durable before they send the commit. The work of a turn in the
+queue is prepared before it, on the table as it is then; if the table is unchanged, the result is used.
 """
 
 from __future__ import annotations
@@ -25,9 +25,19 @@ from penstock.formats.files.intents import (
     encode_write,
     for_merges,
 )
+from penstock.formats.files.known_changes import WAY_OUT, was_changed
 from penstock.formats.files.read_check import check_seen
 from penstock.formats.files.table_changes import apply_write
-from penstock.kernel.format import Applied, Crossed, Format, PrepareAgain, Refused, Since, Table
+from penstock.kernel.format import (
+    Applied,
+    Crossed,
+    Format,
+    LaterCommit,
+    PrepareAgain,
+    Refused,
+    Since,
+    Table,
+)
 from penstock.kernel.objects import Objects
 from penstock.model.content import AnyContent
 from penstock.model.merges import ChangeSummary, MergeMode
@@ -60,8 +70,16 @@ class _MergeAnswer(NamedTuple):
     """What was found then, and whether that was much work."""
 
     asked: _MergeQuestion
+    own: Sequence[LaterCommit] | None
+    """What the branch had done to the table, if that was looked at."""
     answer: Applied | Refused
     is_much: bool
+
+    def holds(self, table: Table, asked: _MergeQuestion) -> bool:
+        """Whether the same is asked about a table to which nothing else was done."""
+        if self.asked != asked:
+            return False
+        return self.own is None or (table.own is not None and tuple(self.own) == table.own.commits)
 
 
 class _PreparedWrite(NamedTuple):
@@ -129,10 +147,11 @@ class FilesFormat(Format):
             _require_managed(base),
             _require_managed(source),
         )
-        if target == before and not table.paths:
+        is_as_it_was = target == before and not table.paths
+        if is_as_it_was and (target is None or comes is None or not was_changed(table.own)):
             return Applied(comes)
         if comes is None or (target is None and before is not None):
-            raise Refused(f"was dropped on one side and changed on the other; {merge_rules.WAY_OUT}")
+            raise Refused(f"was dropped on one side and changed on the other; {WAY_OUT}")
         for prefix in table.paths:
             check_prefix(prefix)
         question = _MergeQuestion(table.content, base, source, intents, table.paths, table.crossed)
@@ -209,21 +228,25 @@ def _answer(
     """
     note = "files answer", table.key, _state(merge_question.base), _state(merge_question.source)
     merge_answer: _MergeAnswer | None = table.notes.get(note)
-    if merge_answer is None or merge_answer.asked != merge_question:
+    if merge_answer is None or not merge_answer.holds(table, merge_question):
         if merge_answer is not None and merge_answer.is_much:
             _prepare_again(table)
         try:
             finished_work = work()
         except Refused as refused:
-            merge_answer = _MergeAnswer(merge_question, refused, is_much=True)
+            merge_answer = _MergeAnswer(merge_question, _own_commits(table), refused, is_much=True)
         else:
-            merge_answer = _MergeAnswer(
-                merge_question, finished_work.applied, finished_work.paths > AT_TURN_MAX_PATHS
-            )
+            is_much = finished_work.paths > AT_TURN_MAX_PATHS
+            merge_answer = _MergeAnswer(merge_question, _own_commits(table), finished_work.applied, is_much)
         table.notes[note] = merge_answer
     if isinstance(merge_answer.answer, Refused):
         raise merge_answer.answer
     return merge_answer.answer
+
+
+def _own_commits(table: Table) -> Sequence[LaterCommit] | None:
+    """What the branch did to the table, if that was looked up."""
+    return table.own.commits if table.own is not None and table.own.is_known else None
 
 
 def _prepare_again(table: Table) -> None:
@@ -257,7 +280,7 @@ def _objects(table: Table) -> Objects:
 
 
 def _table(content: AnyContent) -> FilesTable:
-    assert isinstance(content, FilesTable), "others are no business of this format"
+    assert isinstance(content, FilesTable), "the kernel passes a format only its own tables"
     return content
 
 

@@ -89,7 +89,7 @@ def _find_column_difference(layout: Layout, other: Layout) -> LayoutDifference |
     if layout.format in BY_PLACE and [*columns_before] != [*coming]:
         return LayoutDifference(
             f"with the columns {_quote_columns(columns_before)}",
-            f"{_quote_columns(coming)}, and such files have no names",
+            f"{_quote_columns(coming)}, and files of this format do not contain column names",
         )
     spellings = {name.lower(): name for name in columns_before}
     for name, kind in coming.items():
@@ -98,8 +98,8 @@ def _find_column_difference(layout: Layout, other: Layout) -> LayoutDifference |
             return LayoutDifference(f"with the column '{before}'", f"'{name}'")
         if name in columns_before and columns_before[name] != kind:
             return LayoutDifference(
-                f"in which '{name}' is of the type {_type(columns_before[name])}",
-                f"it as one of {_type(kind)}",
+                f"with the column '{name}' of type {_type(columns_before[name])}",
+                f"it with the type {_type(kind)}",
             )
     return None
 

@@ -8,8 +8,8 @@ A source that took in the target's state after such an overwrite has it behind i
 since then stays. Only if the target has overwritten the same folder since is there no order to go by, and it
 is a conflict.
 
-A file that the source brings may be one that the target had too, by a commit that was transplanted: if a
-write of the target has taken it since, it stays away. Its rows may be in what that write put in its place.
+A change that the source brings may be one that the target had too, by a commit that was transplanted. If the
+target has decided otherwise since, by a write or by an undo, that stands (``known_changes.py``).
 """
 
 from __future__ import annotations
@@ -22,19 +22,24 @@ import msgspec
 
 from penstock.formats.files import trees
 from penstock.formats.files.content import FilesTable
-from penstock.formats.files.files import MARKER, File, FilesState, Layout, is_managed, state_of, with_state
+from penstock.formats.files.files import MARKER, File, FilesState, Layout, is_same, state_of, with_state
 from penstock.formats.files.intents import When, WriteIntent, decode_write, encode_write
+from penstock.formats.files.known_changes import (
+    WAY_OUT,
+    find_known_folders,
+    find_known_paths,
+    find_rewritten,
+    find_rewritten_since,
+    replaced_folders,
+    root_of,
+)
 from penstock.formats.files.layouts import find_difference, unite_layouts
 from penstock.formats.files.table_changes import count_remaining_files, with_changes
 from penstock.kernel.format import Applied, LaterCommit, PathClash, Refused, Since, Table
 from penstock.kernel.objects import Objects
-from penstock.model.content import AnyContent
-from penstock.model.encoding import ObjectId
 from penstock.model.merges import MergeMode
-from penstock.model.objects import EMPTY_ROOT
 
 BOTH = "was changed on both sides"
-WAY_OUT = "take one side's with the mode 'force' or 'drop', for the table or below a path"
 
 
 class Sides(NamedTuple):
@@ -80,8 +85,8 @@ def merge(
     """
     if target is not None and source.id != target.id and not table.is_strange:
         raise Refused(
-            "is another table here than on the other side; rename one of them, or take one side's with the"
-            " mode 'force' or 'drop'"
+            "is a different table on the other side; rename one of the two, or take one side with the "
+            "mode 'force' or 'drop'"
         )
     here = with_state(source, FilesState()) if target is None else target
     sides = Sides(FilesState() if base is None else state_of(base), state_of(source), state_of(here))
@@ -93,7 +98,7 @@ def merge(
         if target == base:
             _take_all(table, objects, sides, coming)
         elif intents is None:
-            raise Refused(f"{BOTH}, and on the other side not only by writes; {WAY_OUT}")
+            raise Refused(f"{BOTH}, and on the other side not only by writes of files; {WAY_OUT}")
         elif not _is_ignored([decode_write(intent) for intent in intents], sides.ours):
             looked_at = _replay(table, objects, sides, intents, coming)
         elif not coming.changes:
@@ -144,19 +149,23 @@ def revert(
     Of a folder that the write replaced its own files go and the former ones come back, beside what was
     written there since. What later writes said stays: below a folder that was replaced since nothing is left
     to undo, since the former files would have gone then; nor at a path that was written or removed since,
-    even if it is now as the write left it.
+    even if it is now as the write left it. Only the very file that the write added goes also if it came again
+    since: by nothing but a repetition of the write.
     """
     sides = Sides(state_of(before), state_of(after), state_of(target))
     coming = _forced_changes(table, objects, sides)
     kept_changes = _as_left(table, objects, sides)
     written = _last_writes(objects, since, kept_changes)
+    own_files = _own_files(objects, sides, kept_changes)
     settled = {
         path
         for path, later_commit in written.items()
-        if later_commit.intents is not None and not later_commit.is_parallel
+        if later_commit.intents is not None and not later_commit.is_parallel and path not in own_files
     }
-    replaced = _outermost(_folders(since.after or ()))
-    looked_at = _bring_paths(table, objects, sides, replaced, coming, settled)
+    replaced = _outermost(replaced_folders(since.after or ()))
+    news = _normal_differences(table, objects, sides, replaced)
+    _check_rewritten(objects, sides, since, news)
+    looked_at = _merge_paths(objects, sides, news, coming, settled)
     is_as_left = target == before and not table.paths
     _check_former(table, coming, since, written, is_as_left)
     _check_taken(table, objects, sides, since, replaced, coming)
@@ -170,13 +179,33 @@ def revert(
 
 def _as_left(table: Table, objects: Objects, sides: Sides) -> list[str]:
     """The paths of a write that are now as it left them."""
-    news = [
-        difference
-        for difference in trees.find_differences(objects, sides.origin.root, sides.theirs.root)
-        if _mode(table.paths, difference.path) is MergeMode.NORMAL
-    ]
+    news = _normal_differences(table, objects, sides)
     files = trees.find(objects, sides.ours.root, [difference.path for difference in news])
-    return [difference.path for difference in news if _is_same(files.get(difference.path), difference.before)]
+    return [difference.path for difference in news if is_same(files.get(difference.path), difference.before)]
+
+
+def _check_rewritten(
+    objects: Objects, sides: Sides, since: Since, news: Sequence[trees.FileDifference]
+) -> None:
+    """``Refused`` if rows of the write are in other files by now: nobody could find them there, and what the
+    write removed may hold the same rows."""
+    files = {path: file for path, file, after in news if file is not None and after is None}
+    now = trees.find(objects, sides.ours.root, [*files])
+    absent = {path: file for path, file in files.items() if path not in now}
+    rewritten = find_rewritten_since(objects, since, absent) if absent else set()
+    if rewritten:
+        clashes = [PathClash(path, "a file", "no file") for path in sorted(rewritten)]
+        raise Refused(
+            "has rows of what is to be undone in files that a later commit wrote; revert that commit first; "
+            f"{WAY_OUT}",
+            clashes=clashes,
+        )
+
+
+def _own_files(objects: Objects, sides: Sides, paths: Sequence[str]) -> set[str]:
+    """Of paths that are as a write left them, those at which its own file is, and no other of equal bytes."""
+    files, now = (trees.find(objects, side.root, paths) for side in (sides.origin, sides.ours))
+    return {path for path, file in files.items() if file == now.get(path)}
 
 
 def _last_writes(objects: Objects, since: Since, paths: Sequence[str]) -> dict[str, LaterCommit]:
@@ -184,7 +213,7 @@ def _last_writes(objects: Objects, since: Since, paths: Sequence[str]) -> dict[s
     has each path as one of its parents does."""
     later_commits: dict[str, LaterCommit] = {}
     for commit in since.commits if paths else ():
-        now, *before = (_root(content) for content in (commit.after, *commit.before))
+        now, *before = (root_of(content) for content in (commit.after, *commit.before))
         if now in before:
             continue
         files = trees.find(objects, now, paths)
@@ -195,20 +224,13 @@ def _last_writes(objects: Objects, since: Since, paths: Sequence[str]) -> dict[s
     return later_commits
 
 
-def _root(content: AnyContent | None) -> ObjectId:
-    """Of a table's tree; that of an empty one where there is no table of files."""
-    if isinstance(content, FilesTable) and is_managed(content):
-        return state_of(content).root
-    return EMPTY_ROOT
-
-
 def _check_former(
     table: Table, coming: IncomingChanges, since: Since, written: Mapping[str, LaterCommit], is_as_left: bool
 ) -> None:
-    """``Refused`` if a file would come back of which it cannot be told that it would still be there.
+    """``Refused`` if the revert would restore a file that later commits may have removed.
 
-    What did not come by writes, such as another revert, says nothing of the paths that it did not touch. So
-    a table that is as the write left it is told by the writes alone, where these left any doubt.
+    Commits without write intents, such as another revert, do not record which paths they left alone. If there
+    are any, only a table that is still as the write left it is decided by the writes alone.
     """
     former = [
         path
@@ -217,15 +239,15 @@ def _check_former(
     ]
     is_unknown = since.after is None or since.parallel is None
     if former and is_unknown and not is_as_left:
-        raise Refused(f"was changed since then, and not only by writes; {WAY_OUT}")
-    folders = tuple(_folders(intent for commit in since.commits for intent in commit.intents or ()))
+        raise Refused(f"was changed since then, and not only by writes of files; {WAY_OUT}")
+    folders = tuple(replaced_folders(intent for commit in since.commits for intent in commit.intents or ()))
     for path in former:
         if path.startswith(folders) and is_unknown:
-            raise Refused(f"was changed since then, and not only by writes; {WAY_OUT}")
+            raise Refused(f"was changed since then, and not only by writes of files; {WAY_OUT}")
         if path.startswith(folders):
-            raise Refused(f"was overwritten on another branch too, where '{path}' was; {WAY_OUT}")
+            raise Refused(f"was also overwritten on another branch, in the folder of '{path}'; {WAY_OUT}")
         if path in written and written[path].is_parallel:
-            raise Refused(f"was changed on another branch too, where '{path}' was; {WAY_OUT}")
+            raise Refused(f"was also changed on another branch, at '{path}'; {WAY_OUT}")
 
 
 def _check_taken(
@@ -238,14 +260,14 @@ def _check_taken(
 ) -> None:
     """``Refused`` if the write replaced folders on a branch, and a merge of it took files that others had
     there: they are no part of what the write did, and would stay away."""
-    folders = _outermost(_folders(since.undone))
+    folders = _outermost(replaced_folders(since.undone))
     for number, merge in enumerate(since.commits if folders else (), 1):
         for content in merge.met:
             had = {
                 path: file
                 for prefix in folders
                 for path, file, _ in trees.find_differences(
-                    objects, _root(content), _root(merge.after), prefix
+                    objects, root_of(content), root_of(merge.after), prefix
                 )
                 if file is not None and not path.startswith(tuple(replaced))
                 if _mode(table.paths, path) is MergeMode.NORMAL
@@ -253,10 +275,10 @@ def _check_taken(
             becomes = {**trees.find(objects, sides.ours.root, [*had]), **coming.changes}
             written = _last_writes(objects, Since(since.commits[number:]), [*had])
             for path, file in had.items():
-                if path not in written and not _is_same(becomes.get(path), file):
+                if path not in written and not is_same(becomes.get(path), file):
                     raise Refused(
-                        f"was overwritten on a branch by what is to be undone, and the merge took '{path}' as"
-                        f" well; undo the merge instead; {WAY_OUT}"
+                        "was overwritten on a branch by the commit to be undone, and the merge of that "
+                        f"branch also removed '{path}'; undo the merge instead; {WAY_OUT}"
                     )
 
 
@@ -271,89 +293,115 @@ def _forced_changes(table: Table, objects: Objects, sides: Sides) -> IncomingCha
 
 
 def _take_all(table: Table, objects: Objects, sides: Sides, coming: IncomingChanges) -> None:
-    """The target did nothing: whatever the source did, but for paths that are treated otherwise."""
-    for path, now, file in trees.find_differences(objects, sides.ours.root, sides.theirs.root):
-        if _mode(table.paths, path) is MergeMode.NORMAL:
+    """The target is as it was: whatever the source did, but for what the target had and has undone, and for
+    paths that are treated otherwise."""
+    news = _normal_differences(table, objects, sides)
+    known_paths = find_known_paths(table, objects, sides.ours.root, news)
+    for path, now, file in news:
+        if path not in known_paths:
             coming.take(path, now, file)
+
+
+def _normal_differences(
+    table: Table, objects: Objects, sides: Sides, replaced: Sequence[str] = ()
+) -> list[trees.FileDifference]:
+    """What the source did to single paths, but below folders that were replaced, and to paths that are
+    treated in a way of their own."""
+    return [
+        difference
+        for difference in trees.find_differences(objects, sides.origin.root, sides.theirs.root)
+        if not difference.path.startswith(tuple(replaced))
+        and _mode(table.paths, difference.path) is MergeMode.NORMAL
+    ]
 
 
 def _replay(
     table: Table, objects: Objects, sides: Sides, intents: Sequence[bytes], coming: IncomingChanges
 ) -> int:
     """What the source's writes make of the target; how many paths of its own it changed."""
-    replaced = _replaced_folders(table, intents)
+    origin, theirs, ours = (side.root for side in sides)
+    folders = set(replaced_folders(intents))
+    known_folders = find_known_folders(table, objects, origin, theirs, ours, folders)
+    replaced = _folders_to_replace(table, intents, known_folders)
     for prefix in replaced:
         for path, now, file in trees.find_differences(objects, sides.ours.root, sides.theirs.root, prefix):
             if _mode(table.paths, path) is MergeMode.NORMAL:
                 coming.take(path, now, file)
-    return _bring_paths(table, objects, sides, replaced, coming, _taken_here(table, objects, sides, replaced))
+    news = _normal_differences(table, objects, sides, replaced)
+    looked_at = _merge_paths(
+        objects, sides, news, coming, find_known_paths(table, objects, sides.ours.root, news)
+    )
+    _settle_rewritten(table, objects, sides, replaced, coming)
+    return looked_at
 
 
-def _taken_here(table: Table, objects: Objects, sides: Sides, replaced: Sequence[str]) -> set[str]:
-    """The paths of files that the source brings, and that the target had as well and has removed since."""
-    news = {
-        path: file
-        for path, old_file, file in trees.find_differences(objects, sides.origin.root, sides.theirs.root)
-        if file is not None and old_file is None and not path.startswith(tuple(replaced))
-    }
-    ours = trees.find(objects, sides.ours.root, [*news])
-    absent = [path for path in news if path not in ours]
-    removed: set[str] = set()
-    for commit in table.own.commits if absent and table.own is not None else ():
-        (before,), after = map(_root, commit.before), _root(commit.after)
-        if before not in (after, EMPTY_ROOT):
-            files, remaining = trees.find(objects, before, absent), trees.find(objects, after, absent)
-            removed |= {path for path in files if _is_same(files[path], news[path]) and path not in remaining}
-    return removed
+def _settle_rewritten(
+    table: Table, objects: Objects, sides: Sides, replaced: Sequence[str], coming: IncomingChanges
+) -> None:
+    """Take files of the target whose rows the source has written into others; ``Refused`` if neither side has
+    a file any more, and one of them has written its rows into others."""
+    own_root, origin, theirs = sides.ours.root, sides.origin.root, sides.theirs.root
+    rewritten = find_rewritten(table, objects, origin, theirs, own_root)
+    for path, file in rewritten.still_here.items():
+        if not path.startswith(tuple(replaced)) and _mode(table.paths, path) is MergeMode.NORMAL:
+            coming.take(path, file, None)
+    clashes = [
+        PathClash(path, "a file", "no file")
+        for path in sorted(rewritten.on_both_sides)
+        if not path.startswith(tuple(replaced)) and _mode(table.paths, path) is MergeMode.NORMAL
+    ]
+    if clashes:
+        raise Refused(
+            "lacks files that the other side removed, and whose rows one of the two wrote into others; "
+            f"{WAY_OUT}",
+            clashes=clashes,
+        )
 
 
-def _replaced_folders(table: Table, intents: Sequence[bytes]) -> list[str]:
-    """The folders that the source replaced since the sides parted; ``Refused`` if no order tells."""
+def _folders_to_replace(table: Table, intents: Sequence[bytes], known: Collection[str]) -> list[str]:
+    """The folders that the source replaced since the sides parted, but those of which the target has that
+    already; ``Refused`` if no order tells."""
     if table.crossed is None:
-        return _outermost(_folders(intents))
+        return _outermost(folder for folder in replaced_folders(intents) if folder not in known)
     earlier = Counter(table.crossed.earlier)
-    replaced = _outermost(_folders((Counter(intents) - earlier).elements()))
-    behind = [folder for folder in _folders(earlier) if not folder.startswith(tuple(replaced))]
+    later = replaced_folders((Counter(intents) - earlier).elements())
+    replaced = _outermost(folder for folder in later if folder not in known)
+    behind = [
+        folder
+        for folder in replaced_folders(earlier)
+        if not folder.startswith(tuple(replaced)) and folder not in known
+    ]
     if behind and table.crossed.target is None:
-        raise Refused(f"{BOTH}, and here not only by writes; {WAY_OUT}")
-    ours = _folders(table.crossed.target or ())
+        raise Refused(f"{BOTH}, and here not only by writes of files; {WAY_OUT}")
+    ours = replaced_folders(table.crossed.target or ())
     for prefix in behind:
         if any(other.startswith(prefix) or prefix.startswith(other) for other in ours):
             where = f" below '{prefix}'" if prefix else ""
-            raise Refused(f"was overwritten on both sides{where}, and they met in between; {WAY_OUT}")
+            raise Refused(
+                f"was overwritten on both sides{where}, with merges between them in the meantime; {WAY_OUT}"
+            )
     return replaced
 
 
-def _folders(intents: Iterable[bytes]) -> list[str]:
-    return [prefix for intent in intents if intent for prefix in decode_write(intent).replaced]
-
-
-def _bring_paths(
-    table: Table,
+def _merge_paths(
     objects: Objects,
     sides: Sides,
-    replaced: Sequence[str],
+    differences: Iterable[trees.FileDifference],
     coming: IncomingChanges,
-    settled: Collection[str] = (),
+    settled: Collection[str],
 ) -> int:
     """What the source did to single paths, and how many; ``Refused`` with every path that both changed.
 
-    Nothing is brought below folders that were replaced, nor to paths that are settled otherwise.
+    Nothing is brought to paths that are settled otherwise.
     """
-    news = [
-        difference
-        for difference in trees.find_differences(objects, sides.origin.root, sides.theirs.root)
-        if not difference.path.startswith(tuple(replaced))
-        and difference.path not in settled
-        and _mode(table.paths, difference.path) is MergeMode.NORMAL
-    ]
+    news = [difference for difference in differences if difference.path not in settled]
     files = trees.find(objects, sides.ours.root, [difference.path for difference in news])
     clashes: list[PathClash] = []
     for path, old_file, file in news:
         now = files.get(path)
-        if _is_same(now, file):
+        if is_same(now, file):
             continue
-        if _is_same(now, old_file) or path.rpartition("/")[2] == MARKER:
+        if is_same(now, old_file) or path.rpartition("/")[2] == MARKER:
             coming.take(path, now, file)
         else:
             clashes.append(PathClash(path, _describe_file(path, old_file), _describe_file(path, now)))
@@ -370,7 +418,9 @@ def _is_ignored(writes: Sequence[WriteIntent], state: FilesState) -> bool:
         if write.when is not When.ALWAYS and not is_empty:
             if write.when is When.IGNORE and len(writes) == 1:
                 return True
-            raise Refused(f"has files by now, and the other side wrote to it as an empty one; {WAY_OUT}")
+            raise Refused(
+                f"has files now, but the other side wrote to it on the condition that it is empty; {WAY_OUT}"
+            )
         if write.when is not When.ALWAYS:
             is_empty = False
         elif "" in write.replaced:
@@ -385,10 +435,6 @@ def _outermost(prefixes: Iterable[str]) -> list[str]:
         if not (outermost and prefix.startswith(outermost[-1])):
             outermost.append(prefix)
     return outermost
-
-
-def _is_same(file: File | None, other: File | None) -> bool:
-    return file is other or (file is not None and other is not None and file.is_same_as(other))
 
 
 def _mode(paths: Mapping[str, MergeMode], path: str) -> MergeMode:
@@ -419,7 +465,7 @@ def _layout(objects: Objects, sides: Sides, coming: IncomingChanges) -> Layout:
         return ours
     if (mixed := find_difference(ours, theirs)) is not None:
         raise Refused(
-            f"{BOTH}, and holds files {mixed.one} here, but the other side has {mixed.other}; {WAY_OUT}"
+            f"{BOTH}, and has files {mixed.one} here, but the other side has {mixed.other}; {WAY_OUT}"
         )
     if theirs != origin:
         return unite_layouts(ours, theirs)

@@ -128,9 +128,9 @@ class FilesPlugin(FormatPlugin):
         return FilesSweep(lake.kernel, lake.places, lake.id, lake.warehouse, call, progress).run()
 
     def _may_have_files(self) -> bool:
-        """Whether a table of files may have been written, also in vain.
+        """Whether a table of files, or a job that writes one, may ever have been begun.
 
-        If nobody ever committed one, nor began a job, storage that does not answer is no problem.
+        If not, a sweep does not fail when the storage does not answer.
         """
         if any(True for _ in job_rows(self.lake.kernel.store)) or self.lake.has_any_tables():
             return True

@@ -16,7 +16,7 @@ from penstock.kernel.objects import Objects
 
 TOLD_MAX: Final = 10
 """So many paths are named that became different."""
-LAYOUT: Final = "its files are to be read in another way than then"
+LAYOUT: Final = "the layout of its files was changed since"
 
 
 def check_seen(objects: Objects, old_state: FilesState, now: FilesState, parts: Sequence[str] | None) -> None:

@@ -29,10 +29,10 @@ _ANSWERS: Final[dict[str, Any]] = {
     "abort": EndedSession,
 }
 _SUMMARIES: Final = {
-    "check": "Whether a write of Spark's is to a table of the lake",
-    "begin": "Let a write of Spark's begin",
+    "check": "Check whether a Spark write is to a table of the lake",
+    "begin": "Begin a Spark write",
     "commit": "Commit the files that Spark has written",
-    "abort": "Let a write of Spark's never land",
+    "abort": "Abort a Spark write",
 }
 
 
@@ -47,7 +47,7 @@ def _read(ask: Ask) -> FilesToRead:
     return read_files(SessionCaller(ask.catalogue.do), ask.body)
 
 
-_DESCRIPTION: Final = "For Penstock's class in a Spark driver without Python. It may be asked again."
+_DESCRIPTION: Final = "For Penstock's classes in a Spark driver without Python. Repeating a request is safe."
 _WRITES: Final = tuple(
     Route(
         method="POST",
@@ -67,7 +67,7 @@ ROUTES: Final = (
         method="POST",
         path=READS + READ,
         handle=_read,
-        summary="The files of a table that a path of Spark's stands for",
+        summary="List the files of the table that a path of a Spark session is mapped to",
         description=_DESCRIPTION,
         body=SessionRead,
         answer=FilesToRead,

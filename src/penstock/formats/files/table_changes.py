@@ -111,7 +111,7 @@ def _check_removed(removed: Iterable[str], files: dict[str, File], gone: dict[st
     missing = [path for path in removed if path not in files or path in gone]
     if missing:
         clashes = [PathClash(path, "a file", NO_FILE) for path in missing]
-        raise Refused("has nothing to remove", clashes=clashes)
+        raise Refused("has no such file to remove", clashes=clashes)
 
 
 def _check_added(added: Iterable[tuple[str, File]], files: dict[str, File], gone: dict[str, File]) -> None:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from penstock.errors import Damaged, InvalidRequest
 from penstock.formats.files.content import FilesTable
 from penstock.formats.files.files import check_file, decode_file, is_managed, state_of, with_state
+from penstock.formats.state_check import check_state
 from penstock.kernel.objects import Objects
 from penstock.model.content import AnyContent
 from penstock.model.encoding import ObjectId
@@ -38,18 +39,15 @@ class FilesCheck:
         """What is wrong with the table at a key: the id of an object or the key, and what."""
         if not isinstance(content, FilesTable) or not is_managed(content):
             return
-        try:
-            state = state_of(content)
-        except Damaged as damaged:
-            yield key, damaged.message
+        state, flaws = check_state(key, content, state_of, with_state)
+        yield from flaws
+        if state is None:
             return
-        if with_state(content, state).held != content.held:
-            yield key, "lacks the tree that its state names"
         total = self._total(state.root)
         yield from self._flaws
         self._flaws.clear()
         if total is not None and total != (state.files, state.size):
-            claim = f"'{key}', whose tree it is, says {state.files} of {state.size}"
+            claim = f"the state of '{key}' says {state.files} files of {state.size} bytes"
             yield state.root.hex(), f"has {total.files} files of {total.size} bytes; {claim}"
 
     def _total(self, data: ObjectId) -> Total | None:

@@ -73,14 +73,16 @@ class LanceFormat(Format):
         intents: Sequence[bytes] | None,  # noqa: ARG002
     ) -> Applied:
         sides = _own(table.content), _own(base), _own(source)
-        return _with_origin(table, merge_rules.merge(table, self._merge_means(table), *sides))
+        return _with_origin(table, merge_rules.merge(table, self._merge_context(table), *sides))
 
     def restore(self, table: Table, after: AnyContent | None) -> Applied:
-        restored = merge_rules.restore(table, self._merge_means(table), _own(table.content), _own(after))
+        restored = merge_rules.restore(table, self._merge_context(table), _own(table.content), _own(after))
         return _with_origin(table, restored)
 
     def restore_version(self, table: Table, version: int) -> Applied:
-        restored = merge_rules.restore_version(table, self._merge_means(table), _own(table.content), version)
+        restored = merge_rules.restore_version(
+            table, self._merge_context(table), _own(table.content), version
+        )
         return _with_origin(table, restored)
 
     def summarize_change(
@@ -107,7 +109,7 @@ class LanceFormat(Format):
         since: Since,
     ) -> Applied | None:
         sides = _own(table.content), _own(before), _own(after)
-        return _with_origin(table, merge_rules.revert(table, self._merge_means(table), *sides, since))
+        return _with_origin(table, merge_rules.revert(table, self._merge_context(table), *sides, since))
 
     def tell(self, content: AnyContent) -> str:
         if not isinstance(content, LanceTable) or not content.state:
@@ -115,8 +117,10 @@ class LanceFormat(Format):
         newest = state_of(content).newest
         return f"version {newest}" if newest else "declared"
 
-    def _merge_means(self, table: Table) -> merge_rules.Means:
-        return merge_rules.Means(self._manifests, self._places, self._clock(), partial(self.check, table))
+    def _merge_context(self, table: Table) -> merge_rules.MergeContext:
+        return merge_rules.MergeContext(
+            self._manifests, self._places, self._clock(), partial(self.check, table)
+        )
 
     def check(self, table: Table, content: LanceTable) -> object:
         """Asked before anything is written for a table that is there: raises if it may not be."""

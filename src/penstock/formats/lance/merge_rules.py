@@ -33,19 +33,19 @@ from penstock.model.content import content_bytes
 from penstock.storage.places import Places
 
 
-class Means(NamedTuple):
-    """What a new version is made with."""
+class MergeContext(NamedTuple):
+    """What merge rules need to write a new version: manifests, places, the time and a check."""
 
     manifests: Manifests
     places: Places
     now_us: int
     check: Callable[[LanceTable], object]
-    """Asked before anything is written to a table's folder: raises if that is not for this lake to do."""
+    """Called before anything is written to a table's folder: raises if this lake may not write there."""
 
 
 def merge(
     table: Table,
-    means: Means,
+    context: MergeContext,
     target: LanceTable | None,
     base: LanceTable | None,
     source: LanceTable | None,
@@ -58,10 +58,10 @@ def merge(
     if source is None:
         return _drop(table, target, base)
     if target is None:
-        return _arrive(table, means, base, source)
+        return _add_table(table, context, base, source)
     _check_same(target, source)
     if target == base and _may_take(table, target, source):
-        return _as_it_is(table, means, source)
+        return _take_source(table, context, source)
     objects = _objects(table)
     here, side = TableSide.of(target, objects), TableSide.of(source, objects)
     if base is None or base.id != target.id:
@@ -73,29 +73,31 @@ def merge(
     bases = [base for base in table.bases if isinstance(base, LanceTable) and base.id == target.id]
     others = [TableSide.of(content, objects) for content in bases if content != base]
     what = ("lance merge", table.is_repeated, *map(content_bytes, (target, base, source, *bases)))
-    return table.read_once(what, lambda: _joining(table, means, here).merge(parted, side, others))
+    return table.read_once(what, lambda: _begin_merge(table, context, here).merge(parted, side, others))
 
 
-def restore(table: Table, means: Means, target: LanceTable | None, after: LanceTable | None) -> Applied:
+def restore(
+    table: Table, context: MergeContext, target: LanceTable | None, after: LanceTable | None
+) -> Applied:
     """The table in a wanted state, by a new version: a chain does not go back. Raises as ``merge``."""
     if after is None:
         return Applied(None)
     last = table.last if isinstance(table.last, LanceTable) and table.last.state else None
     before = target if target is not None else last
     if before is None:
-        return _arrive(table, means, None, after)
+        return _add_table(table, context, None, after)
     _check_same(before, after)
     if before == after:
         return Applied(before)
     objects = _objects(table)
     here, side = TableSide.of(before, objects), TableSide.of(after, objects)
     if _may_take(table, before, after) and _goes_on(here, side):
-        return _as_it_is(table, means, after)
+        return _take_source(table, context, after)
     what = ("lance restore", *map(content_bytes, (before, after)))
-    return table.read_once(what, lambda: _restore(table, means, here, side))
+    return table.read_once(what, lambda: _restore(table, context, here, side))
 
 
-def restore_version(table: Table, means: Means, target: LanceTable | None, version: int) -> Applied:
+def restore_version(table: Table, context: MergeContext, target: LanceTable | None, version: int) -> Applied:
     """The table as it was at an earlier version of its main branch; Lance's own branches and tags stay.
 
     Raises as ``restore``, and ``VersionNotFound``.
@@ -114,26 +116,26 @@ def restore_version(table: Table, means: Means, target: LanceTable | None, versi
     if is_same(newest, NumberedVersion(version, wanted_version)):
         return Applied(target)
     what = ("lance restore version", content_bytes(target), version)
-    return table.read_once(what, lambda: _restore(table, means, here, here.until(version, objects)))
+    return table.read_once(what, lambda: _restore(table, context, here, here.until(version, objects)))
 
 
-def _restore(table: Table, means: Means, here: TableSide, side: TableSide) -> Applied:
+def _restore(table: Table, context: MergeContext, here: TableSide, side: TableSide) -> Applied:
     """A new version that is as another state. ``Refused`` if nobody knows what that was."""
     source = side.newest()
     if source is not None:
         try:
-            means.manifests.manifest(side.content.location, MAIN, source.number, source.version)
+            context.manifests.manifest(side.content.location, MAIN, source.number, source.version)
         except Damaged as problem:
             raise Refused(
                 f"cannot be restored to version {source.number}: {problem.message}; restore another version, "
                 "or restore the file"
             ) from None
-    return _joining(table, means, here, REVERT).restore(side)
+    return _begin_merge(table, context, here, REVERT).restore(side)
 
 
 def revert(
     table: Table,
-    means: Means,
+    context: MergeContext,
     target: LanceTable | None,
     content: LanceTable | None,
     before: LanceTable | None,
@@ -141,20 +143,20 @@ def revert(
 ) -> Applied:
     """The table without what one commit did, which made ``done`` of ``before``. Raises as ``merge``."""
     if target is None or content is None or before is None or target.id != content.id:
-        return _revert_existence(table, means, target, content, before, since)
+        return _revert_existence(table, context, target, content, before, since)
     _check_same(content, before)
     if is_as(table, target, content):
-        return restore(table, means, target, before)
+        return restore(table, context, target, before)
     objects = _objects(table)
     here, old_side, side = (TableSide.of(content, objects) for content in (target, content, before))
 
     def apply_revert() -> Applied:
         try:
-            return _joining(table, means, here, REVERT).revert(old_side, side)
+            return _begin_merge(table, context, here, REVERT).revert(old_side, side)
         except Irreversible as problem:
             raise _describe_clash(problem, objects, since, here.content.location) from None
         except Immovable as problem:
-            raise Refused(f"{problem}; {_ways_out()}") from None
+            raise Refused(f"{problem}; {_suggest_resolutions()}") from None
         except Damaged as problem:
             raise Refused(
                 "cannot get back the rows that the commit removed, because their files were cleaned up: "
@@ -166,7 +168,7 @@ def revert(
 
 def _revert_existence(
     table: Table,
-    means: Means,
+    context: MergeContext,
     target: LanceTable | None,
     content: LanceTable | None,
     before: LanceTable | None,
@@ -178,7 +180,7 @@ def _revert_existence(
     if target is not None and before is not None and target.id == before.id:
         return Applied(target)  # the commit dropped it, and it came back since
     if target is None and content is None:
-        return restore(table, means, None, before)
+        return restore(table, context, None, before)
     if target is None:
         later = _describe_commits(commit for commit in since.commits if commit.after is None)
         raise Refused(f"was dropped or renamed since{later}; revert that first, and then this commit")
@@ -201,9 +203,8 @@ def _describe_clash(problem: Irreversible, objects: Objects, since: Since, locat
     shown_files = shorten_names([name.removeprefix(f"{location}/") for name in problem.files])
     commits = [commit for commit in since.commits if _made_any(commit, problem.versions, objects)]
     later = _describe_commits(commits)
-    return Refused(
-        f"{problem.why}{f' ({shown_files})' if shown_files else ''}{later}; {_ways_out(len(commits))}"
-    )
+    files = f" ({shown_files})" if shown_files else ""
+    return Refused(f"{problem.why}{files}{later}; {_suggest_resolutions(len(commits))}")
 
 
 def _made_any(commit: LaterCommit, versions: Sequence[NumberedVersion], objects: Objects) -> bool:
@@ -231,7 +232,7 @@ _REVERT_THAT: Final = "revert that commit, and then this one, or "
 _REVERT_THOSE: Final = "revert those commits, the newest one first, and then this one, or "
 
 
-def _ways_out(commits: int = 0) -> str:
+def _suggest_resolutions(commits: int = 0) -> str:
     first = {0: "", 1: _REVERT_THAT}.get(commits, _REVERT_THOSE)
     return (
         f"{first}reset the table to its state before this commit, without any later change, with the mode "
@@ -281,7 +282,7 @@ def _drop(table: Table, target: LanceTable | None, base: LanceTable | None) -> A
     )
 
 
-def _arrive(table: Table, means: Means, base: LanceTable | None, source: LanceTable) -> Applied:
+def _add_table(table: Table, context: MergeContext, base: LanceTable | None, source: LanceTable) -> Applied:
     """The source has a table that is not here."""
     if base is not None and base.id == source.id:
         side, parted = (TableSide.of(content, _objects(table)) for content in (source, base))
@@ -292,15 +293,15 @@ def _arrive(table: Table, means: Means, base: LanceTable | None, source: LanceTa
             "or leave it dropped with 'drop'"
         )
     if isinstance(table.last, LanceTable) and table.last.state:
-        return restore(table, means, None, source)
+        return restore(table, context, None, source)
     state = state_of(source)
     if state.owner and not WriteTarget.of(table).owner:
         empty = LanceState(is_private=state.is_private, properties=state.properties, first=state.first)
         start = with_state(source, empty)
         here, side = (TableSide.of(content, _objects(table)) for content in (start, source))
         what = ("lance arrival", content_bytes(source))
-        return table.read_once(what, lambda: _joining(table, means, here).merge(here, side))
-    return _as_it_is(table, means, source)
+        return table.read_once(what, lambda: _begin_merge(table, context, here).merge(here, side))
+    return _take_source(table, context, source)
 
 
 # --- both sides have it -----------------------------------------------------------------------------------
@@ -317,20 +318,20 @@ def _may_take(table: Table, target: LanceTable, source: LanceTable) -> bool:
     return owner != b"" and state_of(target).owner != owner
 
 
-def _as_it_is(table: Table, means: Means, source: LanceTable) -> Applied:
+def _take_source(table: Table, context: MergeContext, source: LanceTable) -> Applied:
     """The source's state, whose versions are pinned where they are of a line that is not this branch's."""
     if state_of(source).owner in (b"", WriteTarget.of(table).owner):
         return Applied(source)
 
     def pin_source() -> Applied:
-        side, place = TableSide.of(source, _objects(table)), means.places.at(source.location)
+        side, place = TableSide.of(source, _objects(table)), context.places.at(source.location)
         with suppress(ManagedElsewhere):  # a fork has its tables with the lake that it is of
             if DRY_RUN not in table.notes:
-                means.check(source)
+                context.check(source)
                 for branch in (MAIN, *side.versions.branches()):
                     newest = side.newest(branch)
                     if newest is not None and newest.version.chain:
-                        pin(place, newest, branch, means.now_us)
+                        pin(place, newest, branch, context.now_us)
         return Applied(source)
 
     return table.read_once(("lance pinned", content_bytes(source)), pin_source)
@@ -350,15 +351,15 @@ def _check_same(target: LanceTable, source: LanceTable) -> None:
         )
 
 
-def _joining(table: Table, means: Means, here: TableSide, kind: str = "") -> TableMerge:
-    means.check(here.content)
+def _begin_merge(table: Table, context: MergeContext, here: TableSide, kind: str = "") -> TableMerge:
+    context.check(here.content)
     standing, location = WriteTarget.of(table), here.content.location
-    place = means.places.at(location)
+    place = context.places.at(location)
     chain = free_chain(place, standing, here.content, here.state, here.versions)
     attempt = "-".join(part for part in (standing.transaction or MERGE, kind) if part)
     is_dry = DRY_RUN in table.notes
     landing = VersionWriter(
-        means.places, means.manifests, location, chain, attempt, means.now_us, is_dry=is_dry
+        context.places, context.manifests, location, chain, attempt, context.now_us, is_dry=is_dry
     )
     return TableMerge(_objects(table), here, chain, landing, is_part=table.is_repeated)
 

@@ -21,6 +21,8 @@ ADDED: Final = "insert"
 REMOVED: Final = "delete"
 BEFORE: Final = "update_preimage"
 AFTER: Final = "update_postimage"
+REPEATED_MAX: Final = 3
+"""How many keys that several rows have are named."""
 
 
 class StoredRows(NamedTuple):
@@ -86,9 +88,14 @@ def choose_columns(
     return chosen
 
 
-def describe_repeated_key(key: Key, on: Sequence[str]) -> tuple[str, str]:
-    """What is said of columns that identify no row: before the rows that show it, and after them."""
-    return (
-        f"{', '.join(on)} does not identify rows of '{key}': several have ",
-        "\n  Name more columns in on=…, or leave it out to compare whole rows.",
+def repeated_key_error(key: Key, on: Sequence[str], repeated: Sequence[Sequence[object]]) -> InvalidRequest:
+    """The refusal of columns that do not identify rows, with values that several rows have in them."""
+    values = "; ".join(
+        ", ".join(f"{name} = {value!r}" for name, value in zip(on, row, strict=True)) for row in repeated
+    )
+    return InvalidRequest(
+        f"{', '.join(on)} does not identify rows of '{key}': several have {values}\n  Name more columns in "
+        "on=…, or leave it out to compare whole rows.",
+        table=str(key),
+        columns=list(on),
     )

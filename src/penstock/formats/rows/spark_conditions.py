@@ -80,7 +80,13 @@ def _is_compared_alike(kind: Type, where: str, time_zone: str | None) -> bool:
     if kind == "string":
         # Spark would read the column's texts as dates.
         return not _TYPED_LITERAL.search(where)
-    if found := _DECIMAL.fullmatch(kind):
+    if _DECIMAL.fullmatch(kind):
         # Compared with a text, or with 1e3, a decimal becomes a double and loses digits.
-        return int(found[1]) <= EXACT_DIGITS_MAX and not _REAL_OR_TEXT.search(where)
+        return is_exact_decimal(kind) and not _REAL_OR_TEXT.search(where)
     return kind in _ALIKE
+
+
+def is_exact_decimal(kind: Type) -> bool:
+    """Whether a type is a decimal that is compared digit by digit with what is known of its values."""
+    decimal = _DECIMAL.fullmatch(kind) if isinstance(kind, str) else None
+    return decimal is not None and int(decimal[1]) <= EXACT_DIGITS_MAX

@@ -8,9 +8,9 @@ is left on both sides with the same key has changed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from penstock.errors import InvalidRequest, KeyNotFound
+from penstock.errors import KeyNotFound
 from penstock.formats.registry import load
 from penstock.formats.rows.arrow_types import pa, pc
 from penstock.formats.rows.reader import RowReader, TableRows
@@ -20,11 +20,12 @@ from penstock.formats.rows.row_difference import (
     BEFORE,
     CHANGE,
     REMOVED,
+    REPEATED_MAX,
     StoredRows,
     choose_columns,
-    describe_repeated_key,
     find_unshared_parts,
     list_key_columns,
+    repeated_key_error,
 )
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake.audits.installed import require_sql
@@ -35,9 +36,6 @@ from penstock.model.keys import Key
 
 if TYPE_CHECKING:
     from penstock.lake.lake import Lake
-
-COPIES_MAX: Final = 3
-"""How many keys that occur more than once are named."""
 
 
 class ReadFiles(NamedTuple):
@@ -281,12 +279,7 @@ class _Comparison:
     def _check_unique(self, connection: Any, side: str) -> None:
         keys = ", ".join(map(quote_name, self._on))
         twice = connection.execute(
-            f"select {keys} from {side} group by all having count(*) > 1 limit {COPIES_MAX}"
+            f"select {keys} from {side} group by all having count(*) > 1 limit {REPEATED_MAX}"
         ).fetchall()
         if twice:
-            named = "; ".join(
-                ", ".join(f"{name} = {value!r}" for name, value in zip(self._on, row, strict=True))
-                for row in twice
-            )
-            before, after = describe_repeated_key(self._key, self._on)
-            raise InvalidRequest(f"{before}{named}{after}", table=str(self._key))
+            raise repeated_key_error(self._key, self._on, twice)

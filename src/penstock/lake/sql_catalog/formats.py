@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from penstock.errors import InvalidRequest, KeyNotFound, NotManaged
 from penstock.formats.registry import load, table_formats
-from penstock.lake.scan_files import TableScan
+from penstock.lake.scan_files import ScanCondition, SkippedFiles, TableScan
 from penstock.lake.sql_catalog.requests import (
     CatalogRequest,
     EmptyTable,
@@ -48,6 +48,15 @@ class SqlFormat:
     def scan(self, table: Table, request: CatalogRequest) -> TableScan:
         """What the engine is to read for the rows of a table."""
         raise NotImplementedError
+
+    def skip_files(
+        self,
+        table: Table,  # noqa: ARG002
+        version: int | None,  # noqa: ARG002
+        conditions: Sequence[ScanCondition],  # noqa: ARG002
+    ) -> SkippedFiles:
+        """Which files of a table have no row for which all conditions are true. It counts as no read."""
+        return SkippedFiles(is_kept=False, files=())
 
     def create(self, lake: Lake, table: EmptyTable) -> WritePlan | None:
         """Create a table without rows, or have the engine write none. ``TableExists`` if there is one."""

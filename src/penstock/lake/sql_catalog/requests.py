@@ -13,6 +13,7 @@ import msgspec
 
 from penstock.errors import InvalidRequest
 from penstock.lake.query_pins import Pin
+from penstock.lake.scan_files import ScanCondition
 from penstock.lake.views import Snapshot
 from penstock.lake.write_jobs import SaveMode
 from penstock.model.keys import Key
@@ -120,6 +121,8 @@ class CatalogRequest(msgspec.Struct, frozen=True, kw_only=True):
     table: TableFacts | None = None
     where: str | None = None
     """What every row that a query needs of a table fulfils, as far as it is known."""
+    conditions: tuple[ScanCondition, ...] = ()
+    """The same of the files of a scan."""
     mode: str = ""
     options: dict[str, str] = {}
     """Of the statement that writes or streams, as a program gives them to Spark's writer or reader."""
@@ -131,7 +134,7 @@ class CatalogRequest(msgspec.Struct, frozen=True, kw_only=True):
     replace_where: str | None = None
     is_replace: bool = False
     is_text: bool = True
-    """Whether it is a statement of SQL, rather than a call of a program's."""
+    """Whether the format is what a statement or a program names, rather than the usual one of the session."""
     create: bool = True
     written: WrittenRows | None = None
     condition: int | None = None

@@ -27,6 +27,7 @@ BY_NAME: Final[dict[str, Step]] = {
     "drop_namespace": entries.drop_namespace,
     "drop": entries.drop_table,
     "rename": entries.rename_table,
+    "skip_files": tables.skip_files,
     "procedure": lambda _, request: describe_procedure(request.procedure),
     "procedures": lambda _, __: {"procedures": list_procedures()},
 }
@@ -46,7 +47,7 @@ WITHOUT_PYTHON: Final[dict[str, Step]] = {
 }
 """What engines are answered that read files by themselves and have no Python to do more."""
 READS: Final = frozenset(
-    {"tables", "namespaces", "namespace", "procedure", "procedures", "table", "plan", WRITE}
+    {"tables", "namespaces", "namespace", "procedure", "procedures", "table", "plan", "skip_files", WRITE}
 )
 """Those of them that change nothing."""
 CREATIONS: Final = frozenset({"create", "create_namespace", WRITE})

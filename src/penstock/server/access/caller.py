@@ -77,7 +77,7 @@ ALL_KEYS: Final = Keys(frozenset((EVERYTHING,)))
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
-    """Who asks: with a token, or anybody where none is needed."""
+    """The caller of a request: a token, or anyone where no token is needed."""
 
     name: str = ""
     """Of the token; what is written says so. Empty without one: then it says what the client says."""
@@ -119,7 +119,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     def require(self, role: Role, reference: str) -> Keys:
         """The keys for which the caller has a role on a reference; ``Denied`` if there are none.
 
-        It is refused before anybody looks whether there is such a reference.
+        The check comes before the lookup, so that a refusal does not reveal whether the reference exists.
         """
         keys = self.keys(role, reference)
         if not keys.patterns:

@@ -1,7 +1,7 @@
-"""Gates: who sent a request.
+"""Gates: authentication, from the headers of a request to its caller.
 
-A gate is asked with the headers of each request. Other ways to know somebody, such as an identity provider,
-are further gates; what a caller may do is not their business.
+Another way to authenticate, such as an identity provider, is another gate; what a caller may do is decided
+elsewhere (``caller``, ``guarded``).
 """
 
 from __future__ import annotations

@@ -9,9 +9,11 @@ import msgspec
 
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake import calls, resync_calls
+from penstock.lake.answers import Figures, RequestCounts
 from penstock.lake.audits import calls as audit_calls
 from penstock.lake.call import request_digest
 from penstock.lake.catalogue import Catalogue
+from penstock.lake.figures import gather_figures
 from penstock.lake.transactions import calls as transaction_calls
 from penstock.model.keys import Key
 from penstock.model.tokens import Role
@@ -24,6 +26,37 @@ from penstock.server.access.rights import Rights
 from penstock.server.access.transactions import admit, transactions_in
 
 R = TypeVar("R")
+
+
+class CheckedCalls:
+    """A catalogue for a rule of a call that other calls answer: each is checked as if the caller asked it."""
+
+    page_max: int | None = None
+
+    def __init__(self, rights: Rights) -> None:
+        self._rights = rights
+
+    def do(self, call: calls.Call[R], progress: Progress = silent) -> R:  # noqa: ARG002 - the rights have it
+        rule = find_rule(type(call))
+        if rule is None:
+            raise self._rights.caller.denied_error(f"ask for {type(call).__name__}")
+        return cast("R", rule(self._rights, call))
+
+    def close(self) -> None:
+        """The lake stays open: others use it too."""
+
+
+def get_figures(rights: Rights, call: calls.GetFigures) -> Figures:
+    """Each figure is for those who may ask for what it is made of; branches only if they may be read."""
+
+    def read_requests() -> tuple[RequestCounts, ...] | None:
+        counts = rights.do(calls.CountRequests())
+        if counts is None:
+            return None
+        return tuple(count for count in counts if rights.caller.keys(Role.READ, count.branch).patterns)
+
+    return gather_figures(CheckedCalls(rights), call, read_requests)
+
 
 LAKE_RULES: Final[dict[type[calls.Call[Any]], AccessRule]] = {
     calls.GetAbout: write_rules.about,
@@ -55,6 +88,8 @@ LAKE_RULES: Final[dict[type[calls.Call[Any]], AccessRule]] = {
     calls.GetCommit: read_rules.get_commit,
     calls.GetChanges: read_rules.get_changes,
     calls.ListCommits: read_rules.list_commits,
+    calls.SearchLog: read_rules.search_log,
+    calls.GetFigures: get_figures,
     calls.Diff: read_rules.diff,
     calls.Compare: read_rules.compare,
     calls.GetOutcome: read_rules.get_outcome,
@@ -94,7 +129,7 @@ class Guarded:
         deadline_s: float = inf,
         unmarked: UnmarkedKeys | None = None,
     ) -> None:
-        """``deadline_s`` is when nobody waits any longer, as ``time.monotonic`` tells it."""
+        """``deadline_s`` is when the client stops waiting, in the time of ``time.monotonic``."""
         self._catalogue, self._caller, self._deadline_s = catalogue, caller, deadline_s
         self._unmarked = unmarked
         self.page_max = catalogue.page_max

@@ -8,7 +8,7 @@ import msgspec
 
 from penstock.errors import HistoryExpired
 from penstock.lake import calls
-from penstock.lake.answers import Comparison, Difference, Entry, Landing, LogLine, Resolved
+from penstock.lake.answers import Comparison, Difference, Entry, Landing, LogLine, LogSearch, Resolved
 from penstock.lake.audits.calls import ListExpectations
 from penstock.model.commits import Commit
 from penstock.model.expectations import Expectation
@@ -137,15 +137,35 @@ def list_commits(rights: Rights, call: calls.ListCommits) -> tuple[Commit, ...]:
     if call.table is not None:
         rights.caller.require_key(keys, Role.READ, call.table)
 
-    def show(commit: Commit) -> Commit | None:
-        if call.table is not None and not _may_read_why(rights, commit, keys, call.table):
-            return None
-        if _may_read_message(rights, commit, keys):
-            return commit
-        # Whether a message contains a text is a way to read it.
-        return _without_message(commit) if call.text is None else None
+    return rights.pages(
+        call, lambda commit: _shown_commit(rights, call, commit, keys), lambda commit: commit.id
+    )
 
-    return rights.pages(call, show, lambda commit: commit.id)
+
+def search_log(rights: Rights, call: calls.SearchLog) -> LogSearch:
+    """As ``list_commits``. A page may have fewer commits than its limit: its answer says where it goes on."""
+    ref, keys = rights.read(call.ref, call.via)
+    after = _page_start(rights, call.after, ref)
+    call = msgspec.structs.replace(call, ref=ref, after=after)
+    if keys.are_all:
+        return rights.do(call)
+    if call.table is not None:
+        rights.caller.require_key(keys, Role.READ, call.table)
+    page = rights.do(call)
+    shown = (_shown_commit(rights, call, commit, keys) for commit in page.commits)
+    return msgspec.structs.replace(page, commits=tuple(commit for commit in shown if commit is not None))
+
+
+def _shown_commit(
+    rights: Rights, call: calls.ListCommits | calls.SearchLog, commit: Commit, keys: Keys
+) -> Commit | None:
+    """A commit of a log as the caller may see it; ``None`` if not at all."""
+    if call.table is not None and not _may_read_why(rights, commit, keys, call.table):
+        return None
+    if _may_read_message(rights, commit, keys):
+        return commit
+    # Whether a message contains a text is a way to read it.
+    return _without_message(commit) if call.text is None else None
 
 
 def _page_start(rights: Rights, after: str | None, ref: str | None) -> str | None:

@@ -1,7 +1,7 @@
-"""Rules for transactions: who began one may use it, as far as they may use the branch that it lands on.
+"""Access rules for transactions: the token that began one may use it, with its rights on the target branch.
 
-Its branch is nobody else's. To all others but administrators there is no such transaction, whatever they may
-read and write elsewhere.
+The branch of a transaction belongs to that token alone. For all other tokens except administrators the
+transaction does not exist, whatever they may read and write elsewhere.
 """
 
 from __future__ import annotations

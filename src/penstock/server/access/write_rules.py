@@ -30,7 +30,7 @@ E = TypeVar("E", AddExpectation, RemoveExpectation)
 
 
 def for_anybody(rights: Rights, call: calls.Call[R]) -> R:
-    """What everybody may ask who may ask anything."""
+    """For calls that every authenticated caller may make."""
     return rights.do(call)
 
 

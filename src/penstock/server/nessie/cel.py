@@ -63,7 +63,8 @@ _FUNCTIONS: Final = _TYPES | {
     *("getMilliseconds", "getMinutes", "getMonth", "getSeconds"),
 }
 _CHEAP: Final = (
-    "operations.exists(…) and operations.all(…) go through any number if they mention 'operations' only once"
+    "operations.exists(…) and operations.all(…) accept any number of operations if the filter mentions "
+    "'operations' only once"
 )
 _FAILURES: Final = (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError)
 """What the library raises for an expression that cannot be read or evaluated."""
@@ -228,7 +229,7 @@ def _matches(deadline: float, text: str, pattern: str) -> bool:
     for count in re.findall(r"\{[\d,]*?(\d+),?\}", pattern):
         repetitions *= max(int(count), 1)
     if repetitions > REPETITIONS_MAX or len(pattern) * repetitions * len(text) > PATTERN_WORK_MAX:
-        raise ValueError("a pattern with such counts costs too much on such a text")
+        raise ValueError("a pattern with these repetition counts costs too much on a text of this length")
     return bool(_library_matches().execute({"text": text, "pattern": pattern}))
 
 

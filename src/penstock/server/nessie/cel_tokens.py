@@ -135,7 +135,7 @@ def shape_of(tokens: Sequence[CelToken]) -> WordShape:
         elif token.kind == "sign" and token.text == "+":
             sums += 1
             if loops:
-                raise TooCostly("'+' is not possible inside of exists, all, map and filter")
+                raise TooCostly("'+' is not supported inside exists, all, map and filter")
         elif token.kind == "name" and before == "." and not _is_value(_at(tokens, index - 2)):
             raise TooCostly("a name cannot begin with '.'")
         elif token.kind == "name" and before != "." and token.text not in _CONSTANTS:
@@ -146,9 +146,11 @@ def shape_of(tokens: Sequence[CelToken]) -> WordShape:
             if "map" in loops:
                 carried.add(token.text)
     if sums > SUMS_MAX:
-        raise TooCostly(f"at most {SUMS_MAX} '+' are possible")
+        raise TooCostly(f"at most {SUMS_MAX} '+' are supported")
     if lists_of_names and bound:
-        raise TooCostly("beside exists, all, map and filter, lists that are written out hold constants only")
+        raise TooCostly(
+            "in a filter with exists, all, map or filter, list literals can contain constants only"
+        )
     longest = 1 + sum(token.text == "," for token in tokens)
     return WordShape(
         words=tuple(words),
@@ -238,9 +240,9 @@ def _check_nesting(opened: Sequence[str]) -> None:
     if len(opened) > BRACKETS_MAX:
         raise TooCostly(f"its brackets nest more than {BRACKETS_MAX} deep")
     if len(loops) > LOOPS_MAX:
-        raise TooCostly(f"at most {LOOPS_MAX} loops within each other are possible")
+        raise TooCostly(f"at most {LOOPS_MAX} nested loops are supported")
     if opened[-1] in _COLLECTING and len(loops) > 1:
-        raise TooCostly("'map' and 'filter' are not possible inside of exists, all, map and filter")
+        raise TooCostly("'map' and 'filter' are not supported inside exists, all, map and filter")
 
 
 def _closing(tokens: Sequence[CelToken], start: int) -> int:

@@ -29,7 +29,7 @@ from penstock.server.routes import Ask
 from penstock.wire.requests import KEY_HEADER
 
 KEY: Final = {
-    KEY_HEADER: "At most 200 characters. Makes it safe to send this again when an answer did not come."
+    KEY_HEADER: "At most 200 characters. Makes it safe to repeat the request when no response arrived."
 }
 """The header of writes that Nessie does not know, but Penstock does."""
 

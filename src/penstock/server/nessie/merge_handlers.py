@@ -42,7 +42,7 @@ _BEHAVIORS: Final[dict[MergeMode, shapes.MergeBehavior]] = {
     MergeMode.DROP: "DROP",
 }
 
-Bring: TypeAlias = calls.Merge | calls.Transplant
+MergeOrTransplant: TypeAlias = calls.Merge | calls.Transplant
 
 
 def merge(ask: Ask) -> shapes.MergeResponse:
@@ -76,7 +76,7 @@ def transplant(ask: Ask) -> shapes.MergeResponse:
     revision = parse_path(ask.path["branch"], ask.catalogue, "transplantCommitsIntoBranch.branch")
     hashes = body.hashes_to_transplant or ()
     if len(hashes) > ask.limits.operations_max:
-        raise InvalidRequest(f"at most {ask.limits.operations_max} commits are transplanted at once")
+        raise InvalidRequest(f"at most {ask.limits.operations_max} commits can be transplanted at once")
     sources = [
         resolve(ask.catalogue, parse_body(body.from_ref_name, text), "Hash to transplant", needs_commit=True)
         for text in hashes
@@ -114,7 +114,7 @@ def transplant_violations(
 
 
 def response(
-    catalogue: Catalogue, call: Bring, target: RevisionPlace, conflicts_are_answer: bool
+    catalogue: Catalogue, call: MergeOrTransplant, target: RevisionPlace, conflicts_are_answer: bool
 ) -> shapes.MergeResponse:
     """Carry out a merge or transplant, and say what came of it; conflicts are an answer or an error."""
     result, idle = _carry_out(catalogue, call)
@@ -232,7 +232,7 @@ def _idempotency_key(ask: Ask, body: shapes.NessieMergeFields) -> str | None:
 # -- after -------------------------------------------------------------------------------------------------
 
 
-def _carry_out(catalogue: Catalogue, call: Bring) -> tuple[MergeResult, list[MergedKey]]:
+def _carry_out(catalogue: Catalogue, call: MergeOrTransplant) -> tuple[MergeResult, list[MergedKey]]:
     """What came of it, and the keys that are dropped though nobody brings them.
 
     If there are conflicts nothing was done, and the result has them all.

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, Final
 
 from penstock.errors import Denied, NotFound, PenstockError, Unauthenticated
 from penstock.lake.suggestion import add_suggestion
 from penstock.server.access import AccessGate
-from penstock.server.health import read_figures
 from penstock.server.routes import Api, Ask, HttpAnswer, Route
 from penstock.server.ui import (
     change_pages,
@@ -26,19 +24,15 @@ from penstock.server.ui.session import TokenForm, add_session, find_token, requi
 from penstock.server.ui.visit import Visit
 
 
-def ui_api(gate: AccessGate, metrics: Callable[[], bytes] | None = None) -> Api:
-    """The page as an API of the server. ``gate`` says whose token somebody signs in with, ``metrics`` what
-    the server has counted."""
-    read = None if metrics is None else partial(read_figures, gate, metrics)
-    maintenance = _page("/maintenance", lambda visit: lake_pages.show_maintenance(visit, read))
+def ui_api(gate: AccessGate) -> Api:
+    """The page as an API of the server. ``gate`` says whose token somebody signs in with."""
     return Api(
         name="ui",
         prefix=PREFIX,
         title="The page",
         description="Pages for people, in a browser.",
         routes=(
-            maintenance,
-            *(page for page in PAGES if page.path != maintenance.path),
+            *PAGES,
             *ACTIONS,
             _public("GET", "/assets/{name}", lambda ask: asset(ask.path["name"])),
             _public("GET", "/login", lambda _: redirect(address(""))),

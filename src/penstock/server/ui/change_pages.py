@@ -340,7 +340,10 @@ def _show_expectations(visit: Visit, into: str, source: str, result: MergeResult
         element("h2", f"Expectations of {into}"),
         element(
             "p",
-            f"Asked of {shorten(source)} as it is. They are asked again of the result before it lands.",
+            (
+                f"Evaluated on {shorten(source)}. They are evaluated again on the result before it is "
+                "committed."
+            ),
             class_="sub",
         ),
         show_table(("Name", "Query", "Answer"), rows, empty=""),

@@ -9,8 +9,8 @@ import msgspec
 
 from penstock.errors import HistoryExpired, InvalidRequest, TimedOut
 from penstock.kernel.time_limits import limit_reads
-from penstock.lake.answers import Difference
-from penstock.lake.calls import GetChanges, GetCommit, GetReferenceLog, ListCommits
+from penstock.lake.answers import Difference, LogSearch
+from penstock.lake.calls import GetChanges, GetCommit, GetReferenceLog, SearchLog
 from penstock.lake.plugins import find_plugin
 from penstock.model.clock import now_us
 from penstock.model.commits import Commit
@@ -21,6 +21,7 @@ from penstock.server.ui.frame import PageView
 from penstock.server.ui.graph import draw_graph
 from penstock.server.ui.links import address, link, link_commit, link_table, pin, shorten
 from penstock.server.ui.parts import (
+    count_things,
     show_facts,
     show_field,
     show_form,
@@ -38,8 +39,10 @@ from penstock.server.ui.parts import (
 from penstock.server.ui.visit import PAGE_SIZE, ResolvedRef, Visit, show_ref_field
 
 COMMITS_SHOWN: Final = 25
-SEARCH_S: Final = 10.0
-"""How long history is searched for the commits of a page."""
+SEARCHED_COMMITS: Final = 5000
+"""How many commits are read for a page of those that are looked for."""
+SEARCH_S: Final = 2.0
+"""How long they are looked for at most."""
 KEYS_SHOWN: Final = 5
 """Of the tables that a commit of the log changed."""
 
@@ -75,8 +78,7 @@ def show_log(visit: Visit) -> PageView:
     query: LogPageQuery = visit.query
     place = visit.find_place(query.ref)
     try:
-        commits = _find_commits(visit, query, place)
-        listed = _show_page(visit, query, place, commits)
+        listed = _show_page(visit, query, place, _find_commits(visit, query, place))
     except TimedOut as problem:
         listed = show_problem(problem)
     body = join(
@@ -97,12 +99,12 @@ def show_log(visit: Visit) -> PageView:
     return PageView(f"Log of {shorten(place.ref)}", body, "log", place.ref)
 
 
-def _find_commits(visit: Visit, query: LogPageQuery, place: ResolvedRef) -> tuple[Commit, ...]:
-    """A page of commits, and one more. A search that takes long ends, and tells how far it came."""
+def _find_commits(visit: Visit, query: LogPageQuery, place: ResolvedRef) -> LogSearch:
+    """A page of commits. A search that reads many ends before, and says where it goes on."""
     if place.is_empty:
-        return ()
+        return LogSearch(commits=(), searched=0)
     now = now_us()
-    call = ListCommits(
+    call = SearchLog(
         ref=place.commit,
         via=place.via,
         table=Key.parse(query.table) if query.table else None,
@@ -112,23 +114,44 @@ def _find_commits(visit: Visit, query: LogPageQuery, place: ResolvedRef) -> tupl
         until=moment(query.until, now) if query.until else None,
         after=query.after,
         all_parents=query.merged and not query.is_search,
-        limit=COMMITS_SHOWN + 1,
+        limit=COMMITS_SHOWN,
+        within=SEARCHED_COMMITS,
     )
     with limit_reads(SEARCH_S):
         return visit.do(call)
 
 
-def _show_page(visit: Visit, query: LogPageQuery, place: ResolvedRef, commits: Sequence[Commit]) -> Html:
-    shown = commits[:COMMITS_SHOWN]
+def _show_page(visit: Visit, query: LogPageQuery, place: ResolvedRef, search: LogSearch) -> Html:
+    shown = search.commits
     is_whole = query.merged and not query.is_search
     graph = draw_graph(
         ((commit.id, commit.parents if is_whole else commit.parents[:1]) for commit in shown),
         is_connected=not query.is_search,
     )
-    following = query.address(place.pinned_ref, shown[-1].id) if len(commits) > COMMITS_SHOWN else None
+    is_cut = search.reached is not None and len(shown) < COMMITS_SHOWN
+    following = query.address(place.pinned_ref, search.reached) if search.reached is not None else None
     return join(
-        _show_commits(visit, place, shown, graph),
-        show_pages(query.address(query.ref) if query.after else None, following),
+        _show_commits(visit, place, shown, graph) if shown or not is_cut else None,
+        show_searched(search, place) if is_cut else None,
+        show_pages(
+            query.address(query.ref) if query.after else None,
+            following,
+            next_text="Look further »" if is_cut else "Next page »",
+        ),
+    )
+
+
+def show_searched(search: LogSearch, place: ResolvedRef) -> Html:
+    """How far a search came that did not come to the end."""
+    return element(
+        "p",
+        f"{count_things(len(search.commits), 'commit')} found in the {search.searched:,} that were ",
+        "searched, back to ",
+        link_commit(search.reached or "", place.via),
+        " of ",
+        show_time(search.reached_time),
+        ".",
+        class_="dim",
     )
 
 
@@ -146,7 +169,7 @@ def _show_heading(visit: Visit, place: ResolvedRef, title: str) -> Html:
             " · ",
             link(address("diff", base=visit.about.default_branch, to=place.ref), "diff"),
             " · ",
-            link(address("reference", name=place.via), "what happened to it") if place.via else None,
+            link(address("reference", name=place.via), "its history") if place.via else None,
             class_="sub",
         ),
     )
@@ -154,7 +177,7 @@ def _show_heading(visit: Visit, place: ResolvedRef, title: str) -> Html:
 
 def _show_commits(visit: Visit, place: ResolvedRef, commits: Sequence[Commit], graph: Sequence[Html]) -> Html:
     if not commits:
-        return element("p", "There are no such commits.", class_="dim empty")
+        return element("p", "No commits match.", class_="dim empty")
     lines = [
         element(
             "tr",
@@ -284,7 +307,7 @@ def _link_revert(visit: Visit, place: ResolvedRef, commit: Commit) -> Html | Non
 
 def _show_changes(place: ResolvedRef, changes: Sequence[Difference] | None, parent: str) -> Html:
     if changes is None:
-        text = "What it changed is not known any more: the commit before it lies behind the history horizon."
+        text = "Its changes are no longer known: its parent is older than the history horizon."
         return element("p", text, class_="dim empty")
     shown = changes[:PAGE_SIZE]
     following = None
@@ -347,11 +370,11 @@ def show_events(visit: Visit) -> PageView:
     ]
     following = address("reference", name=query.name, before=shown[-1].position)
     body = join(
-        element("h1", "What happened to ", element("span", query.name, class_="ref")),
+        element("h1", "History of ", element("span", query.name, class_="ref")),
         show_table(("Time", "Event", "Who", "Before", "After", "Requests"), rows, empty="Nothing."),
         show_pages(
             address("reference", name=query.name) if query.before is not None else None,
             following if len(lines) > PAGE_SIZE else None,
         ),
     )
-    return PageView(f"What happened to {query.name}", body, "branches")
+    return PageView(f"History of {query.name}", body, "branches")

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from penstock.errors import PenstockError
 from penstock.formats.registry import load_member
 from penstock.lake.audits.calls import ListExpectations
-from penstock.lake.calls import Compare, ListCommits, ListReferences, ListTokens
+from penstock.lake.calls import (
+    Compare,
+    FigureKind,
+    GetFigures,
+    ListCommits,
+    ListReferences,
+    ListTokens,
+)
 from penstock.lake.transactions.calls import ListTransactions
 from penstock.model.expectations import has_expectations
 from penstock.model.references import Kind, Reference
@@ -30,13 +37,10 @@ from penstock.server.ui.parts import (
     show_time_us,
 )
 from penstock.server.ui.plots import plot_days, show_meter
-from penstock.server.ui.request_counts import ReadFigures, count_requests
 from penstock.server.ui.visit import PAGE_SIZE, Visit
 
 BRANCHES_SHOWN: Final = 10
 COMMITS_SHOWN: Final = 10
-COMMITS_COUNTED: Final = 500
-"""Commits of the plot: those of more days are not shown."""
 
 
 def show_overview(visit: Visit) -> PageView:
@@ -82,7 +86,8 @@ def show_overview(visit: Visit) -> PageView:
 def _show_latest(visit: Visit) -> Html:
     branch = visit.about.default_branch
     try:
-        commits = visit.do(ListCommits(ref=branch, limit=COMMITS_COUNTED))
+        commits = visit.do(ListCommits(ref=branch, limit=COMMITS_SHOWN))
+        figures = visit.do(GetFigures(ref=branch, about=(FigureKind.COMMITS,)))
     except PenstockError as problem:
         return show_problem(problem)
     rows = [
@@ -92,11 +97,11 @@ def _show_latest(visit: Visit) -> Html:
             commit.author,
             show_time(commit.time),
         )
-        for commit in commits[:COMMITS_SHOWN]
+        for commit in commits
     ]
     return join(
-        plot_days([commit.time for commit in commits], is_cut=len(commits) == COMMITS_COUNTED),
-        show_table(("Id", "Message", "Author", "Time"), rows, empty="Nothing was committed yet."),
+        plot_days(figures.commits),
+        show_table(("Id", "Message", "Author", "Time"), rows, empty="There are no commits yet."),
         element("p", link(address("log", ref=branch), "The whole log")),
     )
 
@@ -227,17 +232,17 @@ def show_expectations(visit: Visit) -> PageView:
     body = join(
         element("h1", "Expectations of ", element("span", branch, class_="ref")),
         element(
-            "p", "Queries that must find no row. Nothing lands on the branch that breaks one.", class_="sub"
+            "p", "Queries that must return no rows. A commit that violates one is refused.", class_="sub"
         ),
         show_form("expectations", show_field("branch", "Branch", branch), button="Show"),
         show_table(
-            ("Name", "Query", "Tables", "Added by", "Added"), rows, empty="The branch expects nothing."
+            ("Name", "Query", "Tables", "Added by", "Added"), rows, empty="The branch has no expectations."
         ),
     )
     return PageView(f"Expectations of {branch}", body, "expectations", branch)
 
 
-def show_maintenance(visit: Visit, read_figures: ReadFigures | None = None) -> PageView:
+def show_maintenance(visit: Visit) -> PageView:
     """What keeps the lake in order: how much is kept, what waits to be published, who has tokens."""
     about = visit.about
     rules = [
@@ -247,18 +252,18 @@ def show_maintenance(visit: Visit, read_figures: ReadFigures | None = None) -> P
     ]
     body = join(
         element("h1", "Maintenance"),
-        element("h2", "What is kept"),
+        element("h2", "Retention"),
         show_facts(
             [
-                ("objects that nothing leads to", f"{about.grace_s / 3600:g} hours"),
-                ("data files that no commit names", f"{about.data_grace_days:g} days"),
+                ("unreachable objects", f"{about.grace_s / 3600:g} hours"),
+                ("unreferenced data files", f"{about.data_grace_days:g} days"),
                 ("roots", [element("div", element("code", root)) for root in about.roots]),
             ]
         ),
         show_table(("References", "Commits", "Age"), rules, empty="All history is kept."),
         element("h2", "Publishing"),
         _show_publishing(visit),
-        _show_requests(visit, read_figures) if read_figures is not None else None,
+        _show_requests(visit),
         element("h2", "Tokens"),
         _show_tokens(visit),
     )
@@ -272,10 +277,10 @@ def _show_days(days: float | None) -> str:
 def _show_publishing(visit: Visit) -> Html:
     """Tables of the default branch whose latest versions other readers do not see yet."""
     try:
-        statuses: Any = visit.do(load_member("lake.publishing")(limit=visit.ask.limits.page_max))
+        figures = visit.do(GetFigures(about=(FigureKind.PUBLISHING,)))
     except PenstockError as problem:
         return show_problem(problem)
-    waiting = [status for status in statuses if status.backlog or status.alarm]
+    waiting = figures.publishing
     longest_s = max((status.oldest_s or 0.0 for status in waiting), default=0.0)
     rows = [
         (
@@ -291,33 +296,32 @@ def _show_publishing(visit: Visit) -> Html:
     return show_table(
         ("Table", "Version", "Published", "Waiting", "For", "Problem"),
         rows,
-        empty=f"All of {len(statuses):,} tables that are published are up to date.",
+        empty=f"All {figures.published_tables:,} published tables are up to date.",
     )
 
 
-def _show_requests(visit: Visit, read_figures: ReadFigures) -> Html:
+def _show_requests(visit: Visit) -> Html | None:
     """How many requests to move a branch there were, and how many of them met a conflict."""
-    try:
-        counts = count_requests(read_figures(visit.ask.headers))
-    except PenstockError as problem:
-        return join(element("h2", "Conflicts"), show_problem(problem))
+    counts = visit.do(GetFigures(about=(FigureKind.REQUESTS,))).requests
+    if counts is None:
+        return None
     rows = [
         (
-            link_reference(branch),
+            link_reference(requests.branch),
             show_count(requests.total),
             show_count(requests.conflicts),
             show_meter(requests.conflicts, requests.total, f"{requests.conflict_share:.1%}"),
-            show_count(requests.others),
+            show_count(requests.other_errors),
         )
-        for branch, requests in sorted(counts.items(), key=lambda item: -item[1].total)[:PAGE_SIZE]
+        for requests in counts[:PAGE_SIZE]
     ]
     return join(
         element("h2", "Conflicts"),
-        element("p", "Commits, merges and the like, since the server was started.", class_="sub"),
+        element("p", "Commits, merges and similar requests since the server was started.", class_="sub"),
         show_table(
             ("Branch", "Requests", "Conflicts", "Share", "Other errors"),
             rows,
-            empty="Nobody has written to a branch yet.",
+            empty="No branch was written to yet.",
         ),
     )
 

@@ -115,7 +115,7 @@ def show_version_change(before: AnyContent | None, after: AnyContent | None) -> 
     """The version that a table had and the one that it has."""
     old, new = show_version(before), show_version(after)
     if before is not None and after is not None and before.id != after.id:
-        return f"{new} dropped and created anew".strip()
+        return f"{new} dropped and created again".strip()
     return f"{old} → {new}" if old and new and old != new else new or old
 
 
@@ -127,11 +127,11 @@ def show_references(names: Iterable[tuple[Kind, str]]) -> list[Html]:
     ]
 
 
-def show_pages(first: str | None, following: str | None) -> Html | None:
+def show_pages(first: str | None, following: str | None, next_text: str = "Next page »") -> Html | None:
     """Links to the first page of a list and to the next one."""
     links = [
         link(first, "« First page", class_="button") if first else None,
-        link(following, "Next page »", class_="button next") if following else None,
+        link(following, next_text, class_="button next") if following else None,
     ]
     return element("nav", links, class_="pages", aria_label="Pages of the list") if any(links) else None
 

@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
 from typing import Final
 
+from penstock.lake.answers import DayCount, SizeCount, VersionSize
 from penstock.server.ui.elements import Html, element
 
-DAYS_MAX: Final = 60
 HEIGHT_PX: Final = 48
 BAR_PX: Final = 9
 GAP_PX: Final = 2
 
 
-def plot_days(times: Sequence[datetime], *, is_cut: bool) -> Html | None:
-    """How many things happened on each of the last days. The first day of a list that is cut is left out."""
-    counts = Counter(time.date() for time in times)
-    if is_cut and len(counts) > 1:
-        del counts[min(counts)]
-    if len(counts) < 2:
+def plot_days(days: Sequence[DayCount]) -> Html | None:
+    """How many commits were made on each of the last days."""
+    if len(days) < 2:
         return None
-    last = max(counts)
-    first = max(min(counts), last - timedelta(days=DAYS_MAX - 1))
-    days = [first + timedelta(days=n) for n in range((last - first).days + 1)]
-    bars = [(f"{day:%Y-%m-%d}", counts[day]) for day in days]
-    return _plot(bars, f"Commits a day, {first:%Y-%m-%d} to {last:%Y-%m-%d}")
+    bars = [(count.day, count.commits) for count in days]
+    return _plot(bars, f"Commits a day, {days[0].day} to {days[-1].day}")
 
 
-def plot_sizes(bars: Sequence[tuple[str, int]]) -> Html | None:
+def plot_sizes(sizes: Sequence[SizeCount], show_size: Callable[[float | None], str]) -> Html | None:
     """How many files are of each size, as horizontal bars with their names."""
+    bars = [
+        ("more" if size.below_bytes is None else f"under {show_size(size.below_bytes)}", size.files)
+        for size in sizes
+    ]
     most = max((count for _, count in bars), default=0)
     if not most:
         return None
@@ -57,10 +53,11 @@ def show_meter(value: float, most: float, text: str) -> Html:
     )
 
 
-def plot_growth(sizes: Sequence[tuple[str, int]], show_size: Callable[[float | None], str]) -> Html | None:
+def plot_growth(growth: Sequence[VersionSize], show_size: Callable[[float | None], str]) -> Html | None:
     """How many bytes each of the last versions has, the oldest first."""
-    if len(sizes) < 2:
+    if len(growth) < 2:
         return None
+    sizes = [(f"v{size.version}", size.size_bytes) for size in growth]
     (first, first_bytes), (last, last_bytes) = sizes[0], sizes[-1]
     title = f"Size, {first}: {show_size(first_bytes)} to {last}: {show_size(last_bytes)}"
     return _plot(sizes, title, show_size)

@@ -6,6 +6,8 @@ from typing import Final, Literal
 
 import msgspec
 
+from penstock.lake.answers import SizeCount, VersionSize
+
 ROWS_MAX: Final = 100
 """On one page."""
 OFFSET_MAX: Final = 10_000
@@ -14,15 +16,12 @@ COLUMNS_MAX: Final = 100
 VALUE_MAX_CHARS: Final = 300
 FILES_MAX: Final = 50
 """Files on one page."""
-FILES_COUNTED_MAX: Final = 100_000
-"""Of a table with more files, only so many are counted."""
-VERSIONS_MAX: Final = 30
 
 
 class RowRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One question about rows or files of a table, or one query."""
 
-    kind: Literal["rows", "diff", "file_diff", "table", "sql", "expectations"]
+    kind: Literal["rows", "diff", "file_diff", "table", "figures", "sql", "expectations"]
     who: str = ""
     page_max: int | None = None
     ref: str
@@ -98,20 +97,8 @@ class ShownFiles(msgspec.Struct, frozen=True, kw_only=True):
     files: tuple[ShownFile, ...] = ()
     total: int = 0
     total_bytes: int = 0
-    sizes: tuple[int, ...] = ()
-    """How many files are of each size: see ``SIZES``."""
+    sizes: tuple[SizeCount, ...] = ()
     are_all: bool = True
-
-
-SIZES: Final = (
-    ("under 64 KiB", 64 * 1024),
-    ("to 1 MiB", 1024**2),
-    ("to 16 MiB", 16 * 1024**2),
-    ("to 128 MiB", 128 * 1024**2),
-    ("to 1 GiB", 1024**3),
-    ("more", 2**63),
-)
-"""Sizes of files that are counted together."""
 
 
 class ShownVersion(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,6 +119,7 @@ class ShownTable(msgspec.Struct, frozen=True, kw_only=True):
     facts: tuple[tuple[str, str], ...] = ()
     properties: tuple[tuple[str, str], ...] = ()
     versions: tuple[ShownVersion, ...] = ()
+    growth: tuple[VersionSize, ...] = ()
     files: ShownFiles = ShownFiles()
 
 

@@ -7,12 +7,13 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.errors import InvalidRequest, NotManaged, PenstockError
-from penstock.formats.plugin import DescribedTable, FileFacts
+from penstock.errors import InvalidRequest, PenstockError
+from penstock.formats.plugin import FileFacts
 from penstock.formats.rows.reader import RowReader, TableRows
 from penstock.formats.rows.row_values import list_rows
+from penstock.lake.answers import TableFigures
+from penstock.lake.figures import VERSIONS_MAX, SizeCounter, describe_managed_table, measure_table
 from penstock.lake.lake import Lake
-from penstock.lake.plugins import find_plugin
 from penstock.lake.sql.bounds import bound_queries
 from penstock.lake.table import Table
 from penstock.lake.task_calls import TaskCatalogue
@@ -20,11 +21,8 @@ from penstock.model.decoders import json_decoder
 from penstock.processes.child import Task, TaskResult
 from penstock.server.ui.row_requests import (
     COLUMNS_MAX,
-    FILES_COUNTED_MAX,
     FILES_MAX,
-    SIZES,
     VALUE_MAX_CHARS,
-    VERSIONS_MAX,
     PageColumn,
     RowRequest,
     ShownBounds,
@@ -36,6 +34,7 @@ from penstock.server.ui.row_requests import (
     ShownTable,
     ShownVersion,
 )
+from penstock.wire import json
 
 NUMBERS: Final = ("int", "uint", "float", "double", "half", "decimal")
 CHANGE: Final = "_change_type"
@@ -53,7 +52,7 @@ def run(task: Task) -> TaskResult:
             f"rows cannot be read: the server has no library {missing.name}; it comes with "
             "pip install 'penstock[delta,lance,sql]'"
         ) from None
-    return TaskResult(body=msgspec.json.encode(answer))
+    return TaskResult(body=answer if isinstance(answer, bytes) else msgspec.json.encode(answer))
 
 
 def _find_table(lake: Lake, request: RowRequest, ref: str) -> Table:
@@ -141,17 +140,18 @@ def _diff_rows(lake: Lake, request: RowRequest) -> ShownDiff:
     )
 
 
-def _describe_facts(table: Table) -> DescribedTable:
-    plugin = find_plugin(table.content)
-    if plugin is None:
-        raise NotManaged(f"the lake does not manage the files of '{table.key}'", key=str(table.key))
-    return plugin.describe_table(table)
+def _measure_table(lake: Lake, request: RowRequest) -> bytes:
+    return json.encode(measure_table(_find_table(lake, request, request.ref)), TableFigures)
 
 
 def _describe_table(lake: Lake, request: RowRequest) -> ShownTable:
     table = _find_table(lake, request, request.ref)
-    facts = _describe_facts(table)
+    facts = describe_managed_table(table)
     columns, count = _describe_rows(table)
+    versions = facts.list_versions(VERSIONS_MAX)
+    counter = SizeCounter()
+    files, are_all = _show_files(facts.list_files(), request.offset, counter)
+    figures = counter.figures(table.key, versions, are_all=are_all)
     return ShownTable(
         columns=columns,
         rows=count,
@@ -165,9 +165,16 @@ def _describe_table(lake: Lake, request: RowRequest) -> ShownTable:
                 details=version.details,
                 size_bytes=version.size_bytes,
             )
-            for version in facts.list_versions(VERSIONS_MAX)
+            for version in versions
         ),
-        files=_show_files(facts.list_files(), request.offset),
+        growth=figures.growth,
+        files=ShownFiles(
+            files=files,
+            total=figures.files,
+            total_bytes=figures.size_bytes,
+            sizes=figures.sizes,
+            are_all=are_all,
+        ),
     )
 
 
@@ -180,22 +187,17 @@ def _describe_rows(table: Table) -> tuple[tuple[PageColumn, ...], int | None]:
         return (), None
 
 
-def _show_files(files: Iterable[FileFacts], offset: int) -> ShownFiles:
+def _show_files(
+    files: Iterable[FileFacts], offset: int, counter: SizeCounter
+) -> tuple[tuple[ShownFile, ...], bool]:
+    """The files of a page, and whether all were counted."""
     shown: list[ShownFile] = []
-    sizes = [0] * len(SIZES)
-    total = total_bytes = 0
-    for file in files:
-        if total == FILES_COUNTED_MAX:
-            return ShownFiles(
-                files=tuple(shown), total=total, total_bytes=total_bytes, sizes=tuple(sizes), are_all=False
-            )
-        if offset <= total < offset + FILES_MAX:
+    for number, file in enumerate(files):
+        if not counter.add(file):
+            return tuple(shown), False
+        if offset <= number < offset + FILES_MAX:
             shown.append(_show_file(file))
-        total += 1
-        if file.size_bytes is not None:
-            total_bytes += file.size_bytes
-            sizes[next(n for n, (_, most) in enumerate(SIZES) if file.size_bytes < most)] += 1
-    return ShownFiles(files=tuple(shown), total=total, total_bytes=total_bytes, sizes=tuple(sizes))
+    return tuple(shown), True
 
 
 def _show_file(file: FileFacts, change: str = "") -> ShownFile:
@@ -241,7 +243,7 @@ def _list_files(lake: Lake, request: RowRequest, ref: str) -> dict[str, FileFact
     table = _find_table(lake, request, ref)
     if not table.exists:
         return {}
-    return {file.path: file for file in _describe_facts(table).list_files()}
+    return {file.path: file for file in describe_managed_table(table).list_files()}
 
 
 def _ask_expectations(lake: Lake, request: RowRequest) -> list[ShownExpectation]:
@@ -261,6 +263,7 @@ _ANSWERS: Final[dict[str, Any]] = {
     "diff": _diff_rows,
     "file_diff": _diff_files,
     "table": _describe_table,
+    "figures": _measure_table,
     "sql": _run_query,
     "expectations": _ask_expectations,
 }

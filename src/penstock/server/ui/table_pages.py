@@ -8,14 +8,14 @@ import msgspec
 from msgspec import Meta
 
 from penstock.errors import InvalidRequest, KeyNotFound, TimedOut
-from penstock.lake.calls import GetContents, ListCommits, ListEntries
+from penstock.lake.calls import GetContents, ListEntries, SearchLog
 from penstock.lake.plugins import find_plugin
 from penstock.model.commits import Commit
 from penstock.model.content import AnyContent, Namespace
 from penstock.model.keys import Key
 from penstock.server.ui.elements import Child, Html, element, join
 from penstock.server.ui.frame import PageView
-from penstock.server.ui.history_pages import show_title
+from penstock.server.ui.history_pages import show_searched, show_title
 from penstock.server.ui.links import address, link, link_commit, link_table, pin, shorten
 from penstock.server.ui.parts import (
     count_things,
@@ -39,7 +39,6 @@ from penstock.server.ui.row_requests import (
     FILES_MAX,
     OFFSET_MAX,
     ROWS_MAX,
-    SIZES,
     RowRequest,
     ShownFile,
     ShownFiles,
@@ -49,6 +48,8 @@ from penstock.server.ui.row_requests import (
 from penstock.server.ui.visit import PAGE_SIZE, ResolvedRef, Visit, show_place, show_ref_field
 
 COMMITS_SHOWN: Final = 10
+SEARCHED_COMMITS: Final = 1000
+"""How many commits are read for those that changed a table."""
 ROWS_SHOWN: Final = 50
 SQL_MAX_CHARS: Final = 10_000
 
@@ -253,12 +254,12 @@ def _show_described(table: ShownTable, place: ResolvedRef, key: Key, first_file:
         if table.properties
         else None,
         element("h2", "Versions") if versions else None,
-        plot_growth(_list_sizes(table), show_size),
+        plot_growth(table.growth, show_size),
         show_table(("Version", "Time", "Operation", "Figures", "Size"), versions, empty="")
         if versions
         else None,
         element("h2", "Files", id="files"),
-        plot_sizes([(name, count) for (name, _), count in zip(SIZES, files.sizes, strict=False)]),
+        plot_sizes(files.sizes, show_size),
         show_files(files),
         show_pages(
             address("table", key=key, ref=place.ref) + "#files" if first_file else None,
@@ -267,15 +268,6 @@ def _show_described(table: ShownTable, place: ResolvedRef, key: Key, first_file:
             else None,
         ),
     )
-
-
-def _list_sizes(table: ShownTable) -> list[tuple[str, int]]:
-    """The versions whose sizes are known, the oldest first."""
-    return [
-        (f"v{version.version}", version.size_bytes)
-        for version in reversed(table.versions)
-        if version.size_bytes is not None
-    ]
 
 
 def _show_iso(text: str) -> Html | str:
@@ -316,9 +308,12 @@ def _show_bounds(file: ShownFile) -> Html | None:
 
 def _show_commits(visit: Visit, place: ResolvedRef, key: Key, *, has_rows: bool) -> Html:
     try:
-        commits = visit.do_soon(ListCommits(ref=place.commit, via=place.via, table=key, limit=COMMITS_SHOWN))
+        call = SearchLog(
+            ref=place.commit, via=place.via, table=key, limit=COMMITS_SHOWN, within=SEARCHED_COMMITS
+        )
+        search = visit.do_soon(call)
     except TimedOut:
-        return element("p", link(address("log", ref=place.ref, table=key), "Look for them in the log"))
+        return element("p", link(address("log", ref=place.ref, table=key), "Search the log"))
     rows = [
         (
             link_commit(commit.id, place.via),
@@ -327,9 +322,19 @@ def _show_commits(visit: Visit, place: ResolvedRef, key: Key, *, has_rows: bool)
             show_time(commit.time),
             _link_then(commit, place, key) if has_rows else None,
         )
-        for commit in commits
+        for commit in search.commits
     ]
-    return show_table(("Id", "Message", "Author", "Time", ""), rows, empty="None are known.")
+    is_cut = search.reached is not None and len(rows) < COMMITS_SHOWN
+    further = address("log", ref=place.pinned_ref, table=key, after=search.reached)
+    return join(
+        show_table(("Id", "Message", "Author", "Time", ""), rows, empty="No commits are known.")
+        if rows or not is_cut
+        else None,
+        show_searched(search, place) if is_cut else None,
+        element("p", link(further, "Look further" if is_cut else "Older commits"))
+        if search.reached is not None
+        else None,
+    )
 
 
 def _link_then(commit: Commit, place: ResolvedRef, key: Key) -> list[Html]:
@@ -395,7 +400,7 @@ def show_table_rows(visit: Visit) -> PageView:
 def describe_range(rows: ShownRows, offset: int) -> str:
     """Which rows are shown, and of how many."""
     if not rows.rows:
-        return "No rows." if not offset else "No rows from here on."
+        return "No rows." if not offset else "No more rows."
     shown = f"Rows {offset + 1:,} to {offset + len(rows.rows):,}"
     return f"{shown} of {rows.total:,}" if rows.total is not None else shown
 
@@ -405,7 +410,7 @@ def show_row_pages(page: str, rows: ShownRows, offset: int, limit: int, **query:
     chosen = {**query, "limit": limit if limit != ROWS_SHOWN else None}
     following = offset + limit
     if rows.has_more and following > OFFSET_MAX:
-        text = f"No more than {OFFSET_MAX:,} rows are shown. Choose rows by a condition to see others."
+        text = f"At most {OFFSET_MAX:,} rows are shown. Use a condition to see other rows."
         return element("p", text, class_="dim")
     return show_pages(
         address(page, **chosen) if offset else None,

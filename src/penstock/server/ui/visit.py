@@ -11,9 +11,9 @@ import msgspec
 from penstock.errors import Denied, PenstockError, TimedOut
 from penstock.kernel.reachable import Progress, silent
 from penstock.kernel.time_limits import limit_reads
-from penstock.lake.answers import About
+from penstock.lake.answers import About, Figures, TableFigures
 from penstock.lake.call import Retry, retry_of
-from penstock.lake.calls import Call, GetAbout, ListReferences, Resolve
+from penstock.lake.calls import Call, FigureKind, GetAbout, GetFigures, ListReferences, Resolve
 from penstock.lake.catalogue import Catalogue
 from penstock.lake.task_calls import CallAnswers
 from penstock.model.commits import EMPTY_COMMIT_ID
@@ -24,6 +24,7 @@ from penstock.server.ui.elements import Html, element, join
 from penstock.server.ui.links import link_commit, pin, shorten
 from penstock.server.ui.parts import show_field
 from penstock.server.ui.row_requests import RowRequest
+from penstock.wire import json
 
 R = TypeVar("R")
 A = TypeVar("A")
@@ -84,7 +85,7 @@ class Visit:
         """The same for what a page shows beside other things; ``TimedOut`` if all of it takes long."""
         left_s = SOON_S - self._used_s
         if left_s <= 0:
-            raise TimedOut("the page has no time left for what it shows beside other things")
+            raise TimedOut("the time limit for additional parts of the page was reached")
         began_s = monotonic()
         try:
             with limit_reads(left_s):
@@ -122,17 +123,7 @@ class Visit:
 
     def work_on_rows(self, request: RowRequest, kind: type[A]) -> A:
         """Have rows read in a process apart from this one, which asks for the lake as the visitor."""
-        ask = self.ask
-        output = ask.pool.run(
-            ROW_WORK,
-            msgspec.json.encode(request),
-            caller=ask.share,
-            answer=CallAnswers(ReadOnlyCatalogue(ask.catalogue)),
-            deadline_s=ask.deadline_s,
-            is_cancelled=ask.is_cancelled,
-        )
-        data = output.body if output.file is None else _read_file(output.file)
-        answer: A = json_decoder(kind).decode(data)
+        answer: A = json_decoder(kind).decode(work_on_rows(self.ask, request))
         return answer
 
     def try_rows(self, request: RowRequest, kind: type[A]) -> tuple[A | None, PenstockError | None]:
@@ -151,11 +142,45 @@ class ReadOnlyCatalogue:
 
     def do(self, call: Call[R], progress: Progress = silent) -> R:
         if retry_of(call) is not Retry.READ:
-            raise Denied(f"a page that shows rows may not ask for {type(call).__name__}")
+            raise Denied(f"a page that shows rows cannot make the call {type(call).__name__}")
         return self._catalogue.do(call, progress)
 
     def close(self) -> None:
         """The lake stays open: others use it too."""
+
+
+def work_on_rows(ask: Ask, request: RowRequest) -> bytes:
+    """The answer of a row worker, which asks for the lake as the caller."""
+    output = ask.pool.run(
+        ROW_WORK,
+        msgspec.json.encode(request),
+        caller=ask.share,
+        answer=CallAnswers(ReadOnlyCatalogue(ask.catalogue)),
+        deadline_s=ask.deadline_s,
+        is_cancelled=ask.is_cancelled,
+    )
+    return output.body if output.file is None else _read_file(output.file)
+
+
+def find_figures(ask: Ask, call: GetFigures) -> Figures:
+    """Figures, of which those of a table are counted by a row worker."""
+    call.check_sendable()
+    others = tuple(kind for kind in FigureKind if kind is not FigureKind.SIZES and call.asks_for(kind))
+    figures = Figures()
+    if others:
+        figures = ask.catalogue.do(msgspec.structs.replace(call, about=others, table=None))
+    if call.table is None or not call.asks_for(FigureKind.SIZES):
+        return figures
+    name = call.ref if call.ref is not None else ask.catalogue.do(GetAbout()).default_branch
+    request = RowRequest(
+        kind="figures",
+        who=ask.who,
+        page_max=ask.catalogue.page_max,
+        ref=name if call.via is None else f"{call.via}@{name}",
+        key=str(call.table),
+    )
+    table: TableFigures = json.read(work_on_rows(ask, request), TableFigures)
+    return msgspec.structs.replace(figures, table=table)
 
 
 def _read_file(file: Any) -> bytes:

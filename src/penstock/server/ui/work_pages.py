@@ -64,7 +64,7 @@ def show_transactions(visit: Visit) -> PageView:
         show_table(
             ("Id", "State", "Target", "Message", "Who", "Begun", "Ended or expires"),
             rows,
-            empty="There are none that you may use.",
+            empty="There are no transactions that you may use.",
         ),
         show_pages(address("transactions", all=query.all) if query.after else None, following),
     )
@@ -77,8 +77,8 @@ def _show_state(state: str, is_late: bool) -> Html:
 
 def _link_others(page: str, shows_all: bool) -> Html:
     if shows_all:
-        return element("p", link(address(page), "Only those that are open"), class_="sub")
-    return element("p", link(address(page, all="true"), "Also those that ended"), class_="sub")
+        return element("p", link(address(page), "Hide those that ended"), class_="sub")
+    return element("p", link(address(page, all="true"), "Show those that ended, too"), class_="sub")
 
 
 class IdQuery(msgspec.Struct, frozen=True):
@@ -123,7 +123,7 @@ def _show_written(visit: Visit, info: TransactionInfo) -> Html:
     """What a transaction has written so far."""
     changes = visit.do(Diff(before=info.base, before_via=info.target, to=info.branch, limit=PAGE_SIZE))
     return join(
-        element("h2", "What it has written"),
+        element("h2", "Changes"),
         show_changes(changes, pin(info.base, info.target), info.branch),
     )
 

@@ -35,7 +35,9 @@ def write_rows(
     spark_format = named_format(request.table.provider)
     options = WriterOptions.parse(request)
     if options.is_partial and request.replace_where is not None:
-        raise InvalidRequest(f"the options and the statement both say what '{key}' loses: give one of them")
+        raise InvalidRequest(
+            f"the options and the statement both select the rows of '{key}' to replace: use one of them"
+        )
     more = _more_options(options) | {"create": False}
     if request.replace_where is not None:
         more["replace_where"] = request.replace_where

@@ -56,6 +56,7 @@ def create_table(spark: SparkSession, lake: Lake, request: CatalogRequest) -> di
 def alter_table(spark: SparkSession, lake: Lake, request: CatalogRequest) -> dict[str, Any]:
     """Change columns and properties of a table."""
     key, branch = request.written_key
+    catalog_tables.check_changes(key, request.changes)
     spark_format = format_of(lake.table(key, branch).outside_read_set)
     if spark_format is None:
         raise NotManaged(f"'{key}' is a table that this catalog cannot change", key=str(key))

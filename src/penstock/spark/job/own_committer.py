@@ -17,8 +17,8 @@ COMMITTER: Final = {
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
 }
 _RENAMED: Final = (
-    "files are written through Spark's own committer, and each is renamed once, in a bucket by a copy, "
-    "because %s. To have them written straight to their place: %s"
+    "files are written through Spark's own committer, which renames each file once (copies it, in a "
+    "bucket), because %s. To write files directly to their final location: %s"
 )
 _WARNED: Final[WeakSet[Any]] = WeakSet()
 _LOG: Final = logging.getLogger("penstock.spark")

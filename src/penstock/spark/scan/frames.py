@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from penstock.formats.rows.partition_values import Value
 from penstock.lake.scan_files import STRICT, ScanFile, pack_scan_files
+from penstock.lake.sql_catalog.requests import TableFacts
 from penstock.spark import jar
 from penstock.spark.addresses import spark_address
 from penstock.spark.scan import manifests
@@ -29,6 +30,14 @@ ParseValue: TypeAlias = Callable[[Place, str, str | None], Value]
 """What the text of a constant stands for, at a place, by its type."""
 
 
+class ScannedVersion(msgspec.Struct, frozen=True, kw_only=True):
+    """A version of a table of a lake."""
+
+    lake: str
+    """The id of the lake."""
+    facts: TableFacts
+
+
 class How(msgspec.Struct, frozen=True, kw_only=True):
     """How Spark is to read files."""
 
@@ -38,6 +47,8 @@ class How(msgspec.Struct, frozen=True, kw_only=True):
     """Of times among the values that files have; UTC if empty."""
     origin: str = ""
     """The table and the commit, for who asks later what a DataFrame reads."""
+    table: ScannedVersion | None = None
+    """The same for the question which files a filter leaves out; nothing if none can be left out."""
 
 
 def read_files(

@@ -40,7 +40,7 @@ _PATH: Final = "__penstock_path"
 _VALUE: Final = "__penstock_value_"
 _TIMES_SETTING: Final = "spark.sql.timeType.enabled"
 _BLOCK_BYTES: Final = 32 * 1024 * 1024
-_ABSENT: Final = "Spark names a file otherwise than its manifest does; nothing of it was read"
+_ABSENT: Final = "Spark uses another name for a file than its manifest; nothing of the file was read"
 
 
 def scan(
@@ -87,9 +87,9 @@ def _shown(spark: SparkSession, columns: Sequence[str], constants: Sequence[Stru
     rest = {field.name if is_exact else field.name.lower(): (at, field) for at, field in enumerate(constants)}
     for name in columns:
         constant = rest.pop(name if is_exact else name.lower(), None)
-        yield F.col(quote_name(name)) if constant is None else _surely(*constant)
+        yield F.col(quote_name(name)) if constant is None else _require_column(*constant)
     for at, field in rest.values():
-        yield _surely(at, field)
+        yield _require_column(at, field)
 
 
 def _lookup(
@@ -132,7 +132,10 @@ def _cast(name: str, field: StructField) -> Column:
         return F.lit(None).alias(name)
     text, value = F.col(name), F.col(name).try_cast(kind)
     message = F.concat(
-        F.lit(f"the partition column '{field.name}' is {kind.simpleString()}, and not '"), text
+        F.lit(
+            f"the partition column '{field.name}' has the type {kind.simpleString()}, which cannot store '"
+        ),
+        text,
     )
     wrong = F.raise_error(F.concat(message, F.lit("'"))).cast(kind)
     return F.when(text.isNotNull() & value.isNull(), wrong).otherwise(value).alias(name)
@@ -143,13 +146,13 @@ def _check_castable(spark: SparkSession, constants: Iterable[StructField], zone:
     kinds = {constant.dataType.typeName() for constant in constants}
     if "time" in kinds and spark.conf.get(_TIMES_SETTING) != "true":
         raise InvalidRequest(
-            "without Penstock's jar, times of day among partition values take a session with "
-            f"{_TIMES_SETTING}; set it, or give a 'schema' in which they are texts"
+            f"without Penstock's jar, partition columns of the type time need {_TIMES_SETTING}=true in "
+            "the session; set it, or give a 'schema' in which they are strings"
         )
     if "timestamp" in kinds and zone != spark.conf.get("spark.sql.session.timeZone"):
         raise InvalidRequest(
-            "without Penstock's jar, times among partition values are read in the session's time zone: "
-            f"set spark.sql.session.timeZone to {zone}, and leave the option timeZone out"
+            "without Penstock's jar, timestamps in partition columns are read in the session's time "
+            f"zone: set spark.sql.session.timeZone to {zone}, and leave the option timeZone out"
         )
 
 
@@ -180,8 +183,8 @@ def _check_settings(spark: SparkSession, place: Place, options: Mapping[str, str
             )
 
 
-def _surely(at: int, field: StructField) -> Column:
-    """What a file has for a column; an error, rather than null, if Spark calls the file by another name."""
+def _require_column(at: int, field: StructField) -> Column:
+    """The value of a column for a file; an error, not null, if Spark uses another name for the file."""
     from pyspark.sql import functions as F  # noqa: N812 - as everywhere with Spark
 
     absent = F.raise_error(F.lit(_ABSENT)).cast(field.dataType)

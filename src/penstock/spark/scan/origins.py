@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+import msgspec
+
+from penstock.lake.query_pins import Pin
+from penstock.lake.sql_catalog.requests import TableFacts
 from penstock.spark import jar
+from penstock.spark.scan.frames import ScannedVersion
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from penstock.lake.table import Table
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """Where the rows of a DataFrame come from."""
+
+    text: str = ""
+    """What ``list_origins`` tells."""
+    table: ScannedVersion | None = None
+    """The version of a table, if its files can be left out by filters."""
+
+
+UNTOLD: Final = Origin()
 
 
 def list_origins(rows: DataFrame) -> list[str]:
@@ -24,6 +41,12 @@ def list_origins(rows: DataFrame) -> list[str]:
     plan = rows._jdf.queryExecution().analyzed()
     origins = spark._jvm.io.penstock.spark.TableFiles.origins(plan)  # type: ignore[union-attr]
     return list(dict.fromkeys(map(str, origins)))
+
+
+def version_origin(table: Table, version: int) -> Origin:
+    """The origin of a version of a table, whose files filters leave out."""
+    facts = TableFacts(key=table.key.elements, pin=Pin(commit=table.ref, via=table.via), version=version)
+    return Origin(origin_of(table), ScannedVersion(lake=table.lake.id, facts=facts))
 
 
 def origin_of(table: Table) -> str:

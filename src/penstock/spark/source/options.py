@@ -19,9 +19,9 @@ from penstock.stores.urls import without_secrets
 LAKE_VARIABLE: Final = "PENSTOCK_LAKE"
 
 _NO_TABLE: Final = (
-    "no table is named: use .option('table', 'sales.orders'), or name it in load() or save()\n  Tables of "
-    "Spark's own catalogue (CREATE TABLE, saveAsTable, insertInto, writeTo) do not pass options on; for SQL "
-    "use CREATE TEMPORARY VIEW … USING penstock OPTIONS (table '…'), or penstock.spark.view."
+    "no table is named: use .option('table', 'sales.orders'), or name it in load() or save()\n  Tables "
+    "of Spark's own catalog (CREATE TABLE, saveAsTable, insertInto, writeTo) do not pass options on; for "
+    "SQL use CREATE TEMPORARY VIEW … USING penstock OPTIONS (table '…'), or penstock.spark.view."
 )
 _NO_LAKE: Final = (
     "no lake is named: use .option('lake', ADDRESS), create the session by penstock.spark.session(lake), or "

@@ -133,6 +133,7 @@ def is_ratified(table: Table, commits: Commits, content: DeltaTable, line: Line,
         f"already has a version {version}: it is at version {line.latest}",
         expected=f"version {version - 1}",
         found=f"version {line.latest}",
+        found_version=line.latest,
     )
 
 

@@ -38,6 +38,7 @@ class Clash(Exception):
             f" {version} {did}, and since version {conflict.read_version} {mine} {does}; {WAY_OUT}",
             expected=f"version {conflict.read_version}",
             found=version,
+            found_version=conflict.winner if is_here else None,
         )
 
 

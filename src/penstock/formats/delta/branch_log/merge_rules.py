@@ -252,6 +252,7 @@ def _uncreate(
         "'force', which drops the table with all its rows, or the mode 'drop', which leaves it as it is",
         expected=f"version {line_of(before).latest}",
         found=f"version {line_of(target).latest}",
+        found_version=line_of(target).latest,
     )
 
 

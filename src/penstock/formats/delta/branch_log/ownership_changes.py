@@ -172,6 +172,7 @@ def _resync(table: Table, commits: Commits, intent: ResyncIntent) -> Applied:
             "was changed while it was compared with its log",
             expected=f"version {intent.known}",
             found=f"version {known_version}",
+            found_version=known_version,
         )
     declared, packed = keep(Declared(intent.protocol, intent.metadata))
     line = Line(
@@ -206,6 +207,7 @@ def _release(table: Table, commits: Commits, content: DeltaTable, intent: Releas
             "was committed to while it was being released",
             expected=f"version {intent.version - 1}",
             found=f"version {line.latest}",
+            found_version=line.latest,
         )
     added = frozenset({MANAGED_COMMITS, IN_COMMIT_TIMESTAMP})  # what a table may have got from its owner
     _lint(table, intent.actions, state_of(table, line), LintRules(droppable=added))

@@ -515,6 +515,7 @@ def refused_by(conflict: DeltaConflict) -> Refused:
         f"was changed while this commit was being written: {conflict}",
         expected=f"version {conflict.read_version}",
         found=f"version {conflict.winner}",
+        found_version=conflict.winner,
     )
 
 
@@ -536,6 +537,7 @@ def _transaction_on_latest(
             f"was read at version {version}, which is no longer in its log: read it again",
             expected=f"version {version}",
             found=f"version {line.latest}",
+            found_version=line.latest,
         ) from None
     at = read_declared(table, line.declared)
     if any(isinstance(action, Protocol | Metadata) for winner in winners for action in winner.actions):

@@ -50,7 +50,9 @@ def check_seen(
         expected, actual = f"version {tip.version}", f"version {line.latest}"
         shown_parts = [part[:PART_TOLD_CHARS] for part in parts or () if part != NO_ROWS]
         where = f" where {some(shown_parts, ' or ')}" if shown_parts else ""
-        raise Refused(f"{READ_AND_CHANGED}{where}: {why}", expected=expected, found=actual)
+        raise Refused(
+            f"{READ_AND_CHANGED}{where}: {why}", expected=expected, found=actual, found_version=line.latest
+        )
 
 
 def _why_others(

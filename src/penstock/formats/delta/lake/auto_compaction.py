@@ -11,10 +11,10 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from penstock.formats.delta.lake.calls import GetTableVersions
-from penstock.formats.delta.lake.file_upkeep import OptimizeOrder, RewriteEngine, optimize_files
+from penstock.formats.delta.lake.file_upkeep import RewriteEngine, optimize_files
 from penstock.formats.delta.protocol.properties import is_auto_compacted
 from penstock.lake.call import Said
-from penstock.lake.upkeep import no_progress
+from penstock.lake.upkeep import OptimizeOrder
 
 if TYPE_CHECKING:
     from penstock.lake.table import Table
@@ -39,10 +39,10 @@ def compact_if_due(table: Table, version: int, engine: RewriteEngine) -> None:
             return
         optimize_files(
             table.outside_read_set,
-            OptimizeOrder(is_auto=True),
+            OptimizeOrder(),
             Said(message=f"compact {table.key}"),
-            no_progress,
             engine,
+            is_auto=True,
         )
     except Exception as problem:  # noqa: BLE001 - the rows are committed, whatever ended this
         logger.warning("small files of '%s' were not put together: %s", table.key, problem)

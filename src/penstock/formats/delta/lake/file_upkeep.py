@@ -31,7 +31,7 @@ from penstock.formats.delta.rows.pruning import read_stats
 from penstock.formats.delta.rows.stats import Statistics, indexed_leaves
 from penstock.formats.delta.rows.writing import TARGET_FILE_BYTES, check_features
 from penstock.lake.call import Said
-from penstock.lake.upkeep import AnalyzedTable, OptimizedTable, OptimizeProgress
+from penstock.lake.upkeep import AnalyzedTable, OptimizedTable, OptimizeOrder
 
 if TYPE_CHECKING:
     from penstock.lake.table import Table
@@ -51,19 +51,6 @@ PROVIDER: Final = "liquid"
 
 _SIZE: Final = re.compile(r"([0-9]{1,18})\s*(b|kb?|mb?|gb?|)", re.IGNORECASE)
 _UNITS: Final = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-
-
-class OptimizeOrder(NamedTuple):
-    """What is to be done to the files of a table."""
-
-    target_file_bytes: int | None = None
-    """The table's own, if nothing is given."""
-    where: str | None = None
-    """Only in partitions for whose values this is true."""
-    zorder_by: tuple[str, ...] = ()
-    """Sort rows along a curve of these columns; those that the table is clustered by, if it is."""
-    is_auto: bool = False
-    """Only partitions with many such files, by one commit, and without another try."""
 
 
 class FileBin(NamedTuple):
@@ -101,11 +88,14 @@ class RewriteEngine(NamedTuple):
 
 
 def optimize_files(
-    table: Table, order: OptimizeOrder, said: Said, progress: OptimizeProgress, engine: RewriteEngine
+    table: Table, order: OptimizeOrder, said: Said, engine: RewriteEngine, *, is_auto: bool = False
 ) -> OptimizedTable:
-    """Rewrite files of a table. See ``Table.optimize``."""
+    """Rewrite files of a table. See ``Table.optimize``.
+
+    ``is_auto`` limits it to partitions with many such files, by one commit, and without another try.
+    """
     table.lake.begin_write(makes_lake=False)
-    return _Optimization(table, order, said, progress, engine).run()
+    return _Optimization(table, order, said, engine, is_auto).run()
 
 
 class _Optimization:
@@ -116,10 +106,10 @@ class _Optimization:
         table: Table,
         order: OptimizeOrder,
         said: Said,
-        progress: OptimizeProgress,
         engine: RewriteEngine,
+        is_auto: bool,
     ) -> None:
-        self._order, self._said, self._progress, self._engine = order, said, progress, engine
+        self._order, self._said, self._engine, self._is_auto = order, said, engine, is_auto
         self._open = partial(DeltaJob, table.lake, table.key, table.require_branch())
         self._job = self._open()
         check_features(self._job.metadata)
@@ -141,7 +131,7 @@ class _Optimization:
         all_bytes, done_bytes, conflicts, cuts = sum(each.size for each in bins), 0, 0, 0
         while bins and done_bytes < all_bytes:  # what comes meanwhile is left to the next run
             batch = _first_bins(bins, self._engine.commit_bytes)
-            if self._order.is_auto:
+            if self._is_auto:
                 self._rewrite(batch)
                 break
             # What others keep changing is taken in smaller parts: fewer files, for a shorter time.
@@ -157,7 +147,7 @@ class _Optimization:
                 self._passed.update(file.key.path for file in files)
                 self._count(files_skipped=len(files))
                 conflicts = 0
-            self._progress(min(done_bytes, all_bytes), all_bytes)
+            self._order.progress(min(done_bytes, all_bytes), all_bytes)
             self._job = self._open()  # as it is by now, and with time of its own
             bins = self._bins()
         return self._result
@@ -172,7 +162,7 @@ class _Optimization:
         bins: list[FileBin] = []
         for files in groups.values():
             chosen = sorted(filter(self._is_chosen, files), key=lambda file: (file.size, file.path))
-            if self._order.is_auto and len(chosen) < AUTO_FILES_MIN:
+            if self._is_auto and len(chosen) < AUTO_FILES_MIN:
                 continue
             bins += (
                 FileBin(tuple(group))
@@ -237,7 +227,7 @@ class _Optimization:
             else "[]",
             "zOrderBy": msgspec.json.encode(columns if self._order.zorder_by else []).decode(),
             "clusterBy": msgspec.json.encode([] if self._order.zorder_by else columns).decode(),
-            "auto": str(self._order.is_auto).lower(),
+            "auto": str(self._is_auto).lower(),
         }
 
     def _count(self, **more: int) -> None:

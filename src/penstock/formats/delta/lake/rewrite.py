@@ -96,8 +96,8 @@ def _can_be_planned_anew(conflict: TableConflict, before: DeltaJob, after: Delta
     since = after.snapshot.outside_read_set.history(count)
     if len(since) < count:
         return False
-    winners = {str(part.found) for part in conflict.conflicts if part.key == before.key}
-    named = [past for past in since if f"version {past.version}" in winners]
+    winners = {part.found_version for part in conflict.conflicts if part.key == before.key}
+    named = [past for past in since if past.version in winners]
     if named and all(past.operation.upper() in MAINTENANCE for past in named):
         return True
     return all(

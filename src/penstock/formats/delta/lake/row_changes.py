@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from penstock.errors import InvalidRequest
+from penstock.formats.delta.lake import bin_rewrites
+from penstock.formats.delta.lake.auto_compaction import compact_if_due
 from penstock.formats.delta.lake.calls import Looked
 from penstock.formats.delta.lake.file_changes import ChangedFiles, RowOutcomes, no_rows, row_count
 from penstock.formats.delta.lake.identities import ReservedNumbers
@@ -27,7 +29,6 @@ from penstock.formats.delta.lake.rewrite import (
     removals,
 )
 from penstock.formats.delta.lake.row_assignments import RowAssignment, parse_assignments
-from penstock.formats.delta.lake.table import compact_if_due
 from penstock.formats.delta.lake.table_job import DeltaJob
 from penstock.formats.delta.log.scan import FILE_NUMBER, numbered_batches
 from penstock.formats.delta.protocol.actions import Add, Metadata
@@ -111,7 +112,7 @@ def change_rows(table: Table, plan: Any, said: Said, idempotency_key: str | None
         return ChangedRows(key=table.key)
     (ratified,) = landed.tables
     if is_auto_compacted(job.metadata.configuration):
-        compact_if_due(table, ratified.version)
+        compact_if_due(table, ratified.version, bin_rewrites.ARROW)
     return msgspec.structs.replace(
         counts, commit=landed.commit, version=ratified.version, is_repeated=ratified.repeated
     )

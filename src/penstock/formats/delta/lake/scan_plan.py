@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Iterable, Sequence
 from itertools import chain, repeat
 from sys import byteorder
-from typing import Final
+from typing import Any, Final
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.errors import UnsupportedFeature
@@ -62,9 +62,10 @@ def to_scan_file(
     return ScanFile(name, file.size or 0, modified_ms, (*values, *more))
 
 
-def plan_scan(snapshot: TableSnapshot, files: Iterable[Add], origin: str) -> TableScan:
+def plan_scan(snapshot: TableSnapshot, files: Iterable[Add], origin: str, table: dict[str, Any]) -> TableScan:
     """The rows of some files of a version of a table, without those that deletion vectors name.
 
+    ``table`` is what comes back with the question which files a filter leaves out.
     ``InvalidRequest`` if these are too many to be told.
     """
     place, columns = snapshot.place, FileColumns(snapshot.metadata)
@@ -81,7 +82,7 @@ def plan_scan(snapshot: TableSnapshot, files: Iterable[Add], origin: str) -> Tab
             deleted.append(words)
             count += len(words.words)
             _check_sendable(place, count)
-    how = read_strictly("parquet", columns.options, "UTC", origin)
+    how = read_strictly("parquet", columns.options, "UTC", origin) | {"table": table}
 
     def piece(files: Sequence[ScanFile], rows: ScanDeletions | None) -> ScanPiece:
         check_visible(place, files)

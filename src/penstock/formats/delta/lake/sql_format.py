@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from penstock.formats.delta.lake.file_columns import shown_schema
+from penstock.formats.delta.lake.scan_conditions import skip_files
 from penstock.formats.delta.lake.scan_plan import plan_scan
 from penstock.formats.delta.lake.snapshot import TableSnapshot
 from penstock.formats.delta.lake.sql_writes import commit_write, plan_write
 from penstock.formats.delta.lake.statement_changes import alter_table
 from penstock.formats.rows.schema import write_schema
 from penstock.formats.rows.spark_conditions import means_the_same
-from penstock.lake.scan_files import TableScan
+from penstock.lake.scan_files import ScanCondition, SkippedFiles, TableScan
 from penstock.lake.sql_catalog.formats import SqlFormat
 from penstock.lake.sql_catalog.requests import (
     CatalogRequest,
@@ -20,6 +23,7 @@ from penstock.lake.sql_catalog.requests import (
     RowOrder,
     StatementChange,
     TableDescription,
+    TableFacts,
     WritePlan,
     WrittenRows,
 )
@@ -57,7 +61,14 @@ class DeltaSql(SqlFormat):
         snapshot = noted.outside_read_set
         condition = readable_condition(snapshot, request.where, request.zone)
         noted.note_read(condition)
-        return plan_scan(snapshot, snapshot.files(condition), f"{table.key}@{table.ref}")
+        facts = TableFacts(key=table.key.elements, pin=request.known_table.pin, version=snapshot.version)
+        origin = f"{table.key}@{table.ref}"
+        return plan_scan(snapshot, snapshot.files(condition), origin, {"facts": msgspec.to_builtins(facts)})
+
+    def skip_files(
+        self, table: Table, version: int | None, conditions: Sequence[ScanCondition]
+    ) -> SkippedFiles:
+        return skip_files(table.snapshot(version).outside_read_set, conditions)
 
     def create(self, lake: Lake, table: EmptyTable) -> None:
         lake.create_table(

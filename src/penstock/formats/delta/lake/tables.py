@@ -38,7 +38,6 @@ from penstock.formats.delta.lake.calls import (
 from penstock.formats.delta.lake.creation import create_with
 from penstock.formats.delta.lake.table import (
     Actions,
-    append_all,
     lines_of,
     needs_repair,
     repair,
@@ -313,6 +312,9 @@ class DeltaTables(TableAlterations):
 
         ``rows`` are the rows of each table, by its key, as ``Table.append`` takes them.
         """
+        # With it comes Arrow, which takes a while and much memory.
+        from penstock.formats.delta.lake.table_writes import append_all
+
         tables = [(self._lake.table(key, branch), data) for key, data in rows.items()]
         said = calls.describe_commit(message, author)
         return append_all(self._lake, tables, branch, said=said, idempotency_key=idempotency_key)

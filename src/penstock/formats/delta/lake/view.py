@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from penstock.formats.delta.lake.table import Actions
     from penstock.formats.delta.protocol.actions import Metadata
     from penstock.lake.call import Said
-    from penstock.lake.upkeep import AnalyzedTable, OptimizedTable, OptimizeProgress
+    from penstock.lake.upkeep import AnalyzedTable, OptimizedTable, OptimizeOrder
 
 
 class DeltaView(RowStatements):
@@ -91,7 +91,10 @@ class DeltaView(RowStatements):
         )
 
     def append(self, data: Any, said: Said, idempotency_key: str | None) -> Ratified:
-        return delta.append(self._table, data, said=said, idempotency_key=idempotency_key)
+        appended: Ratified = _load("table_writes:append")(
+            self._table, data, said=said, idempotency_key=idempotency_key
+        )
+        return appended
 
     def append_with_columns(self, data: Any, said: Said, idempotency_key: str | None) -> Ratified:
         appended: Ratified = _load("evolution:append_with_columns")(
@@ -112,24 +115,17 @@ class DeltaView(RowStatements):
                 self._table, data, where, said, idempotency_key
             )
             return replaced
-        return delta.overwrite(
+        overwritten: Ratified = _load("table_writes:overwrite")(
             self._table, data, partitions, where, said=said, idempotency_key=idempotency_key
         )
+        return overwritten
 
     def load_statement(self, name: str) -> Any:
         return _load(f"{'row_merge' if name == 'merge_rows' else 'row_changes'}:{name}")
 
-    def optimize(
-        self,
-        target_file_bytes: int | None,
-        where: str | None,
-        zorder_by: Sequence[str],
-        said: Said,
-        progress: OptimizeProgress,
-    ) -> OptimizedTable:
-        order = _load("file_upkeep:OptimizeOrder")(target_file_bytes, where, tuple(zorder_by))
+    def optimize(self, order: OptimizeOrder, said: Said) -> OptimizedTable:
         optimized: OptimizedTable = _load("file_upkeep:optimize_files")(
-            self._table, order, said, progress, _load("bin_rewrites:ARROW")
+            self._table, order, said, _load("bin_rewrites:ARROW")
         )
         return optimized
 

@@ -94,7 +94,7 @@ class _FeedCommit(msgspec.Struct, frozen=True):
 
 
 class _Feed:
-    """Reads what versions of a table did, and tells which rows of which files they changed."""
+    """Reads the changes of versions of a table: which rows of which files each added or removed."""
 
     def __init__(self, table: Table, log: TableVersions, place: Place, shown: Metadata) -> None:
         self._table, self._log, self.place = table, log, place
@@ -118,8 +118,9 @@ class _Feed:
         for found in commits_of(self._log, self.place, versions):
             if found.data is None:
                 raise VersionNotFound(
-                    f"the commit of version {found.version} of '{self._log.key}' was cleaned up, and with it "
-                    "what it changed\n  Read the changes from a later version on.",
+                    f"the commit of version {found.version} of '{self._log.key}' was removed by log "
+                    "cleanup, so its changes are no longer known\n  Read the changes from a later "
+                    "version on.",
                     table=self.place.url,
                     version=found.version,
                 )
@@ -196,7 +197,7 @@ class _Feed:
         if not is_on(metadata.configuration, CHANGE_DATA_FEED):
             raise InvalidRequest(
                 f"'{self._log.key}' did not record its changes at version {version}: its property "
-                f"{CHANGE_DATA_FEED} was not 'true' there\n  Read versions at which it was.",
+                f"{CHANGE_DATA_FEED} was not 'true' there\n  Read only versions at which it was 'true'.",
                 key=str(self._log.key),
                 version=version,
             )

@@ -29,14 +29,13 @@ from penstock.model.nessie import DeltaTable
 from penstock.spark.format import ScannedTable, SparkFormat, TableSource
 from penstock.spark.requests import (
     ChangeRequest,
-    OptimizeRequest,
     ReadRequest,
     RowMerge,
     Values,
     WriteRequest,
     WriteResult,
 )
-from penstock.spark.scan.origins import origin_of
+from penstock.spark.scan.origins import Origin, origin_of, version_origin
 from penstock.spark.source.options import Options
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
     from penstock.formats.rows.reader import RowPart
     from penstock.lake.lake import Lake
     from penstock.lake.table import Table
-    from penstock.lake.upkeep import OptimizedTable
+    from penstock.lake.upkeep import OptimizedTable, OptimizeOrder
 
 
 _SQL: Final = DeltaSql()
@@ -81,16 +80,17 @@ class DeltaSpark(SparkFormat):
         snapshot.note_read(condition)
         files = unnoted.files(condition)
         named = row_id_names(unnoted.metadata, request.columns or ())
+        origin = version_origin(table, unnoted.version)
         if not named:
-            return scans.rows(spark, unnoted, files, origin=origin_of(table))
+            return scans.rows(spark, unnoted, files, origin=origin)
         adds = list(files)
-        rows = scans.rows(spark, unnoted, adds, row_ids=ids_by_path(adds), origin=origin_of(table))
+        rows = scans.rows(spark, unnoted, adds, row_ids=ids_by_path(adds), origin=origin)
         names = {scans.ROW_ID: ROW_ID, scans.ROW_VERSION: ROW_COMMIT_VERSION}
         return rows.withColumnsRenamed(names).drop(*(set(names.values()) - set(named)))
 
     def scan(self, spark: SparkSession, table: Table) -> ScannedTable:
         snapshot = table.snapshot()
-        stored, origin = DeltaTableRows(table.key, snapshot), origin_of(table)
+        stored, origin = DeltaTableRows(table.key, snapshot), Origin(origin_of(table))
         parts = list(stored.parts())
 
         def read(chosen: Sequence[RowPart] | None) -> DataFrame:
@@ -124,11 +124,9 @@ class DeltaSpark(SparkFormat):
     def merge(self, change: ChangeRequest, plan: RowMerge) -> WriteResult | None:
         return _rewritten(change, lambda table: merges.plan_merge(table, plan))
 
-    def optimize(self, change: ChangeRequest, request: OptimizeRequest) -> OptimizedTable:
-        order = file_upkeep.OptimizeOrder(request.target_file_bytes, request.where, request.zorder_by)
-        return file_upkeep.optimize_files(
-            change.table, order, change.commit_meta, request.progress, compaction.spark_engine(change.spark)
-        )
+    def optimize(self, change: ChangeRequest, order: OptimizeOrder) -> OptimizedTable:
+        engine = compaction.spark_engine(change.spark)
+        return file_upkeep.optimize_files(change.table, order, change.commit_meta, engine)
 
     def changes(self, spark: SparkSession, table: Table, first: int, last: int | None) -> DataFrame:
         return read_changes(spark, table, first, last)

@@ -113,10 +113,10 @@ $ penstock files ls -r raw.visits --ref main
 """,
 )
 @click.argument("place", metavar="TABLE[/PATH]", shell_complete=complete_path)
-@click.option("-r", "--recursive", is_flag=True, help="Go into folders.")
+@click.option("-r", "--recursive", is_flag=True, help="Include the files in subfolders.")
 @ref_option
 @limit_option(LIST_LIMIT)
-@click.option("--after", metavar="PATH", default="", help="Go on after this path.")
+@click.option("--after", metavar="PATH", default="", help="List only paths after this one.")
 @pass_call
 def files_ls(call: Call, place: str, recursive: bool, ref: str | None, limit: int, after: str) -> None:
     """List the files and folders of a table, or of a folder of it."""
@@ -189,7 +189,9 @@ def files_stat(call: Call, place: str, ref: str | None) -> None:
 def _range(ctx: click.Context, param: click.Parameter, value: str | None) -> slice:
     match = _RANGE.fullmatch(value or ":")
     if match is None:
-        raise click.BadParameter(f"{value!r} is not like 0:100, 100: or -100:", ctx, param)
+        raise click.BadParameter(
+            f"{value!r} is not a range; write START:END, as in 0:100, 100: or -100:", ctx, param
+        )
     return slice(*(int(part) if part not in ("", "-") else None for part in match.groups()))
 
 
@@ -209,7 +211,10 @@ $ penstock files cat raw.visits/day=1/mon.csv --range=-7:
     "part",
     metavar="START:END",
     callback=_range,
-    help="Only bytes from START up to but without END; either may be left out, or count from the end.",
+    help=(
+        "Only the bytes from START up to END, without END. Either can be left out; a negative one counts "
+        "from the end."
+    ),
 )
 @pass_call
 def files_cat(call: Call, place: str, ref: str | None, part: slice) -> None:
@@ -254,7 +259,7 @@ $ penstock files du raw.visits --folders
 )
 @click.argument("place", metavar="TABLE[/PATH]", shell_complete=complete_path)
 @ref_option
-@click.option("--folders", is_flag=True, help="Also tell of each folder right below.")
+@click.option("--folders", is_flag=True, help="Also show each direct subfolder.")
 @pass_call
 def files_du(call: Call, place: str, ref: str | None, folders: bool) -> None:
     """Show the number and the total size of the files in a table or folder."""

@@ -48,7 +48,7 @@ $ penstock files get -r raw.visits/day=2/ second
 )
 @click.argument("place", metavar="TABLE/PATH", shell_complete=complete_path)
 @click.argument("target", required=False, metavar="[TARGET]", type=click.Path(path_type=Path))
-@click.option("-r", "--recursive", is_flag=True, help="Take a folder, with all that is in it.")
+@click.option("-r", "--recursive", is_flag=True, help="Copy a folder with all files in it.")
 @ref_option
 @pass_call
 def files_get(call: Call, place: str, target: Path | None, recursive: bool, ref: str | None) -> None:
@@ -92,7 +92,7 @@ def files_export(call: Call, place: str, directory: Path, ref: str | None) -> No
     lake, where = call.open(), place_of(place)
     files = files_at(lake, where, ref)
     if not where.is_folder and files.exists(where.path):
-        raise click.UsageError(f"{place} is a file: 'penstock files get' takes one")
+        raise click.UsageError(f"{place} is a file: use 'penstock files get'")
     _export(call, files, where, directory, ref or lake.default_branch)
 
 

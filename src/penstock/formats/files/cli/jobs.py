@@ -43,12 +43,12 @@ $ penstock jobs list
 $ penstock jobs list --all --table raw.visits --branch main
 """,
 )
-@click.option("--all", "also_ended", is_flag=True, help="Also those that ended in the last days.")
+@click.option("--all", "also_ended", is_flag=True, help="Include jobs that ended in the last days.")
 @click.option(
-    "--table", "key", metavar="KEY", shell_complete=complete_key, help="Only those that write this table."
+    "--table", "key", metavar="KEY", shell_complete=complete_key, help="Only jobs that write to this table."
 )
 @click.option(
-    "--branch", metavar="BRANCH", shell_complete=complete_branch, help="Only those that write this branch."
+    "--branch", metavar="BRANCH", shell_complete=complete_branch, help="Only jobs that write to this branch."
 )
 @pass_call
 def jobs_list(call: Call, also_ended: bool, key: str | None, branch: str | None) -> None:
@@ -68,8 +68,8 @@ $ penstock jobs abort --late
 """,
 )
 @click.argument("ids", nargs=-1, metavar="[ID]...", shell_complete=offering(_ids))
-@click.option("--late", is_flag=True, help="Those whose time is over, whatever their ids.")
-@click.option("--why", metavar="TEXT", default="", help="What is noted with the job, for whoever runs it.")
+@click.option("--late", is_flag=True, help="Abort all jobs that timed out.")
+@click.option("--why", metavar="TEXT", default="", help="The reason, which is stored with the job.")
 @pass_call
 def jobs_abort(call: Call, ids: tuple[str, ...], late: bool, why: str) -> None:
     """Abort each job with an ID, so that it never lands; the first 8 digits of an ID are enough.

@@ -81,9 +81,9 @@ $ echo done | penstock files put - raw.visits/_NOTE
 )
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...", type=click.Path(path_type=str))
 @click.argument("target", metavar="TABLE[/PATH]", shell_complete=complete_path)
-@click.option("-r", "--recursive", is_flag=True, help="Take directories, with all that is in them.")
-@click.option("--replace", is_flag=True, help="Let what is in the folder go, in the same commit.")
-@click.option("--dry-run", is_flag=True, help="Only show what would be put.")
+@click.option("-r", "--recursive", is_flag=True, help="Put directories with all files in them.")
+@click.option("--replace", is_flag=True, help="Remove all other files in the folder, in the same commit.")
+@click.option("--dry-run", is_flag=True, help="Show what would be put, and change nothing.")
 @branch_option
 @message_option
 @key_option
@@ -149,7 +149,7 @@ def _find_upload_sources(sources: Sequence[str], where: FilesPath, recursive: bo
             elif not where.is_folder:
                 raise click.UsageError(f"several files need a folder: write {where.with_path(where.path)}/")
             if path in paths:
-                raise click.UsageError(f"two of these files would be '{path}'")
+                raise click.UsageError(f"two of these files would have the path '{path}'")
             paths[path] = file
     if not paths:
         raise click.UsageError("the given directories contain no file")
@@ -182,7 +182,7 @@ def _files_of(source: str, recursive: bool) -> Iterator[tuple[str, Path]]:
 def _require_regular_file(file: Path) -> Path:
     """A file that has an end; ``InvalidRequest`` for what may have none, or leads nowhere."""
     if not file.is_file():
-        raise InvalidRequest(f"{file} is not a regular file; '-' puts what comes from standard input")
+        raise InvalidRequest(f"{file} is not a regular file; '-' puts the content of standard input")
     return file
 
 
@@ -202,13 +202,13 @@ $ penstock files cp --from main~1 raw.visits/day=2/mon.csv raw.visits/day=2/mon.
 )
 @click.argument("source", metavar="TABLE/PATH", shell_complete=complete_path)
 @click.argument("target", metavar="TABLE[/PATH]", shell_complete=complete_path)
-@click.option("-r", "--recursive", is_flag=True, help="Take a folder, with all that is in it.")
+@click.option("-r", "--recursive", is_flag=True, help="Include a folder with all files in it.")
 @click.option(
     "--from",
     "ref",
     metavar="REVISION",
     shell_complete=complete_revision,
-    help="Where the files are that are copied, such as main~3. [the branch]",
+    help="The revision to copy from, such as main~3. [the branch]",
 )
 @branch_option
 @message_option
@@ -251,7 +251,7 @@ $ penstock files mv -r raw.visits/day=4/ raw.visits/day=5/
 )
 @click.argument("source", metavar="TABLE/PATH", shell_complete=complete_path)
 @click.argument("target", metavar="TABLE/PATH", shell_complete=complete_path)
-@click.option("-r", "--recursive", is_flag=True, help="Take a folder, with all that is in it.")
+@click.option("-r", "--recursive", is_flag=True, help="Include a folder with all files in it.")
 @branch_option
 @message_option
 @key_option
@@ -309,8 +309,8 @@ $ penstock files rm -r raw.visits/day=5/ -m 'loaded twice'
 """,
 )
 @click.argument("places", nargs=-1, required=True, metavar="TABLE/PATH...", shell_complete=complete_path)
-@click.option("-r", "--recursive", is_flag=True, help="Take folders, with all that is in them.")
-@click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
+@click.option("-r", "--recursive", is_flag=True, help="Remove folders with all files in them.")
+@click.option("--dry-run", is_flag=True, help="Show what would be removed, and change nothing.")
 @branch_option
 @message_option
 @key_option
@@ -343,7 +343,7 @@ def files_rm(
             raise not_found_error(files_path, name)
         elif not recursive:
             raise click.UsageError(
-                f"{files_path.with_path(files_path.path)} is a folder: use -r to copy its files"
+                f"{files_path.with_path(files_path.path)} is a folder: use -r to remove its files"
             )
         else:
             folders.append(files_path.prefix)

@@ -131,7 +131,7 @@ class WriteFiles(Write[FilesWritten], frozen=True, kw_only=True):
 
     @property
     def fixed_key(self) -> str | None:
-        """Of a job's commit it is the job's id, and the job's row tells what it came to."""
+        """For the commit of a job it is the job's id; the job's row has the outcome."""
         return self.job
 
     def named_revisions(self) -> Iterator[str]:

@@ -24,7 +24,7 @@ from penstock.stores.port import Row
 
 ABORTED_US: Final = 3_600_000_000
 """How long the files of an aborted attempt stay: a task of it may still be writing some."""
-NEVER_LANDED: Final = "its commit never landed"
+NEVER_LANDED: Final = "its commit was never applied"
 
 
 class Claims(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,7 +41,7 @@ class EndedJobsResult(msgspec.Struct, frozen=True, kw_only=True):
 
     claims: Claims = Claims()
     settled: int = 0
-    """Jobs of which nobody had noted how their commits ended."""
+    """Jobs whose commit had an unrecorded outcome, which this look recorded."""
     forgotten: int = 0
     branches: int = 0
     """Of jobs that are over: dropped."""

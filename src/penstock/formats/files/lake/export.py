@@ -122,7 +122,7 @@ def _write_error(problem: OSError, path: Path) -> PenstockError:
     if isinstance(problem, PermissionError):
         return Denied(why, path=str(path))
     if isinstance(problem, FileExistsError | NotADirectoryError | IsADirectoryError):
-        return InvalidRequest(f"{why}; another file has the name of a folder that is needed", path=str(path))
+        return InvalidRequest(f"{why}; a file has the name of a folder that is needed", path=str(path))
     if problem.errno in NO_ROOM:
         return storage_full_error(str(path), problem, path=str(path))
     return Unavailable(why, path=str(path))

@@ -216,7 +216,7 @@ class BufferedFile(io.BufferedIOBase):
 
 
 class WrittenText(io.TextIOWrapper):
-    """A file of text that is written. One that nobody closes is none, as with bytes."""
+    """A text file that is being written. If it is never closed it is discarded, as a binary one is."""
 
     def __init__(self, file: BufferedFile | CompressedFile, **how: Any) -> None:
         super().__init__(cast("BinaryIO", file), **how)
@@ -231,7 +231,7 @@ class WrittenText(io.TextIOWrapper):
 class CompressedFile(io.BufferedIOBase):
     """A file that is compressed while it is written, which closes with its compressor.
 
-    Compressors leave the file that they write to open, for whoever has opened it. Here nobody else has it.
+    A compressor does not close the file that it writes to, so this class does.
     """
 
     def __init__(self, file: BufferedFile, compressor: BinaryIO) -> None:
@@ -272,4 +272,4 @@ class CompressedFile(io.BufferedIOBase):
         self._file.abandon()
 
     def __del__(self) -> None:
-        """Nothing: the file itself tells that nobody closed it."""
+        """Do nothing: the inner file reports that it was never closed."""

@@ -193,7 +193,7 @@ class FilesAnswers:
             return
         day, _, attempt = folder.removesuffix("/").partition("/")
         if not folder.endswith("/") or not _is_date(day[:8]) or day != slice_of(self._lake.id, day[:8]):
-            raise InvalidRequest(f"{folder!r} is not a folder of this lake's pool")
+            raise InvalidRequest(f"{folder!r} is not a folder of this lake's file storage")
         require_fence(attempt, self._lake.or_default(call.branch), call.key, "folder of an attempt")
         if call.job is None:
             self._check_age(call, day[:8])
@@ -217,7 +217,9 @@ class FilesAnswers:
     def _expected_name(self, path: str, address: str | None) -> str | None:
         pool = pool_of(self._lake.warehouse)
         if address is not None and not address.startswith(pool):
-            raise InvalidRequest(f"'{path}' is expected at {address}, which is not in the lake's pool")
+            raise InvalidRequest(
+                f"'{path}' is expected at {address}, which is not in the lake's file storage"
+            )
         return None if address is None else address.removeprefix(pool)
 
     def _read_file_list(
@@ -230,7 +232,7 @@ class FilesAnswers:
             return files
         check_path(files.name)
         if not 0 < files.size <= LIST_MAX_BYTES:
-            raise InvalidRequest(f"{files.name!r}, of {files.size} bytes, cannot be a list of files")
+            raise InvalidRequest(f"{files.name!r}, with {files.size} bytes, is not a list of files")
         place = self._places().at(pool_of(self._lake.warehouse))
         data = place.read_range(call.folder + files.name, 0, files.size + 1)
         if data is None or len(data) != files.size or hashlib.sha256(data).digest() != files.sha256:

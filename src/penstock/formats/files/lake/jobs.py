@@ -1,7 +1,7 @@
 """Answering calls about jobs, and the one commit that each may make, from a kernel in this process.
 
-A process may die between any two steps here, and whoever repeats the call goes on from there. What has
-landed is told by the log of the job's branch, and not by the job's row, which only follows it.
+A process may die between any two steps here, and a repetition of the call continues from there. The log of
+the job's branch decides whether a commit has landed, not the job's row, which only follows it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ CANCELLED: Final = "it was cancelled"
 TIDIED_AT_ONCE: Final = 10
 """How many rows of jobs that are over are looked at when another one begins: that costs about the same,
 however many there are, and keeps their number in bounds."""
-OUT_OF_TIME: Final = "its time was over"
+OUT_OF_TIME: Final = "it timed out"
 
 
 class JobAnswers:
@@ -84,7 +84,7 @@ class JobAnswers:
         assert call.job is not None
         check_job_id(call.job)
         if call.fence is None:
-            raise InvalidRequest("the commit of a job needs the fence of its attempt")
+            raise InvalidRequest("the commit of a job needs the fencing token of its attempt")
         require_fence(call.fence, self._lake.or_default(call.branch), call.key)
         if call.idempotency_key not in (None, call.job):
             raise InvalidRequest("the idempotency key of a job's commit must be the id of the job")
@@ -194,7 +194,9 @@ class JobAnswers:
                 )
         except (ReferenceNotFound, ReferenceChanged):
             pass
-        raise JobOver(f"the branch '{job.own_branch}' of this attempt of job {job.id} is gone", job=job.id)
+        raise JobOver(
+            f"the branch '{job.own_branch}' of this attempt of job {job.id} no longer exists", job=job.id
+        )
 
     def _read_result(self, job: Job) -> FilesWritten:
         """The result of a job that has committed, from its row."""
@@ -215,7 +217,7 @@ class JobAnswers:
                 if branch_or_tag is not None and attempt_of(branch_or_tag) is not None:
                     drop_branch(self._kernel, branch_or_tag)
             except PenstockError as problem:
-                logger.warning("branch '%s' of a job that is over could not be removed: %s", name, problem)
+                logger.warning("branch '%s' of an ended job could not be removed: %s", name, problem)
 
     # -- beginning -----------------------------------------------------------------------------------------
 

@@ -40,6 +40,6 @@ def _find_needed(
                     yield entry
             if remaining_name_hashes:
                 problems.append(
-                    f"{len(remaining_name_hashes)} files of tables are gone in {pool.url}/{folder}"
+                    f"{len(remaining_name_hashes)} files of tables are missing in {pool.url}/{folder}"
                 )
         after = named.before

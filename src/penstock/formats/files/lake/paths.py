@@ -1,7 +1,7 @@
 """Where a file is, written as one text: ``raw.events/day=1/part-0.parquet``, ``raw.events@dev/day=1``.
 
 The table's key comes first, then a revision if one is meant, then the path in the table. A revision that has
-a slash in its name cannot be written so: whoever takes such a text takes the revision apart from it, too.
+a slash in its name cannot be written in this form, so functions that take a path also take a revision.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def check_folder(folder: str) -> str:
 
 
 def parse_path(text: str) -> FilesPath:
-    """Read such a text; ``InvalidRequest`` or ``InvalidKey`` if it is none."""
+    """Parse a path of this form; ``InvalidRequest`` or ``InvalidKey`` if the text is invalid."""
     end = _outside_quotes(text, "/")
     table, path = (text, "") if end is None else (text[:end], text[end + 1 :])
     at = _outside_quotes(table, "@")

@@ -1,7 +1,7 @@
 """Changes to files of a table: bytes go into the pool first, then one call makes them part of the table.
 
-A process that dies in between leaves files that nobody can name, for a sweep to remove. So does a call of
-which nobody heard what came. If it is refused, the files are removed here.
+A process that dies in between leaves unreferenced files, which a sweep removes. So does a call whose outcome
+is unknown. If the call is refused, the files are removed here.
 """
 
 from __future__ import annotations
@@ -135,8 +135,8 @@ def _branch(table: Table) -> str:
     """The branch that a table is written on; ``InvalidRequest`` if it is seen at a commit, which stays."""
     if table.via is not None or _COMMIT.fullmatch(table.ref):
         raise InvalidRequest(
-            f"'{table.key}' is seen at commit {table.ref[:8]}, which never changes; change its files on a "
-            "branch, as in lake.table(…).files"
+            f"'{table.key}' is opened at commit {table.ref[:8]}, which cannot be changed; change its "
+            "files on a branch, as in lake.table(…).files"
         )
     return table.ref
 
@@ -167,10 +167,10 @@ def _explain_conflict(table: Table, changes: PendingFileChanges, conflict: Commi
     return penstock_error
 
 
-def _is_unheard(error: BaseException) -> bool:
-    """Whether a request was turned away for want of rights, before anybody looked at what it asks.
+def _is_denied_early(error: BaseException) -> bool:
+    """Whether a request was denied for missing rights, before its content was read.
 
-    Storage may deny something too, at any step; that says nothing.
+    Storage may deny access too, at any step; such an error does not count.
     """
     is_of_rights = isinstance(error, Unauthenticated) or (
         isinstance(error, Denied) and "may_not" in error.details
@@ -192,7 +192,7 @@ class _Upload:
         return self
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if error is not None and (not self._is_sent or is_refusal(error) or _is_unheard(error)):
+        if error is not None and (not self._is_sent or is_refusal(error) or _is_denied_early(error)):
             remove_files(self._place, self._names)
 
     def check_in_time(self) -> None:
@@ -284,8 +284,8 @@ class _Source:
         elif not isinstance(data, bytes | bytearray | memoryview | str):
             if not callable(getattr(data, "read", None)):
                 raise InvalidRequest(
-                    f"'{self._path}' cannot be made of {type(data).__name__}: give bytes, a text, the Path "
-                    "of a file, or a binary file object"
+                    f"'{self._path}' cannot be written from {type(data).__name__}: pass bytes, a string, "
+                    "the Path of a file, or a binary file object"
                 )
             self._file = data
         return self
@@ -304,7 +304,9 @@ class _Source:
         try:
             return self._count_piece(data.encode() if isinstance(data, str) else bytes(cast("bytes", data)))
         except UnicodeEncodeError:
-            raise InvalidRequest(f"'{self._path}' is made of a text that is not UTF-8; give bytes") from None
+            raise InvalidRequest(
+                f"'{self._path}' cannot be written from a string that is not valid UTF-8; pass bytes"
+            ) from None
 
     def read_pieces(self) -> Iterator[bytes]:
         """The bytes one piece after the other: first the one that ``read_if_small`` has read."""
@@ -327,7 +329,9 @@ class _Source:
             except (OSError, ValueError) as problem:
                 raise self._unreadable_error(problem) from None
             if isinstance(piece, str):
-                raise InvalidRequest(f"'{self._path}' is read from a file of text; open it with mode 'rb'")
+                raise InvalidRequest(
+                    f"'{self._path}' cannot be written from a file in text mode; open it with mode 'rb'"
+                )
             if not piece:
                 break
             buffer += piece
@@ -340,5 +344,5 @@ class _Source:
 
     def _unreadable_error(self, problem: OSError | ValueError) -> InvalidRequest:
         why = problem.strerror if isinstance(problem, OSError) and problem.strerror else str(problem)
-        name = self._data if isinstance(self._data, os.PathLike) else "what is given for it"
+        name = self._data if isinstance(self._data, os.PathLike) else "the given file object"
         return InvalidRequest(f"'{self._path}' cannot be written: {name} cannot be read: {why}")

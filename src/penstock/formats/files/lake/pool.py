@@ -34,7 +34,7 @@ def name_in_pool(warehouse: str, address: str) -> str:
     """A file's name below the pool, from its whole address."""
     pool = pool_of(warehouse)
     if not address.startswith(pool):
-        raise InvalidRequest(f"{address or 'a folder'} is not a file in the lake's pool, {pool}")
+        raise InvalidRequest(f"{address or 'a folder'} is not a file in the lake's file storage, {pool}")
     return address.removeprefix(pool)
 
 
@@ -43,7 +43,7 @@ def require_fence(fence: str, branch: str, key: Key, what: str = "fence") -> Non
     those who may read it there."""
     if is_made_for_another(check_job_id(fence, what), branch, key):
         raise InvalidRequest(
-            f"{fence} is the {what} that writes another table than '{key}', or on another branch than "
+            f"{fence} is the {what} of a write to another table than '{key}', or to another branch than "
             f"'{branch}'",
             table=str(key),
         )

@@ -300,7 +300,7 @@ def below_pool(folder: str) -> str:
     """The folder of an attempt, as it was answered, as a commit names it: below the pool."""
     parts = folder.removesuffix("/").split("/")
     if len(parts) < 2:
-        raise InvalidRequest(f"{folder!r} is not a folder that an attempt was given")
+        raise InvalidRequest(f"{folder!r} is not the folder of an attempt")
     return "/".join(parts[-2:]) + "/"
 
 

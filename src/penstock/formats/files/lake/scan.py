@@ -48,7 +48,7 @@ def scan_layout(about: FilesAbout, requested_format: str | None, options: Mappin
         )
     if ours := sorted(name for name in options if name.lower().startswith(OPTION)):
         raise InvalidRequest(
-            f"'{ours[0]}' is not an option of a reader; options for the lake are given as arguments"
+            f"'{ours[0]}' is not an option of Spark's reader; pass options of the lake as arguments"
         )
     refused = sorted(name for name in options if name.lower() in LISTING_OPTIONS)
     if refused:

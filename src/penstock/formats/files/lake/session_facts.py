@@ -46,7 +46,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     options: dict[str, str] = {}
     """Of the write, by names in lower case."""
     mode: str = ""
-    """Spark's save mode; empty if this is no write that Spark can tell of."""
+    """Spark's save mode; empty if Spark does not pass on the details of the write."""
     is_skipped: bool = False
     """Whether Spark is about to do nothing, because something is at the path."""
     statement: str = ""
@@ -83,9 +83,9 @@ def job_of(facts: Facts) -> FilesJob | None:
     key, folder = table
     if not facts.has_reads:
         raise InvalidRequest(
-            f"what is written to '{key}' would not be read at {facts.path} by this session: its Spark was "
-            "started before Penstock's jar was there\n"
-            "  Start Spark with the jar, as penstock.spark.session() does, or by --jars.",
+            f"this session could not read '{key}' at {facts.path} after the write: its Spark was started "
+            "without Penstock's jar\n  Start Spark with the jar, as penstock.spark.session() does, or "
+            "with --jars.",
             table=str(key),
         )
     mode = _mode(facts, key, options.get("mode"))
@@ -139,10 +139,9 @@ def check_table_named(options: Mapping[str, str]) -> None:
 def _mode(facts: Facts, key: Key, mode_name: str | None) -> SaveMode:
     if not facts.mode:
         raise InvalidRequest(
-            f"{facts.path} is '{key}' of the lake, and Spark does not tell what it means to write there "
-            "like that\n"
-            "  Write with df.write, batches of a stream too (foreachBatch), or by INSERT into a table that"
-            " is not of Hive's own formats.",
+            f"{facts.path} is mapped to '{key}' of the lake, and Spark does not pass on the details of a "
+            "write of this kind\n  Write with df.write, batches of a stream too (foreachBatch), or with "
+            "INSERT into a table that is not in a format of Hive.",
             table=str(key),
         )
     if _CREATES_TABLE.search(facts.statement):
@@ -169,9 +168,9 @@ def _mode(facts: Facts, key: Key, mode_name: str | None) -> SaveMode:
         return mode
     meant = "ignore" if facts.mode == "Ignore" else "error"
     raise InvalidRequest(
-        f"Spark's mode '{meant}' is decided by a look at {facts.path}, where '{key}' has no files\n"
-        f"""  Say .mode("append"), or .mode("append").option("penstock.mode", "{meant}") if that is meant: """
-        "the lake decides it when the job commits.",
+        f"Spark decides mode '{meant}' by the files at {facts.path}, where '{key}' has no files\n  "
+        f'Use .mode("append"), or .mode("append").option("penstock.mode", "{meant}"), which the '
+        "lake decides when the job commits.",
         table=str(key),
     )
 

@@ -142,7 +142,7 @@ def read_table(by: SessionCaller, key: Key, facts: ReadFacts) -> FilesToRead:
 
 def _revision(options: Mapping[str, str]) -> str:
     if REF in options and "branch" in options:
-        raise InvalidRequest(f"give one of the options '{OPTION}{REF}' and '{OPTION}branch'")
+        raise InvalidRequest(f"give only one of the options '{OPTION}{REF}' and '{OPTION}branch'")
     return options.get(REF) or options.get("branch") or ""
 
 
@@ -164,8 +164,8 @@ def _table_and_folders(
     keys = {key for key, _ in ours}
     if len(ours) < len(places) or len(keys) > 1:
         raise InvalidRequest(
-            f"of the paths that are read together, some are '{ours[0][0]}' of the lake and others are not\n"
-            "  Read them one by one, and unite the rows: one.unionByName(other)."
+            f"some of the paths that are read together are mapped to '{ours[0][0]}' of the lake, and "
+            "others are not\n  Read them one by one, and unite the rows: one.unionByName(other)."
         )
     return keys.pop(), tuple(dict.fromkeys(folder for _, folder in ours))
 
@@ -264,8 +264,9 @@ class _Reader:
             ref=self._ref,
             pin=self._pin,
             refusal=(
-                f"'{self._key}' is not in the lake yet, and the files at {_shown(self._facts)}, which stands "
-                f"for it, are none of the lake's: no row of them would be read\n{_OLD_FILES}"
+                f"{_shown(self._facts)} is mapped to '{self._key}', which is not in the lake yet; the "
+                "files at the path do not belong to the lake, so their rows would not be "
+                f"read\n{_OLD_FILES}"
             ),
             files=self._pack_files([], PartitionColumns((), {})),
             schema=_struct(inside),
@@ -333,9 +334,10 @@ class _Reader:
             folded(constant) for constant in by
         ]:
             raise InvalidRequest(
-                f"'{self._key}' is partitioned by {_join_names(constant['name'] for constant in constants)}, "
-                f"and the table of Spark's catalogue by {_join_names(by)}\n"
-                "  Create that one anew with the same partition columns: its rows stay in the lake.",
+                f"'{self._key}' is partitioned by "
+                f"{_join_names(constant['name'] for constant in constants)}, but the table of Spark's "
+                f"catalog by {_join_names(by)}\n  Create the table of the catalog again with the same "
+                "partition columns: the rows stay in the lake.",
                 table=str(self._key),
             )
         layout_fields = _fields(about.layout.schema)
@@ -345,8 +347,9 @@ class _Reader:
             if absent:
                 raise InvalidRequest(
                     f"'{self._key}' has no column {_join_names(absent)}, which the table of Spark's "
-                    f"catalogue has; it has {_join_names(field['name'] for field in layout_fields)}\n"
-                    "  Create that one anew with the columns that there are: its rows stay in the lake.",
+                    "catalog has; its columns are "
+                    f"{_join_names(field['name'] for field in layout_fields)}\n  Create the table of "
+                    "the catalog again with these columns: the rows stay in the lake.",
                     table=str(self._key),
                 )
         return [fields_by_name[folded(one)] for one in by if folded(one) in fields_by_name]

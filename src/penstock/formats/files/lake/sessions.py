@@ -74,7 +74,7 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
     others: str = ""
     """What is to be said of other jobs that write the same table now."""
     sent_max: int | None = None
-    """More files than that are told by a list in the folder. Nothing if any number is told."""
+    """Above this number of files, a list in the folder names them. Unset if there is no limit."""
     has_landed: bool = False
     """An earlier attempt of the same job has: whatever this one writes is in vain."""
 

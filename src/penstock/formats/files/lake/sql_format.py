@@ -110,8 +110,8 @@ class FilesSql(SqlFormat):
         key = order.key
         if order.replace_where is not None:
             raise InvalidRequest(
-                f"'{key}' is a {self.described}, in which no rows can be replaced by a condition: INSERT "
-                "OVERWRITE replaces all of them, or whole partitions",
+                f"'{key}' is a {self.described}, which does not support replacing rows by a condition: "
+                "INSERT OVERWRITE replaces all rows, or whole partitions",
                 table=str(key),
             )
         if order.properties:

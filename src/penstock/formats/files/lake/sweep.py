@@ -45,7 +45,7 @@ from penstock.storage.places import Place, Places
 TOLD_MAX: Final = 10
 """How many things an answer tells that are wrong."""
 
-MISSING: Final = "{url} does not have all files that commits name: {count} are missing, so nothing goes there"
+MISSING: Final = "{url} lacks {count} of the files that commits reference, so nothing is removed there"
 _SUM: Final = re.compile(r"(?P<folder>(?:.*/)?)\.(?P<name>[^/]+)\.crc", re.DOTALL)
 """The checksum that Hadoop keeps beside a file on a disk."""
 
@@ -101,7 +101,7 @@ class FilesSweep:
     def _sweep(self, place: Place, days: Sequence[str], claims: Claims) -> None:
         """Sweep the folders of old days, and those of aborted attempts, as many at a time as can be named."""
         early = {folder for folder in claims.aborted if folder.partition("/")[0] not in days}
-        law = _Law(
+        law = _SweepRules(
             claims=claims,
             data_us=self._data_us,
             aborted_us=self._now_us - ABORTED_US,
@@ -129,8 +129,8 @@ def has_slices(places: Places, lake_id: str, warehouse: str) -> bool:
     return any(name == slice_of(lake_id, name[:8]) for name in names)
 
 
-class _Law(msgspec.Struct, frozen=True, kw_only=True):
-    """When a file that nobody names may go."""
+class _SweepRules(msgspec.Struct, frozen=True, kw_only=True):
+    """When an unreferenced file may be removed."""
 
     claims: Claims
     data_us: int
@@ -150,7 +150,7 @@ class _Folders:
         kernel: Kernel,
         place: Place,
         named: ReferencedFiles,
-        law: _Law,
+        law: _SweepRules,
         chosen: Sequence[str],
         tally: _PoolTally,
     ) -> None:

@@ -120,8 +120,8 @@ class FilesSystem(ReadFilesSystem):
             self._alone[target] = count = self._alone.get(target, 0) + 1
         if count == FILES_ALONE:
             logger.warning(
-                "%d files were written to '%s' one by one: each is a commit of its own, and readers see some "
-                "before the others; what is written within 'with fs.transaction:' becomes one commit",
+                "%d files were written to '%s' one by one: each is a separate commit, and readers see "
+                "some before the others; write them within 'with fs.transaction:' to make one commit",
                 count,
                 target.key,
             )
@@ -279,7 +279,7 @@ class FilesSystem(ReadFilesSystem):
                 assert moved.target is not None
                 if copied.key is not None or copied.at is not None:
                     raise OSError(
-                        errno.EXDEV, f"'{path1}' is of another table, or branch: copy it, then remove it"
+                        errno.EXDEV, f"'{path1}' belongs to another table or branch: copy it, then remove it"
                     )
                 entry = moved.sources[copied.source]
                 if copied.source not in moved.copies:

@@ -133,7 +133,7 @@ class Files:
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
         """Bytes of a file, from one on: all, or so many, fewer where it ends."""
         if start < 0 or (length is not None and length < 0):
-            raise InvalidRequest(f"no bytes of '{path}' begin at {start}, or are {length}")
+            raise InvalidRequest(f"invalid range of '{path}': start {start}, length {length}")
         entry = self.stat(path)
         size = max(0, entry.size - start if length is None else min(length, entry.size - start))
         return self._bytes.read(entry, start, size)
@@ -194,9 +194,9 @@ class Files:
         that was read.
         """
         if if_absent and if_match is not None:
-            raise InvalidRequest(f"'{path}' is to be absent and to be there: choose one")
+            raise InvalidRequest(f"if_absent and if_match exclude each other for '{path}'; give one of them")
         if if_match is not None and if_match.path != path:
-            raise InvalidRequest(f"'{path}' cannot match what was read at '{if_match.path}'")
+            raise InvalidRequest(f"if_match is an entry of '{if_match.path}', not of '{path}'")
         changes = PendingFileChanges(
             puts={path: data},
             absent=(path,) if if_absent else (),
@@ -272,7 +272,7 @@ class Files:
     ) -> FilesWritten:
         """Remove all files that are in a folder when the commit has its turn; it may have none."""
         if not folder.strip("/"):  # nothing must not come to mean everything
-            raise InvalidRequest('no folder is named; for the whole table, write(replace=[""])')
+            raise InvalidRequest('no folder is given; for the whole table, use write(replace=[""])')
         folder = as_folder(folder)
         return self.write(
             replace=(folder,),

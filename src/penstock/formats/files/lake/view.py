@@ -16,7 +16,7 @@ from penstock.lake.write_jobs import SaveMode
 if TYPE_CHECKING:
     from penstock.lake.call import Said
     from penstock.lake.table import Table
-    from penstock.lake.upkeep import OptimizedTable, OptimizeProgress
+    from penstock.lake.upkeep import OptimizedTable, OptimizeOrder
 
 
 class FilesView:
@@ -49,25 +49,18 @@ class FilesView:
     ) -> NoReturn:
         raise self._no_rows()
 
-    def optimize(
-        self,
-        target_file_bytes: int | None,
-        where: str | None,
-        zorder_by: Sequence[str],
-        said: Said,
-        progress: OptimizeProgress,
-    ) -> OptimizedTable:
+    def optimize(self, order: OptimizeOrder, said: Said) -> OptimizedTable:
         key = self._table.key
         if not is_managed(self._table.outside_read_set.content):
             raise self._no_rows()
-        if where is not None or zorder_by:
+        if order.where is not None or order.zorder_by:
             raise NotManaged(
-                f"'{key}' is a table of files: they are rewritten in all folders, and in no order; leave out "
-                "where and zorder_by",
+                f"'{key}' is a table of files: its files are compacted in all folders, without an order; "
+                "leave out where and zorder_by",
                 key=str(key),
             )
         optimize_files = registry.load("penstock.formats.files.lake.file_upkeep:optimize_files")
-        optimized: OptimizedTable = optimize_files(self._table, target_file_bytes, said, progress)
+        optimized: OptimizedTable = optimize_files(self._table, order.target_file_bytes, said, order.progress)
         return optimized
 
     def write(self, rows: RowWrite) -> FilesWritten | None:

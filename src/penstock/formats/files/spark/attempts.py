@@ -93,8 +93,8 @@ class JobAttempt:
             return self.lake.do(short)
         except OutcomeUnknown as unknown:
             raise OutcomeUnknown(
-                f"{unknown.message}\n  It is job {self.job}. Write again with job_id='{self.job}', which is "
-                "done at most once; 'penstock jobs list --all' tells what is known of it.",
+                f"{unknown.message}\n  The job is {self.job}. Write again with job_id='{self.job}': a job "
+                "is committed at most once. 'penstock jobs list --all' shows its state.",
                 **{**unknown.details, "job": self.job},
             ) from None
 

@@ -25,12 +25,12 @@ class FilesSpark(SparkFormat):
 
     content_type = FilesTable.content_type
     described = "table of files"
-    write_hint = "say in which format to write, as in format='parquet'"
+    write_hint = "give the format of its files, as in format='parquet'"
     write_options = frozenset({
         "partition_by", "partition_overwrite", "job_id", "job_branch", "success_file", "timeout_s",
     })  # fmt: skip
     read_options = frozenset({"schema", "options", "folder"})
-    others_options = "is for tables of rows, and does not go with format='{}'"
+    others_options = "applies to Delta and Lance tables only, not to format='{}'"
 
     def write(self, df: DataFrame, request: WriteRequest) -> WriteResult | None:
         return writer.write(df, request)

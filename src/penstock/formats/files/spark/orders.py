@@ -53,5 +53,5 @@ def job_of(spark: SparkSession, request: WriteRequest) -> FilesJob:
 def _timeout_s(request: WriteRequest) -> float | None:
     timeout_s = request.extra.get("timeout_s")
     if timeout_s is not None and (not isinstance(timeout_s, int | float) or isinstance(timeout_s, bool)):
-        raise InvalidRequest(f"'timeout_s' is a number of seconds, and is given {timeout_s!r}")
+        raise InvalidRequest(f"'timeout_s' must be a number of seconds, got {timeout_s!r}")
     return timeout_s

@@ -152,7 +152,7 @@ def _own_errors_raised(name: str) -> Iterator[None]:
     except Exception as problem:
         if not any(text in str(problem) for text in _NO_SOURCE):
             raise
-        way = f"\n  Start Spark with spark.jars.packages={_AVRO}:…, in Spark's own version."
+        way = f"\n  Start Spark with spark.jars.packages={_AVRO}:…, with the version of this Spark."
         raise InvalidRequest(
             f"this Spark cannot write files of the format '{name}'{way if name.lower() == 'avro' else ''}",
             format=name,
@@ -162,6 +162,6 @@ def _own_errors_raised(name: str) -> Iterator[None]:
 def _no_files_error(target: OutputTarget) -> InvalidRequest:
     return InvalidRequest(
         f"Spark's data source '{target.format}' does not write files through Spark's commit protocol, so "
-        "that nobody can tell what it wrote; give a format of files, such as 'parquet'",
+        "Penstock cannot determine what it wrote; use a file format, such as 'parquet'",
         format=target.format,
     )

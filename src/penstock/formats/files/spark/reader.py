@@ -129,7 +129,7 @@ class _Scan:
         inside = None if schema is None else _without_partitions(schema, partitions, rules)
         if inside is None and not any(file.size for file in self.files):
             raise InvalidRequest(
-                f"'{self._table.key}' has no rows, and it is not known which columns: give them as 'schema'",
+                f"'{self._table.key}' has no rows, and its columns are not known: give them as 'schema'",
                 table=str(self._table.key),
             )
         lake = self._table.lake

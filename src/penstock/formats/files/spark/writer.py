@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 STACK: Final = 4
 """How far up from here the caller of ``penstock.spark.write`` is."""
 AS_THE_TABLE: Final = (
-    "\n  The table is partitioned so; partition_by=() overwrites it with files of no partition."
+    "\n  The table is partitioned in this way; partition_by=() overwrites it with files without partitions."
 )
 
 
@@ -60,7 +60,7 @@ def write(df: DataFrame, request: WriteRequest) -> WriteResult | None:
         if table is None:
             _check_new(attempt)
         elif table.files and job.mode is SaveMode.IGNORE:
-            attempt.abort(f"'{key}' has files already, so that nothing was to be done")
+            attempt.abort(f"'{key}' already has files, so nothing was written")
             return None
         elif table.files and job.mode is SaveMode.ERROR:
             why = f"already has files: {table.files}; nothing was written"
@@ -112,7 +112,7 @@ def _check_new(attempt: JobAttempt) -> None:
     check_new_key(key)
     if not attempt.order.create:
         raise KeyNotFound(
-            f"there is no '{key}' on '{attempt.branch}', and it is not to be created",
+            f"there is no '{key}' on '{attempt.branch}', and create is False",
             key=str(key),
             ref=attempt.branch,
         )
@@ -142,11 +142,11 @@ def _columns(df: DataFrame, names: tuple[str, ...], hint: str = "") -> tuple[str
         if folded(name) not in columns:
             shown_columns = ", ".join(df.columns)
             raise InvalidRequest(
-                f"there is no column '{name}' to partition by; there are {shown_columns}{hint}"
+                f"there is no column '{name}' to partition by; the columns are {shown_columns}{hint}"
             )
     chosen = tuple(columns[folded(name)] for name in names)
     if len(set(chosen)) < len(chosen):
-        raise InvalidRequest(f"a column is named twice among those to partition by: {', '.join(names)}")
+        raise InvalidRequest(f"a column is given twice as a partition column: {', '.join(names)}")
     if chosen and len(chosen) == len(columns):
         raise InvalidRequest("the data has no columns besides the partition columns")
     return chosen

@@ -26,6 +26,7 @@ from penstock.formats.lance.state import (
     version_of,
     with_state,
 )
+from penstock.formats.state_check import check_state
 from penstock.kernel import tree
 from penstock.kernel.objects import Objects
 from penstock.model.content import AnyContent
@@ -45,13 +46,10 @@ class LanceCheck:
         """What is wrong with the table at a key: the id of a tree or the key, and what."""
         if not isinstance(content, LanceTable) or not is_managed(content):
             return
-        try:
-            state = state_of(content)
-        except Damaged as damaged:
-            yield key, damaged.message
+        state, flaws = check_state(key, content, state_of, with_state)
+        yield from flaws
+        if state is None:
             return
-        if with_state(content, state).held != content.held:
-            yield key, "lacks the tree that its state names"
         if not _is_chain(state.chain):
             yield key, f"continues in {state.chain!r}, which is not a version chain"
         yield from ((key, what) for what in self._of_recent(state))

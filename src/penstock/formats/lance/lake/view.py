@@ -24,7 +24,7 @@ from penstock.lake.table_writer import (
 if TYPE_CHECKING:
     from penstock.formats.lance.lake.answers import LanceAbout
     from penstock.lake.call import Said
-    from penstock.lake.upkeep import OptimizedTable, OptimizeProgress
+    from penstock.lake.upkeep import OptimizedTable, OptimizeOrder
 
 
 class LanceView(RowStatements):
@@ -72,19 +72,16 @@ class LanceView(RowStatements):
 
     def optimize(
         self,
-        target_file_bytes: int | None,
-        where: str | None,
-        zorder_by: Sequence[str],
+        order: OptimizeOrder,
         said: Said,  # noqa: ARG002 - Lance makes several commits of it, and words them itself
-        progress: OptimizeProgress,
     ) -> OptimizedTable:
-        if target_file_bytes is not None or where is not None or zorder_by:
+        if order.target_file_bytes is not None or order.where is not None or order.zorder_by:
             raise InvalidRequest(
                 f"'{self._table.key}' is a Lance table: Lance compacts it as a whole, to sizes of its own; "
                 "leave out target_file_bytes, where and zorder_by",
                 key=str(self._table.key),
             )
-        optimized: OptimizedTable = _load("optimize_files")(self._table, progress)
+        optimized: OptimizedTable = _load("optimize_files")(self._table, order.progress)
         return optimized
 
     def _write(self, data: Any, mode: str, said: Said, idempotency_key: str | None) -> Ratified:

@@ -51,8 +51,8 @@ def _require_there(lake: Lake, branch: str, order: LanceOrder, then: LanceAbout)
         is_there = False
     if not is_there:
         raise JobOver(
-            f"job {order.job} has written '{then.key}' in this transaction, but the table no longer exists "
-            "there\n  To write it once more, give the job another id.",
+            f"job {order.job} has written '{then.key}' in this transaction, but the table no longer "
+            "exists there\n  To write it again, give the job another id.",
             job=order.job,
         )
 

@@ -112,7 +112,7 @@ def scanning(
 
 
 def _readable(rows: Any, schema: Any) -> list[Any]:
-    """Columns in the types that Spark reads. Of times only what is finer than it can tell is lost."""
+    """Columns in the types that Spark reads. Times lose what is finer than Spark's precision."""
     return [array.cast(to.type, safe=False) for array, to in zip(rows.columns, schema, strict=True)]
 
 
@@ -136,7 +136,7 @@ def as_rows_of(batch: Any, schema: Any, refusal: str) -> Any:
                 _refusal_text(refusal, f"'{field.name}' is {field.type} in the table: {why}")
             ) from None
         if "halffloat" in str(field.type) and _infinite(converted) > _infinite(array):
-            why = f"a number of '{field.name}' is too large for the 16 bits that it has in the table"
+            why = f"a number of '{field.name}' is too large for the 16-bit type of the column"
             raise ValueError(_refusal_text(refusal, why))
         arrays.append(_align_decimals(converted))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -118,7 +118,8 @@ def _check_rows(files: Iterable[ParquetOutput], rows: int, place: Place) -> None
     row_count = sum(file.rows for file in files)
     if row_count != rows:
         raise Unavailable(
-            f"the job wrote {rows} rows to {place.url}, but there are {row_count}; nothing was committed"
+            f"the job wrote {rows} rows to {place.url}, but the files there have {row_count}; nothing was "
+            "committed"
         )
 
 

@@ -93,8 +93,9 @@ def _check_elements(metadata: Metadata) -> None:
     if has_nested_ids(metadata) and any(map(nested_ids, parse_schema(metadata.schema_string).walk())):
         version = iceberg_version(metadata.configuration)
         raise UnsupportedFeature(
-            "Spark writes no ids of elements of arrays and maps, which the table needs for Iceberg: write "
-            "its rows without Spark (table.append, table.update, table.merge) or by format('penstock')",
+            "Spark does not write field ids for elements of arrays and maps, which the table needs for "
+            "Iceberg: write its rows without Spark (table.append, table.update, table.merge) or by "
+            "format('penstock')",
             feature=f"icebergCompatV{version}",
         )
 

@@ -94,7 +94,7 @@ def _numbers_of(counts: dict[int, int], first: int, step: int) -> Column:
     before = [sum(sizes[:partition]) for partition in range(len(sizes))]
     partition = f.spark_partition_id() + 1
     row = f.monotonically_increasing_id().bitwiseAND(f.lit(2**_ROW_BITS - 1))
-    error = refusal("Spark evaluated the rows again, with another result: write them once more")
+    error = refusal("Spark evaluated the rows twice, with different results: write them once more")
     number = f.lit(first) + f.lit(step) * (f.element_at(_longs(before), partition) + row)
     return f.when(row < f.element_at(_longs(sizes), partition), number).otherwise(error)
 

@@ -51,8 +51,8 @@ def _nameable(column: Column, name: str, name_max_bytes: int | None) -> Column:
     is_null = refusal(f"the column '{name}' has the value {NULL_FOLDER}, which is reserved for null")
     begins = f.replace(f.substring(column, 1, SHOWN_MAX_CHARS), f.lit("\0"), f.lit("\\0"))
     has_nul = refusal(
-        f"the value '{{}}' of the column '{name}' contains the character NUL, which is not possible in a "
-        "partition column",
+        f"the value '{{}}' of the column '{name}' contains the character NUL, which a partition column "
+        "does not support",
         begins,
     )
     found = f.when(column == NULL_FOLDER, is_null).when(f.contains(column, f.lit("\0")), has_nul)
@@ -63,8 +63,8 @@ def _nameable(column: Column, name: str, name_max_bytes: int | None) -> Column:
             f.octet_length(f.regexp_replace(column, _ESCAPED.pattern, "%00")) > left_bytes
         )
         too_long = refusal(
-            f"the value '{{}}…' of the column '{name}' is too long for the name of a directory, which has at "
-            f"most {name_max_bytes} bytes; partition the table by something shorter",
+            f"the value '{{}}…' of the column '{name}' is too long for the name of a directory, which has "
+            f"at most {name_max_bytes} bytes; partition the table by a column with shorter values",
             begins,
         )
         found = found.when(is_longer, too_long)

@@ -62,9 +62,7 @@ def check_deterministic(df: DataFrame, what: str) -> None:
     with explain_analysis():
         _ = df.schema
     if jar.is_classic(df.sparkSession) and not df._jdf.queryExecution().analyzed().deterministic():
-        raise InvalidRequest(
-            f"{what} is not the same each time it is evaluated; compute such values into a column first"
-        )
+        raise InvalidRequest(f"{what} is not deterministic; compute its values into a column first")
 
 
 def necessary(df: DataFrame, condition: Condition, schema: StructType) -> str | None:

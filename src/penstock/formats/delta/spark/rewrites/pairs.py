@@ -215,9 +215,9 @@ class Pairs:
         by_row = self._pairs(self._candidates).groupBy(FILE, ROW).agg(f.count(_CLAUSE).alias(_CHANGES))
         several = by_row.where(f.col(_CHANGES) > 1).count()
         raise InvalidRequest(
-            f"{several} row{'s' if several > 1 else ''} of '{self._table.key}' would be changed by several "
-            "rows of the source, so the result would be ambiguous; let the source have at most one row for "
-            f"each, by the condition {self._on.told!r}",
+            f"{several} row{('s' if several > 1 else '')} of '{self._table.key}' would be changed by "
+            "several rows of the source, so the result would be ambiguous; at most one row of the source "
+            f"may match each row by the condition {self._on.told!r}",
             table=str(self._table.key),
             rows=several,
         )
@@ -343,8 +343,8 @@ class Pairs:
         looks_once = all(clause.kind == NOT_MATCHED for clause in self._clauses)
         if not looks_once and _CURRENT_TIME.search(self._on.told):
             raise InvalidRequest(
-                f"the condition {self._on.told!r} depends on the time at which it is evaluated, and a merge "
-                "evaluates it twice; write the time itself"
+                f"the condition {self._on.told!r} depends on the time at which it is evaluated, and a "
+                "merge evaluates it twice; use a literal time"
             )
         # Without the columns that a merge puts beside them, which are nobody's to name.
         target = rows(self._spark, self._table.snapshot, ()).alias("target")

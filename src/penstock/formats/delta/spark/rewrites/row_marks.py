@@ -1,7 +1,7 @@
-"""Rows that a job of Spark's is to mark as deleted: found by Spark, told as words of bitmaps.
+"""Rows that a Spark job marks as deleted: Spark finds them, and returns them as words of bitmaps.
 
-Of a file that stays, the rows that change are read once more and written to other files. Which rows these are
-was decided when they were found: a condition that depends on the time cannot choose others then.
+The changed rows of a file that stays are read a second time and written to other files. The bitmaps decide
+which rows these are, so that a condition that depends on the time cannot choose other rows then.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def by_word(numbered: DataFrame, *values: Column) -> DataFrame:
 
 
 def collect_words(files: Sequence[Add], ask: Callable[[Sequence[Add]], DataFrame]) -> Any | None:
-    """What Spark tells of the words of files, as an Arrow table in which these are numbered.
+    """The words of files that Spark found, as an Arrow table in which the files are numbered.
 
-    ``ask`` makes the words of some files. ``None`` if there are too many to be held here.
+    ``ask`` computes the words of some files. ``None`` if there are too many for the driver's memory.
     """
     parts: list[Any] = []
     for first, part in split_files(files):

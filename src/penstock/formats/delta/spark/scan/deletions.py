@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _KEY: Final = "__penstock_key"
 _WORD: Final = "__penstock_word"
 _WORD_BITS: Final = 6
-"""Of the number of a row, those that tell its place in the word."""
+"""The low bits of a row number: the position of the row in its word."""
 _FILE_SHIFT: Final = 34
 """By how many bits the number of a file is before that of a word: no file has so many."""
 
@@ -54,7 +54,7 @@ def bits_of(row: str) -> Column:
 
 
 def words_by_file(files: Any, numbers: Any, words: Any) -> dict[int, Words]:
-    """Words of several files, of which none is there twice, by the numbers of the files; without zeros."""
+    """Words of several files by file number, each word once, without zeros."""
     table = pa.table({"file": files, "number": numbers, "word": words})
     table = table.filter(pc.not_equal(table["word"], 0)).sort_by(
         [("file", "ascending"), ("number", "ascending")]

@@ -1,8 +1,8 @@
 """Files of an older version of a table, read with the columns of a newer one.
 
-A Parquet file says how its values lie there, and hardly what they mean: told that days are numbers, or that
-12.00 is one without a fraction, Spark reads 18262 and 1200. So it is told so only where a value of the old
-type is the same value of the new one.
+A Parquet file records the physical form of its values, and little of their meaning: with a schema in which
+dates are numbers, or 12.00 has no fraction, Spark reads 18262 and 1200. So the newer schema is used only
+where every value of the old type is the same value of the new type.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _problems(older: Type, newer: Type, names: _FileNames, path: str) -> Iterato
             if not _holds(newer, older):
                 yield f"'{path}' had the type {older}, and has the type {newer} now"
         case _:
-            yield f"'{path}' is of another kind"
+            yield f"'{path}' has an incompatible type now"
 
 
 def _holds(newer: str, older: str) -> bool:

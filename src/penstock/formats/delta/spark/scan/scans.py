@@ -28,6 +28,7 @@ from penstock.formats.rows.schema import Field, StructType
 from penstock.lake.scan_files import ScanFile
 from penstock.spark import jar
 from penstock.spark.scan.frames import How, read_files
+from penstock.spark.scan.origins import UNTOLD, Origin
 from penstock.spark.schemas import quote_name, to_spark_schema
 from penstock.storage.places import Place
 
@@ -94,7 +95,7 @@ def rows(
     *,
     numbered: bool = False,
     row_ids: Mapping[str, FileRowIds] | None = None,
-    origin: str = "",
+    origin: Origin = UNTOLD,
 ) -> DataFrame:
     """The rows of some files of a version of a table, with the table's columns, in their order.
 
@@ -131,7 +132,7 @@ def _rows_of(
     row_ids: Mapping[str, FileRowIds] | None,
     *,
     numbered: bool,
-    origin: str = "",
+    origin: Origin = UNTOLD,
 ) -> DataFrame:
     place, columns = snapshot.place, FileColumns(snapshot.metadata)
     stored = row_columns_of(snapshot.metadata) if row_ids is not None else None
@@ -170,7 +171,7 @@ def read(
     constants: Sequence[Field] = (),
     beside: Sequence[Field] = (),
     numbered: bool = False,
-    origin: str = "",
+    origin: Origin = UNTOLD,
 ) -> DataFrame:
     """The rows of pieces, with a table's columns in their order, and further ones.
 
@@ -212,11 +213,11 @@ class _PieceReader:
         columns: FileColumns,
         constants: tuple[Field, ...],
         beside: tuple[Field, ...],
-        origin: str,
+        origin: Origin,
     ) -> None:
         self._spark, self._place, self._columns = spark, place, columns
         self._constants, self._beside = constants, beside
-        self._how = How(options=columns.options, origin=origin)
+        self._how = How(options=columns.options, origin=origin.text, table=origin.table)
 
     def file(self, piece: Piece, number: int | None) -> ScanFile:
         """A piece as a file to be scanned; with a number, as one that has it."""

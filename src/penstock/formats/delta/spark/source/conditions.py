@@ -12,16 +12,16 @@ from penstock.formats.rows.schema import parse_schema
 def check_condition(where: str | None, metadata: Metadata) -> None:
     """``InvalidRequest`` for a condition that cannot be understood, or might be understood in two ways.
 
-    Conditions are given to Penstock as they are, which reads times in UTC. Spark has a time zone of its own,
-    and does not tell it. So a condition on moments might choose other rows than whoever wrote it means.
+    Penstock evaluates the text of a condition, and reads times in UTC. Spark has a time zone of its own, and
+    does not pass it on. So a condition on timestamps might select other rows than its author expects.
     """
     if where is None:
         return
     for column in columns_of(parse_predicate(where, parse_schema(metadata.schema_string))):
         if column.kind == "timestamp":
             raise InvalidRequest(
-                f"the condition {where!r} is on the timestamp '{column}', and its time zone is not known "
-                "here\n  penstock.spark.read, penstock.spark.write and DataFrame.where accept such a "
+                f"the condition {where!r} compares the timestamp '{column}', and its time zone is not "
+                "known here\n  penstock.spark.read, penstock.spark.write and DataFrame.where accept this "
                 "condition.",
                 column=str(column),
             )

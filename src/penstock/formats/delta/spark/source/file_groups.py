@@ -1,6 +1,6 @@
 """Groups of files of a table, each read by one task.
 
-What a task is given stands by itself: it opens no lake, and asks nobody which files there are.
+A group is self-contained: its task opens no lake, and does not look up which files there are.
 """
 
 from __future__ import annotations

@@ -69,7 +69,11 @@ def _is_part_of(was: Type, now: Type) -> bool:
 
 
 def _type_name(kind: Type) -> str:
-    return kind if isinstance(kind, str) else f"{type(kind).__name__.removesuffix('Type').lower()} of others"
+    return (
+        kind
+        if isinstance(kind, str)
+        else f"{type(kind).__name__.removesuffix('Type').lower()} of other types"
+    )
 
 
 def _mixed_versions_error(version: int, name: str, why: str) -> InvalidRequest:

@@ -23,8 +23,8 @@ from penstock.spark.failures import mark_errors
 from penstock.spark.source.options import Options
 
 
-class Pinned(msgspec.Struct, frozen=True, kw_only=True):
-    """A version of a table, as one commit of the lake has it. It never changes."""
+class PinnedTable(msgspec.Struct, frozen=True, kw_only=True):
+    """A version of a table at one commit of the lake, which never changes."""
 
     commit: str
     via: str | None
@@ -36,7 +36,7 @@ class Pinned(msgspec.Struct, frozen=True, kw_only=True):
         return Table(lake, options.table, self.commit, self.via)
 
 
-def pin_table(options: Options) -> Pinned:
+def pin_table(options: Options) -> PinnedTable:
     """What the options name, as it is now."""
     with options.open() as lake:
         found = lake.do(Resolve(revision=options.ref))
@@ -55,7 +55,7 @@ def pin_table(options: Options) -> Pinned:
             table = Table(lake, options.table, found.commit, found.name)
             snapshot = table.snapshot(options.version, options.timestamp)
             version, metadata = snapshot.version, snapshot.metadata
-        return Pinned(commit=found.commit, via=found.name, version=version, metadata=metadata)
+        return PinnedTable(commit=found.commit, via=found.name, version=version, metadata=metadata)
 
 
 class TableReader(DataSourceReader):
@@ -65,7 +65,7 @@ class TableReader(DataSourceReader):
     a DataFrame is used twice. The option ``where`` skips files and rows instead.
     """
 
-    def __init__(self, options: Options, pin: Pinned, schema: StructType) -> None:
+    def __init__(self, options: Options, pin: PinnedTable, schema: StructType) -> None:
         check_condition(options.where, pin.metadata)
         self._options, self._pin = options, pin
         self._columns = columns_of(schema, pin.metadata)

@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType as SparkSchema
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.spark.source.file_groups import readable_schema
-from penstock.formats.delta.spark.source.reader import Pinned, TableReader, pin_table
+from penstock.formats.delta.spark.source.reader import PinnedTable, TableReader, pin_table
 from penstock.formats.delta.spark.source.streams import TableStream
 from penstock.formats.delta.spark.source.target import target_of
 from penstock.formats.delta.spark.source.writer import TableSink, TableWriter
@@ -50,7 +50,7 @@ class DeltaSource:
         return TableSink(target_of(self._options, from_spark_schema(schema), is_overwrite=is_overwrite))
 
     @cached_property
-    def _pinned_table(self) -> Pinned:
+    def _pinned_table(self) -> PinnedTable:
         return pin_table(self._options)
 
 

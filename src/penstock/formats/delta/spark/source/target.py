@@ -45,8 +45,8 @@ from penstock.spark.source.options import Options
 from penstock.storage.places import Places
 
 
-class Planned(msgspec.Struct, frozen=True, kw_only=True):
-    """What a task knew of its table, for a commit that is planned apart from the tasks."""
+class PlannedWrite(msgspec.Struct, frozen=True, kw_only=True):
+    """The table as a task saw it, for a commit that is planned in another process."""
 
     id: UUID
     version: int
@@ -59,7 +59,9 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
 class TaskMessage(WriterCommitMessage):
     """What one task wrote: the actions that would add its files, as lines of a log."""
 
-    def __init__(self, lines: tuple[bytes, ...], query: str = "", planned: Planned | None = None) -> None:
+    def __init__(
+        self, lines: tuple[bytes, ...], query: str = "", planned: PlannedWrite | None = None
+    ) -> None:
         self.lines, self.planned = lines, planned
         self.query = query
         """The id of the streaming query that the task is part of."""
@@ -124,8 +126,8 @@ class SourceTarget(msgspec.Struct, frozen=True, kw_only=True):
             self, id=oldest.id, version=oldest.version, tip=oldest.tip, began=began
         )
 
-    def is_vain(self, messages: Messages) -> bool:
-        """Whether a commit would change nothing: rows are to be added, and there are none."""
+    def is_empty(self, messages: Messages) -> bool:
+        """Whether a commit would change nothing: the write adds rows, and there are none."""
         has_rows = any(message.lines for message in messages if isinstance(message, TaskMessage))
         return not has_rows and not self.changes and self.replaces is None
 
@@ -135,7 +137,7 @@ class SourceTarget(msgspec.Struct, frozen=True, kw_only=True):
         Under the same key it is done once. What a refused commit has left is removed. If it is not known what
         became of it, the files stay.
         """
-        if self.is_vain(messages):
+        if self.is_empty(messages):
             return None
         adds = list(_adds(messages))
         try:
@@ -148,9 +150,9 @@ class SourceTarget(msgspec.Struct, frozen=True, kw_only=True):
             raise
 
     def discard(self, lake: Lake, messages: Messages, key: UUID | None = None) -> None:
-        """Remove the files that tasks tell of, as far as possible; none if the key's commit has landed.
+        """Remove the files that tasks have reported, as far as possible; none if the key's commit has landed.
 
-        Only for when no commit is under way any more. What stays is swept later.
+        Call it only when no commit is under way. A later sweep removes the remaining files.
         """
         with suppress(PenstockError):
             if key is None or lake.do(GetOutcome(key=str(key), branch=self.branch)) is None:

@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from penstock.errors import InvalidRequest, PenstockError
 from penstock.formats.delta.protocol.actions import Txn
-from penstock.formats.delta.spark.source.target import Messages, Planned, SourceTarget, TaskMessage
+from penstock.formats.delta.spark.source.target import Messages, PlannedWrite, SourceTarget, TaskMessage
 from penstock.spark.failures import mark_errors
 from penstock.spark.streams import QUERY_ID
 
@@ -62,12 +62,12 @@ class TableSink(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         target = self._target
-        planned = Planned(id=target.id, version=target.version, tip=target.tip, began_s=time.time())
+        planned = PlannedWrite(id=target.id, version=target.version, tip=target.tip, began_s=time.time())
         with mark_errors():
             return TaskMessage(self._target.write(iterator), _query_id(), planned)
 
     def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803
-        if self._target.is_vain(messages):
+        if self._target.is_empty(messages):
             return  # the batch is in the table as it is, however often it is repeated
         with mark_errors():
             app_id = self._target.options.app_id or _query_of(messages)

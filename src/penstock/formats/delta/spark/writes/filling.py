@@ -133,9 +133,9 @@ def _become(df: DataFrame, metadata: Metadata, order: Order) -> Metadata:
             columns_now = ", ".join(metadata.partition_columns) or "no column"
             columns_asked = ", ".join(order.partition_by) or "no column"
             raise InvalidRequest(
-                f"the table is partitioned by {columns_now}, not by {columns_asked}\n"
-                "  Leave out 'partition_by'. To partition the table anew, replace all its rows: "
-                "mode='overwrite', overwrite_schema=True."
+                f"the table is partitioned by {columns_now}, not by {columns_asked}\n  Leave out "
+                "'partition_by'. To change the partition columns, replace all rows: mode='overwrite', "
+                "overwrite_schema=True."
             )
     if order.merge_schema:
         case_sensitive = is_case_sensitive(df.sparkSession)

@@ -101,7 +101,7 @@ final class CatalogPlans extends Rule<LogicalPlan> {
       return isReady(create.query(), create.tableSpec())
           ? create(
               create.name(), create.query(), create.partitioning(), create.tableSpec(),
-              Map.of("mode", mode, "is_text", isText(plan, create.name()), "options", options(create.writeOptions())))
+              Map.of("mode", mode, "is_text", isNamed(plan, create.name()), "options", options(create.writeOptions())))
           : plan;
     }
     if (plan instanceof ReplaceTableAsSelect replace && catalogOf(replace.name()) != null) {
@@ -110,7 +110,7 @@ final class CatalogPlans extends Rule<LogicalPlan> {
               "mode", "overwrite",
               "is_replace", true,
               "create", replace.orCreate(),
-              "is_text", isText(plan, replace.name()),
+              "is_text", isNamed(plan, replace.name()),
               "options", options(replace.writeOptions()));
       return isReady(replace.query(), replace.tableSpec())
           ? create(replace.name(), replace.query(), replace.partitioning(), replace.tableSpec(), how)
@@ -141,7 +141,8 @@ final class CatalogPlans extends Rule<LogicalPlan> {
                   + " ('delta.constraints.<name>' = '<condition>')")
           .inAnalysis();
     }
-    return readsIn(plan);
+    // What is refreshed is looked up only. Spark tells the catalogue then, and finds no table in the plan of its rows.
+    return hasTable(plan) && Callers.isRefreshTable() ? plan : readsIn(plan);
   }
 
   // -- reads ------------------------------------------------------------------------------------------------------
@@ -309,6 +310,11 @@ final class CatalogPlans extends Rule<LogicalPlan> {
    */
   private static boolean isText(LogicalPlan plan, LogicalPlan name) {
     return plan.origin().sqlText().isDefined() || name.origin().sqlText().isDefined();
+  }
+
+  /** Whether the format is what the statement or the program said, rather than Spark's usual one. */
+  private static boolean isNamed(LogicalPlan plan, LogicalPlan name) {
+    return isText(plan, name) || Callers.isWriteTo();
   }
 
   private static boolean isReady(LogicalPlan query, TableSpecBase spec) {

@@ -245,7 +245,7 @@ final class MappedReads extends Rule<LogicalPlan> {
       String schema = answer.hasNonNull("schema") ? answer.get("schema").asText() : null;
       try {
         return TableFiles.relation(
-            session, files, schema, answer.path("partition_schema").asText(), answer.path("how"));
+            session, files, schema, answer.path("partition_schema").asText(), answer.path("how"), null);
       } catch (IOException problem) {
         throw new UncheckedIOException(problem);
       }

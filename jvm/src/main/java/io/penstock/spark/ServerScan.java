@@ -38,17 +38,19 @@ final class ServerScan {
   private static final int FILE_SHIFT = 34;
 
   private final SparkSession session;
+  private final JobDriver driver;
   private final JsonNode answer;
 
-  private ServerScan(SparkSession session, JsonNode answer) {
+  private ServerScan(SparkSession session, JobDriver driver, JsonNode answer) {
     this.session = session;
+    this.driver = driver;
     this.answer = answer;
   }
 
   /** The rows that an answer tells. */
-  static Dataset<Row> rows(SparkSession session, JsonNode answer) {
+  static Dataset<Row> rows(SparkSession session, JobDriver driver, JsonNode answer) {
     try {
-      return new ServerScan(session, answer).rows();
+      return new ServerScan(session, driver, answer).rows();
     } catch (IOException problem) {
       throw new UncheckedIOException(problem);
     }
@@ -68,7 +70,8 @@ final class ServerScan {
     String schema = piece.hasNonNull("schema") ? piece.get("schema").asText() : null;
     String partitions = piece.path("partition_schema").asText();
     Dataset<Row> read =
-        session.baseRelationToDataFrame(TableFiles.relation(session, files, schema, partitions, piece.path("how")));
+        session.baseRelationToDataFrame(
+            TableFiles.relation(session, files, schema, partitions, piece.path("how"), driver));
     if (!answer.hasNonNull("columns")) {
       return read;
     }

@@ -10,6 +10,8 @@ import java.util.regex.Pattern;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.parser.ParseException;
 import org.apache.spark.sql.catalyst.parser.ParserInterface;
+import org.apache.spark.sql.connector.catalog.CatalogManager;
+import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
@@ -56,20 +58,57 @@ final class StatementParser {
   private StatementParser() {}
 
   /** A parser that knows these statements, too. */
+  @SuppressWarnings("unchecked") // a name is a list of its parts
   static ParserInterface of(SparkSession session, ParserInterface below) {
     InvocationHandler handler =
         (proxy, method, given) -> {
           if (given != null && method.getName().startsWith("parsePlan") && given[0] instanceof String text) {
             given[0] = rewritten(session, below, text);
           }
+          boolean isName = method.getName().equals("parseMultipartIdentifier");
+          if (isName && isRoot(session, given[0])) {
+            return scala.collection.immutable.Nil$.MODULE$;
+          }
           try {
-            return method.invoke(below, given);
+            Object parsed = method.invoke(below, given);
+            return isName && Callers.isWrite() ? ofOwnCatalog(session, (Seq<String>) parsed) : parsed;
           } catch (InvocationTargetException problem) {
             throw problem.getCause();
           }
         };
     return (ParserInterface)
         Proxy.newProxyInstance(StatementParser.class.getClassLoader(), new Class<?>[] {ParserInterface.class}, handler);
+  }
+
+  /**
+   * A name with its catalogue, if that is a lake's. Spark looks up which one a writer of a DataFrame means by the
+   * settings of the session that the thread has active, which is another one where there are several.
+   */
+  private static Seq<String> ofOwnCatalog(SparkSession session, Seq<String> name) {
+    var own = (org.apache.spark.sql.classic.SparkSession) session;
+    var active = org.apache.spark.sql.classic.SparkSession$.MODULE$.getActiveSession();
+    if (active.isDefined() && active.get() == own) {
+      return name;
+    }
+    return own.withActive(
+        () -> {
+          CatalogManager manager = own.sessionState().catalogManager();
+          String current = manager.currentCatalog().name();
+          List<String> parts = new ArrayList<>(CollectionConverters.asJava(name));
+          if (!isLake(session, current) || parts.size() > 1 && manager.isCatalogRegistered(parts.get(0))) {
+            return name;
+          }
+          if (parts.size() == 1) {
+            parts.addAll(0, List.of(manager.currentNamespace()));
+          }
+          parts.add(0, current);
+          return CollectionConverters.asScala(parts).toSeq();
+        });
+  }
+
+  /** Whether listTables() means the tables of a lake that are in no namespace: Spark cannot say so by a name. */
+  private static boolean isRoot(SparkSession session, Object name) {
+    return "".equals(name) && Callers.isListTables() && isLake(session, session.catalog().currentCatalog());
   }
 
   private static String rewritten(SparkSession session, ParserInterface below, String text) throws ParseException {

@@ -9,9 +9,12 @@ import java.nio.ByteBuffer;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.zip.GZIPInputStream;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Path;
@@ -21,14 +24,17 @@ import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.Cast;
 import org.apache.spark.sql.catalyst.expressions.EvalMode;
+import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.execution.datasources.DataSource;
 import org.apache.spark.sql.execution.datasources.FileFormat;
+import org.apache.spark.sql.execution.datasources.FileStatusWithMetadata;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import org.apache.spark.sql.execution.datasources.NoopCache$;
+import org.apache.spark.sql.execution.datasources.PartitionDirectory;
 import org.apache.spark.sql.execution.datasources.PartitionPath;
 import org.apache.spark.sql.execution.datasources.PartitionSpec;
 import org.apache.spark.sql.execution.datasources.PartitioningAwareFileIndex;
@@ -38,6 +44,8 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 import scala.Option;
 import scala.Tuple2;
 import scala.collection.immutable.Seq;
@@ -49,7 +57,10 @@ import scala.jdk.javaapi.CollectionConverters;
  * <p>Partition values are those that were given, whatever the directories are called that the files are in.
  */
 public final class TableFiles extends PartitioningAwareFileIndex {
+  private static final Logger LOG = LoggerFactory.getLogger(TableFiles.class);
   private static final ObjectMapper JSON = new ObjectMapper();
+  /** How many answers to filters are kept: one query asks several times for the same. */
+  private static final int ANSWERS_MAX = 64;
   /** What file systems without blocks say, too. Where files are cut is Spark's own choice. */
   private static final long BLOCK_BYTES = 32L * 1024 * 1024;
   /** Which names are hidden is Spark's default: a session that hides others must not lose rows of a table. */
@@ -57,8 +68,15 @@ public final class TableFiles extends PartitioningAwareFileIndex {
       scala.collection.immutable.Map$.MODULE$.from(
           immutable(List.of(new Tuple2<>("ignoredPathSegmentRegex", "^[._]"))));
 
+  private final SparkSession session;
   private final Path root;
   private final String origin;
+  /** The table, for who can tell which files a filter leaves out; absent if nobody can. */
+  private final JsonNode table;
+  /** Who is asked; null for the Python process of the lake that the table names. */
+  private final JobDriver driver;
+  /** By filters, the files that may have rows which they let through; absent for all of them. */
+  private final Map<String, Set<Path>> needed = new ConcurrentHashMap<>();
   /** Of what was given. Two with the same one are of the same files, whatever the commits. */
   private final ByteBuffer digest;
   private final PartitionSpec partitions;
@@ -67,9 +85,13 @@ public final class TableFiles extends PartitioningAwareFileIndex {
       new scala.collection.mutable.LinkedHashMap<>();
   private final scala.collection.immutable.Map<Path, FileStatus[]> filesByPartition;
 
-  private TableFiles(SparkSession session, StructType partitionSchema, byte[] packed, JsonNode how)
+  private TableFiles(
+      SparkSession session, StructType partitionSchema, byte[] packed, JsonNode how, JobDriver driver)
       throws IOException {
     super(session, AS_GIVEN, Option.empty(), NoopCache$.MODULE$);
+    this.session = session;
+    this.driver = driver;
+    table = how.path("table");
     origin = how.get("origin").asText();
     digest = digest(packed);
     String zone = how.get("zone").asText();
@@ -113,18 +135,24 @@ public final class TableFiles extends PartitioningAwareFileIndex {
    */
   public static Dataset<Row> rows(
       SparkSession session, byte[] files, String schema, String partitionSchema, String how) throws IOException {
-    return session.baseRelationToDataFrame(relation(session, files, schema, partitionSchema, JSON.readTree(how)));
+    return session.baseRelationToDataFrame(
+        relation(session, files, schema, partitionSchema, JSON.readTree(how), null));
   }
 
-  /** The same, as what a plan reads. */
+  /**
+   * The same, as what a plan reads.
+   *
+   * @param driver who tells which files a filter leaves out; null for the Python process of the lake
+   */
   static HadoopFsRelation relation(
-      SparkSession session, byte[] files, String schema, String partitionSchema, JsonNode how) throws IOException {
+      SparkSession session, byte[] files, String schema, String partitionSchema, JsonNode how, JobDriver driver)
+      throws IOException {
     List<Tuple2<String, String>> chosen = new ArrayList<>();
     how.get("options").properties().forEach(one -> chosen.add(new Tuple2<>(one.getKey(), one.getValue().asText())));
     scala.collection.immutable.Map<String, String> options =
         scala.collection.immutable.Map$.MODULE$.from(immutable(chosen));
     StructType partitionColumns = (StructType) DataType.fromJson(partitionSchema);
-    TableFiles index = new TableFiles(session, partitionColumns, files, how);
+    TableFiles index = new TableFiles(session, partitionColumns, files, how, driver);
     FileFormat format = format(session, how.get("format").asText());
     StructType columns =
         schema == null ? index.inferred(session, format, options) : (StructType) DataType.fromJson(schema);
@@ -231,6 +259,66 @@ public final class TableFiles extends PartitioningAwareFileIndex {
   @Override
   public Seq<FileStatus> allFiles() {
     return all;
+  }
+
+  /** Those that may have rows which the filters let through. Spark filters the rows all the same. */
+  @Override
+  public Seq<PartitionDirectory> listFiles(Seq<Expression> partitionFilters, Seq<Expression> dataFilters) {
+    Seq<PartitionDirectory> listed = super.listFiles(partitionFilters, dataFilters);
+    Set<Path> chosen = table.isObject() ? needed(ScanConditions.told(dataFilters)) : null;
+    if (chosen == null) {
+      return listed;
+    }
+    List<PartitionDirectory> found = new ArrayList<>();
+    for (PartitionDirectory partition : CollectionConverters.asJava(listed)) {
+      List<FileStatusWithMetadata> its =
+          CollectionConverters.asJava(partition.files()).stream().filter(one -> chosen.contains(one.getPath())).toList();
+      if (!its.isEmpty()) {
+        found.add(new PartitionDirectory(partition.values(), immutable(its)));
+      }
+    }
+    return immutable(found);
+  }
+
+  /** The files that filters do not leave out; null for all of them, also if nobody can tell. */
+  private Set<Path> needed(List<Map<String, Object>> conditions) {
+    if (conditions.isEmpty()) {
+      return null;
+    }
+    try {
+      String asked = JSON.writeValueAsString(conditions);
+      Set<Path> known = needed.get(asked);
+      if (known == null) {
+        known = asked(conditions);
+        if (needed.size() < ANSWERS_MAX) {
+          needed.put(asked, known);
+        }
+      }
+      return known;
+    } catch (IOException | RuntimeException problem) {
+      LOG.warn("no files of {} are left out by a filter: {}", origin, problem.getMessage());
+      return null;
+    }
+  }
+
+  private Set<Path> asked(List<Map<String, Object>> conditions) {
+    JobDriver asked = driver == null ? JobDrivers.of(table.path("lake").asText(), "", "") : driver;
+    Map<String, Object> request = Map.of("table", table.path("facts"), "conditions", conditions);
+    JsonNode answer = JobDrivers.checked(JobDrivers.question(asked, session, "skip_files", request));
+    Set<Path> chosen = answer.path("is_kept").asBoolean() ? new HashSet<>() : new HashSet<>(given());
+    for (JsonNode name : answer.path("files")) {
+      Path path = new Path(root + "/" + name.asText());
+      if (answer.path("is_kept").asBoolean()) {
+        chosen.add(path);
+      } else {
+        chosen.remove(path);
+      }
+    }
+    return chosen;
+  }
+
+  private Set<Path> given() {
+    return CollectionConverters.asJava(files).keySet();
   }
 
   /** They are of one version of the table, which never changes. */

@@ -1,0 +1,86 @@
+"""Figures of the lake: those that the page plots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+from penstock.cli.call import Call, pass_call
+from penstock.cli.completions import complete_key
+from penstock.cli.declaration import command, ref_option
+from penstock.cli.rendering.columns import Cell, Row, columns
+from penstock.cli.rendering.screen import Screen, printable
+from penstock.lake.answers import Figures, TableFigures
+
+
+@command(
+    "figures",
+    prints=Figures,
+    examples="""
+$ penstock figures
+$ penstock figures --table sales.orders --json
+""",
+)
+@ref_option
+@click.option(
+    "--table", metavar="KEY", shell_complete=complete_key, help="Also the sizes of this table and its files."
+)
+@pass_call
+def figures(call: Call, ref: str | None, table: str | None) -> None:
+    """Show figures of the lake: commits a day, conflicts by branch, tables that wait to be published.
+
+    Conflicts are counted by a server since it was started, and shown only behind one.
+    """
+    answer = call.open().figures(ref, table=table)
+    call.answer(lambda: answer, lambda screen: _show(screen, answer))
+
+
+def _show(screen: Screen, answer: Figures) -> Iterator[str]:
+    yield screen.paint("Commits a day", "strong")
+    days: list[Row] = [[count.day, f"{count.commits:,}"] for count in answer.commits if count.commits]
+    yield from columns(screen, days, indent="  ") if days else ["  none yet"]
+    if answer.requests is not None:
+        yield screen.paint("Requests by branch", "strong")
+        requests: list[Row] = [
+            [
+                printable(count.branch),
+                f"{count.total:,}",
+                f"{count.conflicts:,} conflicts ({count.conflict_share:.1%})",
+                f"{count.other_errors:,} other errors",
+            ]
+            for count in answer.requests
+        ]
+        yield from columns(screen, requests, indent="  ") if requests else ["  none yet"]
+    yield screen.paint("Publishing", "strong")
+    waiting: list[Row] = [
+        [
+            Cell(printable(str(lag.key)), "strong"),
+            f"v{lag.latest_version}",
+            f"{lag.backlog:,} to publish",
+            f"for {lag.oldest_s or 0:.0f} s",
+            printable(lag.alarm),
+        ]
+        for lag in answer.publishing
+    ]
+    up_to_date = f"  all of {answer.published_tables:,} tables are up to date"
+    yield from columns(screen, waiting, indent="  ", flexible=-1) if waiting else [up_to_date]
+    if answer.table is not None:
+        yield from _show_table(screen, answer.table)
+
+
+def _show_table(screen: Screen, table: TableFigures) -> Iterator[str]:
+    more = "" if table.are_all else " or more"
+    yield screen.paint(printable(str(table.key)), "strong")
+    yield f"  {table.files:,}{more} files, {table.size_bytes:,} bytes"
+    sizes: list[Row] = [
+        [
+            "larger" if size.below_bytes is None else f"below {size.below_bytes:,} bytes",
+            f"{size.files:,} files",
+        ]
+        for size in table.sizes
+        if size.files
+    ]
+    yield from columns(screen, sizes, indent="  ")
+    growth: list[Row] = [[f"v{size.version}", f"{size.size_bytes:,} bytes"] for size in table.growth]
+    yield from columns(screen, growth, indent="  ")

@@ -1,0 +1,168 @@
+"""Which files of a Delta table the filters of an engine's scan leave out.
+
+The engine tells its filters as it has them when it reads: columns by their names in files, values with their
+types. They become conditions on the table's columns, and the same rules decide that decide on a condition
+that is given as text. A part of a filter that is not understood may be true for any row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Final, NamedTuple
+
+from penstock.errors import InvalidRequest
+from penstock.formats.delta.lake.snapshot import TableSnapshot
+from penstock.formats.delta.protocol.mapping import Mapping, mapping_of
+from penstock.formats.delta.rows.inside import name_inside
+from penstock.formats.delta.rows.pruning import Pruner
+from penstock.formats.rows.partition_values import Value
+from penstock.formats.rows.predicates import (
+    And,
+    Column,
+    ComparedValues,
+    IsNull,
+    Like,
+    Not,
+    OneOf,
+    Or,
+    Predicate,
+    as_float,
+)
+from penstock.formats.rows.schema import Field, StructType
+from penstock.formats.rows.spark_conditions import is_exact_decimal
+from penstock.lake.scan_files import ScanCondition, SkippedFiles
+
+DEPTH_MAX: Final = 100
+_WHOLE: Final = frozenset({"byte", "short", "integer", "long"})
+_OPERATORS: Final = frozenset({"=", "<", "<=", ">", ">="})
+_SAME_OR_NULL: Final = "<=>"
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_SPECIAL: Final = str.maketrans({character: f"\\{character}" for character in "\\%_"})
+
+
+def skip_files(snapshot: TableSnapshot, conditions: Sequence[ScanCondition]) -> SkippedFiles:
+    """The files that have no row for which all conditions are true, or the others if these are fewer."""
+    reader = _ConditionReader(snapshot.schema, mapping_of(snapshot.metadata))
+    predicate = reader.read_all(conditions)
+    if predicate is None:
+        return SkippedFiles(is_kept=False, files=())
+    pruner = Pruner(predicate, snapshot.metadata)
+    kept: list[str] = []
+    skipped: list[str] = []
+    for file in snapshot.files():
+        names = kept if pruner.keeps(file) else skipped
+        names.append(name_inside(file.path, snapshot.place.roots))
+    is_kept = len(kept) < len(skipped)
+    return SkippedFiles(is_kept=is_kept, files=tuple(kept if is_kept else skipped))
+
+
+class _Node(NamedTuple):
+    """A condition with those that it joins."""
+
+    condition: ScanCondition
+    parts: tuple[_Node, ...]
+
+
+def _join(conditions: Sequence[ScanCondition]) -> _Node:
+    """All conditions as one. ``InvalidRequest`` if one joins more than there are before it."""
+    free: list[_Node] = []
+    for condition in conditions:
+        start = len(free) - condition.parts
+        if not 0 <= start <= len(free):
+            raise InvalidRequest(f"a condition joins {condition.parts} others, and {len(free)} are before it")
+        free[start:] = [_Node(condition, tuple(free[start:]))]
+    return _Node(ScanCondition(kind="and"), tuple(free))
+
+
+class _ConditionReader:
+    """Makes conditions on a table's columns of filters on the columns of its files."""
+
+    def __init__(self, schema: StructType, mapping: Mapping) -> None:
+        self._schema, self._mapping = schema, mapping
+
+    def read_all(self, conditions: Sequence[ScanCondition]) -> Predicate | None:
+        """All conditions as one; ``None`` if it may be true for any row."""
+        return self._read(_join(conditions), is_required=True, depth=0)
+
+    def _read(self, node: _Node, is_required: bool, depth: int) -> Predicate | None:
+        """A condition; ``None`` if it is not understood.
+
+        ``is_required`` says that rows are wanted for which it is true, rather than not true: a part of a
+        conjunction that is not understood may be left out then.
+        """
+        if depth > DEPTH_MAX:
+            return None
+        kind = node.condition.kind
+        if kind == "not" and len(node.parts) == 1:
+            inner = self._read(node.parts[0], not is_required, depth + 1)
+            return None if inner is None else Not(inner)
+        if kind not in {"and", "or"}:
+            return self._read_leaf(node.condition)
+        parts = [self._read(part, is_required, depth + 1) for part in node.parts]
+        understood = tuple(part for part in parts if part is not None)
+        is_conjunction = kind == "and"
+        if not understood or (len(understood) < len(parts) and is_conjunction != is_required):
+            return None
+        return And(understood) if is_conjunction else Or(understood)
+
+    def _read_leaf(self, condition: ScanCondition) -> Predicate | None:
+        column = self._column(condition)
+        if column is None:
+            return None
+        if condition.kind == "is_null":
+            return IsNull(column)
+        try:
+            values = tuple(_value(str(column.kind), text) for text in condition.values)
+        except (ValueError, ArithmeticError):
+            return None  # beyond what is compared here
+        if not values:
+            return None
+        if condition.kind == "in":
+            return OneOf(column, values)
+        if len(values) > 1:
+            return None
+        value = values[0]
+        if condition.kind == "starts_with" and isinstance(value, str):
+            return Like(column, value.translate(_SPECIAL) + "%")
+        if condition.kind != "compare":
+            return None
+        if condition.operator == _SAME_OR_NULL:
+            return And((Not(IsNull(column)), ComparedValues(column, "=", value)))
+        return ComparedValues(column, condition.operator, value) if condition.operator in _OPERATORS else None
+
+    def _column(self, condition: ScanCondition) -> Column | None:
+        """The table's column that files have by this name; ``None`` if there is none of this type."""
+        fields: list[Field] = []
+        inside: object = self._schema
+        for name in condition.column:
+            parts = inside.fields if isinstance(inside, StructType) else ()
+            field = next((part for part in parts if self._mapping.physical(part) == name), None)
+            if field is None:
+                return None
+            fields.append(field)
+            inside = field.type
+        if not fields or (condition.kind != "is_null" and inside != condition.type):
+            return None
+        return Column(tuple(fields))
+
+
+def _value(kind: str, text: str) -> Value:
+    """A value of a type. ``ValueError`` or ``ArithmeticError`` if it is none that is compared here."""
+    if kind in _WHOLE:
+        return int(text)
+    if kind in {"float", "double"}:
+        return as_float(float(text)) if kind == "float" else float(text)
+    if kind == "string":
+        return text
+    if kind == "boolean":
+        return text == "true"
+    if kind == "date":
+        return _EPOCH.date() + timedelta(days=int(text))
+    if kind in {"timestamp", "timestamp_ntz"}:
+        moment = _EPOCH + timedelta(microseconds=int(text))
+        return moment if kind == "timestamp" else moment.replace(tzinfo=None)
+    if is_exact_decimal(kind):
+        return Decimal(text)
+    raise ValueError(f"values of the type {kind} are not compared")

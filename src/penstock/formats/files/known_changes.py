@@ -1,0 +1,381 @@
+"""Which changes of a source the target of a merge had before: by a commit that was transplanted, or merged.
+
+The state at which two sides parted is not all that they have in common. A file is written once and belongs to
+the commit that added it. So a table that had the file had the change, and what the table has done with the
+file since is the later decision: a write may have put its rows into other files, an undo has taken them away.
+A file that the commit removed is part of the same change.
+
+In a merge and in a rebase such a decision stands. A transplant brings again what was undone, and nothing
+else: where a write took the file, or where files are there that may hold its rows, it brings nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum, auto
+from typing import Final, NamedTuple
+
+from penstock.formats.files import trees
+from penstock.formats.files.content import FilesTable
+from penstock.formats.files.files import File, is_managed, is_same, state_of
+from penstock.formats.files.intents import decode_write
+from penstock.kernel.format import LaterCommit, PathClash, Refused, Since, Table
+from penstock.kernel.objects import Objects
+from penstock.model.content import AnyContent
+from penstock.model.encoding import ObjectId
+from penstock.model.objects import EMPTY_ROOT
+
+WAY_OUT: Final = "take one side with the mode 'force' or 'drop', for the table or below a path"
+
+
+def root_of(content: AnyContent | None) -> ObjectId:
+    """The root of a table's tree; that of an empty one where there is no table of files."""
+    if isinstance(content, FilesTable) and is_managed(content):
+        return state_of(content).root
+    return EMPTY_ROOT
+
+
+def was_changed(own: Since | None) -> bool:
+    """Whether a branch changed the files of a table, also if they are as they were."""
+    return own is not None and any(
+        root_of(commit.before[0]) != root_of(commit.after) for commit in own.commits
+    )
+
+
+def find_known_paths(
+    table: Table, objects: Objects, ours: ObjectId, changes: Sequence[trees.FileDifference]
+) -> set[str]:
+    """The paths at which the target had a change of the source, and has decided otherwise since.
+
+    ``Refused`` if it cannot be told whether rows that are to come again are there.
+    """
+    files = trees.find(objects, ours, [change.path for change in changes])
+    absent = [change for change in changes if not is_same(files.get(change.path), change.after)]
+    added = {path: file for path, _, file in absent if file is not None}
+    if not added or table.own is None:
+        return set()
+    removed = {path: file for path, file, after in absent if file is not None and after is None}
+    commits = [
+        TreeChange.of(commit)
+        for commit in table.own.commits
+        if root_of(commit.before[0]) != root_of(commit.after)
+    ]
+    tracks = _FileTracks(objects, commits, added, removed, follows_rows=table.brings_undone)
+    tracks.follow()
+    known_paths = {*tracks.outcomes}
+    if table.brings_undone:
+        known_paths -= {path for path, outcome in tracks.outcomes.items() if outcome is FileOutcome.UNDONE}
+        clashes = [
+            PathClash(path, "no file", file)
+            for path, file in sorted(tracks.doubts.items())
+            if path not in known_paths
+        ]
+        if clashes:
+            raise Refused(
+                "was set to another state after the commit came to it, and has files by that which may hold "
+                f"the commit's rows; {WAY_OUT}",
+                clashes=clashes,
+            )
+    together = (tracks.removed_with.get(path, set()) for path in known_paths)
+    return known_paths.union(*together)
+
+
+def find_known_folders(
+    table: Table,
+    objects: Objects,
+    origin: ObjectId,
+    theirs: ObjectId,
+    ours: ObjectId,
+    folders: Iterable[str],
+) -> set[str]:
+    """Of folders that the source replaced, those that a commit of the target replaced with the same files.
+
+    That the folder is to have these files and no others was said by one commit, which both sides have: said
+    again, it would take what was written there since.
+    """
+    known_folders: set[str] = set()
+    own = () if table.own is None else table.own.commits
+    for folder in folders:
+        commits = [
+            TreeChange.of(commit)
+            for commit in own
+            if any(folder.startswith(other) for other in replaced_folders(commit.intents or ()))
+        ]
+        if not commits:
+            continue
+        added = {
+            path: file
+            for path, _, file in trees.find_differences(objects, origin, theirs, folder)
+            if file is not None
+        }
+        came = [path for commit in commits for path in _find_new(objects, commit, added)]
+        if came and table.brings_undone:
+            changes = [trees.FileDifference(path, None, added[path]) for path in came]
+            files = trees.find(objects, ours, came)
+            is_there = any(is_same(files.get(path), added[path]) for path in came)
+            came = [*came] if is_there else [*find_known_paths(table, objects, ours, changes)]
+        if came:
+            known_folders.add(folder)
+    return known_folders
+
+
+def replaced_folders(intents: Iterable[bytes]) -> list[str]:
+    """The folders that some writes replaced."""
+    return [prefix for intent in intents if intent for prefix in decode_write(intent).replaced]
+
+
+def _find_new(objects: Objects, commit: TreeChange, files: Mapping[str, File]) -> list[str]:
+    """The paths of those of some files that a commit added."""
+    before, after = (trees.find(objects, root, [*files]) for root in (commit.before, commit.after))
+    return [
+        path
+        for path, file in files.items()
+        if is_same(after.get(path), file) and not is_same(before.get(path), file)
+    ]
+
+
+class FileOutcome(Enum):
+    """What became of the rows of a file that a table had."""
+
+    HELD = auto()
+    """They may be in files that the table has."""
+    REPLACED = auto()
+    """A write took them."""
+    UNDONE = auto()
+    """An undo took them."""
+
+
+class TreeChange(NamedTuple):
+    """What a commit made of the tree of a table."""
+
+    before: ObjectId
+    after: ObjectId
+    is_write: bool
+    is_merge: bool
+
+    @classmethod
+    def of(cls, commit: LaterCommit) -> TreeChange:
+        is_merge = len(commit.before) > 1
+        is_write = commit.intents is not None and not is_merge
+        return cls(root_of(commit.before[0]), root_of(commit.after), is_write, is_merge)
+
+    @property
+    def is_undo(self) -> bool:
+        """Whether it brought the table into a given state."""
+        return not self.is_write and not self.is_merge
+
+
+class _FileTracks:
+    """Files that are to come, followed through the commits of a branch."""
+
+    def __init__(
+        self,
+        objects: Objects,
+        commits: Sequence[TreeChange],
+        added: Mapping[str, File],
+        removed: Mapping[str, File],
+        *,
+        follows_rows: bool,
+    ) -> None:
+        """``follows_rows`` also follows rows into files that writes put in place of these."""
+        self._objects, self._commits = objects, commits
+        self._added, self._removed = added, removed
+        self._holders: dict[str, list[tuple[File, set[str]]]] = {
+            path: [(file, {path})] for path, file in added.items()
+        }
+        """Files that may hold rows of files that are to come, by their paths, with the paths of these."""
+        undone = [number for number, commit in enumerate(commits) if commit.is_undo]
+        self._followed = undone[-1] + 1 if follows_rows and undone else 0
+        """So many commits: after the last undo, it does not matter which file holds rows."""
+        self.outcomes: dict[str, FileOutcome] = {}
+        """Of the files that the branch had, by their paths."""
+        self.removed_with: dict[str, set[str]] = {}
+        """Paths that were removed where the file at a path came."""
+        self.doubts: dict[str, str] = {}
+        """Files that an undo brought from elsewhere when it took the file at a path."""
+
+    def follow(self) -> None:
+        for number, commit in enumerate(self._commits):
+            paths = [*self._holders, *self._removed]
+            before = trees.find(self._objects, commit.before, paths)
+            after = trees.find(self._objects, commit.after, paths)
+            had, lost = self._find_held(before), self._find_held(before, without=after)
+            if lost and number < self._followed:
+                self._follow_rows(number, commit, lost)
+            has = self._find_held(after)
+            if lost and commit.is_write and number < self._followed:
+                has |= self._find_held(self._find_holders(commit.after))
+            self._note_removed(before, after, has - had)
+            for path in has:
+                self.outcomes[path] = FileOutcome.HELD
+                self.doubts.pop(path, None)
+            for path in had - has:
+                self._note_end(path, commit)
+
+    def _find_held(self, files: Mapping[str, File], without: Mapping[str, File] | None = None) -> set[str]:
+        """The paths whose rows some files may hold; only by files that others do not have, if these are
+        given."""
+        return {
+            path
+            for holder, file in files.items()
+            if without is None or not is_same(file, without.get(holder))
+            for held_file, paths in self._holders.get(holder, ())
+            if is_same(file, held_file)
+            for path in paths
+        }
+
+    def _find_holders(self, root: ObjectId) -> dict[str, File]:
+        return trees.find(self._objects, root, [*self._holders])
+
+    def _follow_rows(self, number: int, commit: TreeChange, lost: set[str]) -> None:
+        """Note the files into which a commit may have put rows of files that it removed."""
+        if commit.is_merge:  # it brings what others did
+            return
+        new = {
+            path: file
+            for path, _, file in trees.find_differences(self._objects, commit.before, commit.after)
+            if file is not None
+        }
+        if commit.is_write:
+            for path, file in new.items():
+                self._holders.setdefault(path, []).append((file, set(lost)))
+            return
+        strange = self._find_strange(number, new)
+        if strange is not None:
+            self.doubts |= dict.fromkeys(lost, strange)
+
+    def _find_strange(self, number: int, files: Mapping[str, File]) -> str | None:
+        """One of some files that the branch did not have before a commit."""
+        remaining = dict(files)
+        for commit in self._commits[:number]:
+            for root in (commit.before, commit.after):
+                found_files = trees.find(self._objects, root, [*remaining])
+                remaining = {
+                    path: file for path, file in remaining.items() if not is_same(found_files.get(path), file)
+                }
+        return next(iter(sorted(remaining)), None)
+
+    def _note_removed(
+        self, before: Mapping[str, File], after: Mapping[str, File], come: Iterable[str]
+    ) -> None:
+        """Note which of the files that are to go went where files came that are to come."""
+        removed = {
+            path
+            for path, file in self._removed.items()
+            if is_same(before.get(path), file) and path not in after
+        }
+        for path in come if removed else ():
+            if is_same(after.get(path), self._added[path]):
+                self.removed_with.setdefault(path, set()).update(removed)
+
+    def _note_end(self, path: str, commit: TreeChange) -> None:
+        if commit.is_merge and self.outcomes.get(path) in (FileOutcome.UNDONE, FileOutcome.REPLACED):
+            return  # a commit of the branch that was merged has ended it, and says how
+        self.outcomes[path] = FileOutcome.UNDONE if commit.is_undo else FileOutcome.REPLACED
+
+
+# -- rows that a side wrote into other files ---------------------------------------------------------------
+
+
+class RewrittenFiles(NamedTuple):
+    """Files that the source removed."""
+
+    still_here: dict[str, File]
+    """Files that the target has by a commit that both sides have, and whose rows the source wrote into
+    others."""
+    on_both_sides: set[str]
+    """Paths of files that the target removed as well, and whose rows one of the two wrote into others."""
+
+
+def find_rewritten(
+    table: Table, objects: Objects, origin: ObjectId, theirs: ObjectId, ours: ObjectId
+) -> RewrittenFiles:
+    """What became of rows in files that the source removed, where both sides had the files."""
+    own = () if table.own is None else tuple(map(_SideWrite.of, table.own.commits))
+    source_writes = [*map(_SideWrite.of, table.theirs.commits)] if table.theirs is not None else []
+    if table.is_repeated:
+        source_writes = [_SideWrite(TreeChange(origin, theirs, is_write=True, is_merge=False), ())]
+    removed: dict[str, File] = {}
+    rewritten: set[str] = set()
+    for write in source_writes:
+        if write.change.is_write and write.change.before != write.change.after:
+            gone, added = write.find_files(objects)
+            if gone and not _has_any(objects, own, ours, added):
+                removed |= gone
+                rewritten |= _beside(gone, added)
+    remaining = trees.find(objects, theirs, [*removed])
+    removed = {path: file for path, file in removed.items() if not is_same(remaining.get(path), file)}
+    if not removed:
+        return RewrittenFiles({}, set())
+    first, now = (trees.find(objects, root, [*removed]) for root in (origin, ours))
+    still_here = {
+        path: now[path]
+        for path, file in removed.items()
+        if path in rewritten and is_same(now.get(path), file) and not is_same(first.get(path), file)
+    }
+    absent = {path: file for path, file in removed.items() if path not in now}
+    had = {path for path, file in absent.items() if is_same(first.get(path), file)}
+    rewritten_here: set[str] = set()
+    for write in own if absent else ():
+        gone = write.find_gone(objects, absent)
+        had |= gone.keys()
+        if write.change.is_write and gone:
+            rewritten_here |= _beside(gone, write.find_files(objects)[1])
+    return RewrittenFiles(still_here, (had & rewritten) | rewritten_here)
+
+
+def find_rewritten_since(objects: Objects, since: Since, files: Mapping[str, File]) -> set[str]:
+    """Of files that a table had, the paths of those whose rows later commits may have written into others."""
+    rewritten: set[str] = set()
+    for write in map(_SideWrite.of, since.commits):
+        if write.change.is_write and (gone := write.find_gone(objects, files)):
+            rewritten |= _beside(gone, write.find_files(objects)[1])
+    return rewritten
+
+
+class _SideWrite(NamedTuple):
+    """What a commit made of a tree, and the folders that it replaced."""
+
+    change: TreeChange
+    replaced: tuple[str, ...]
+
+    @classmethod
+    def of(cls, commit: LaterCommit) -> _SideWrite:
+        return cls(TreeChange.of(commit), tuple(replaced_folders(commit.intents or ())))
+
+    def find_files(self, objects: Objects) -> tuple[dict[str, File], dict[str, File]]:
+        """The files that it removed by their paths and not with a folder, and those that it added."""
+        differences = [*trees.find_differences(objects, self.change.before, self.change.after)]
+        removed = {
+            path: file
+            for path, file, after in differences
+            if file is not None and after is None and not path.startswith(self.replaced)
+        }
+        return removed, {path: file for path, _, file in differences if file is not None}
+
+    def find_gone(self, objects: Objects, files: Mapping[str, File]) -> dict[str, File]:
+        """Of some files, those that it removed by their paths and not with a folder."""
+        if self.change.before == self.change.after:
+            return {}
+        before = trees.find(objects, self.change.before, [*files])
+        after = trees.find(objects, self.change.after, [*files])
+        return {
+            path: file
+            for path, file in files.items()
+            if is_same(before.get(path), file) and path not in after and not path.startswith(self.replaced)
+        }
+
+
+def _beside(removed: Iterable[str], added: Iterable[str]) -> set[str]:
+    """The paths that were removed from folders to which files were added: what has the same partition may
+    have the same rows."""
+    folders = {path.rpartition("/")[0] for path in added}
+    return {path for path in removed if path.rpartition("/")[0] in folders}
+
+
+def _has_any(objects: Objects, own: Iterable[_SideWrite], ours: ObjectId, files: Mapping[str, File]) -> bool:
+    """Whether the target has one of some files, or had it: then it has the commit that added them."""
+    now = trees.find(objects, ours, [*files])
+    if any(is_same(now.get(path), file) for path, file in files.items()):
+        return True
+    return any(_find_new(objects, write.change, files) for write in own)
