@@ -3,16 +3,19 @@
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 import penstock
-from penstock.errors import CommitConflict, IdempotencyKeyReused, InvalidRequest
+from penstock.errors import CommitConflict, IdempotencyKeyReused, InvalidRequest, JobOver
 from penstock.kernel.batch import Outcome
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.settings import Settings
+from penstock.kernel.reflog import RECEIPT_WINDOW_US
+from penstock.kernel.request_outcome import OutcomeLookup, SubmittedRequest
+from penstock.kernel.settings import WRITE_MAX_S, Settings
 from penstock.kernel.sweep import sweep
 from penstock.kernel.three_way import MergeOptions
 from penstock.model.commits import CommitMeta
@@ -209,14 +212,14 @@ class Died(BaseException):
     """A process that was killed."""
 
 
-def _dies_after_losing(store: HookedStore, winner: Kernel) -> None:
+def _dies_after_losing(store: HookedStore, winner: Kernel, win: Callable[[], object] | None = None) -> None:
     """The next try stores its objects, loses its swap, and its process is killed."""
     first = Once()
 
     def lose_and_die(go: Go) -> Advanced:
         if not first():
             return go()
-        put(winner, "winner", message="won")
+        put(winner, "winner", message="won") if win is None else win()
         assert not go().swapped
         raise Died
 
@@ -362,6 +365,44 @@ def test_a_key_is_remembered_from_its_landing_not_from_a_try_that_came_to_nothin
     clock.go_on(2 * DAY_S)
     sweep(kernel)
     assert put(kernel, "a", key="k").commits == landed.commits
+
+
+def test_a_key_of_a_moved_reference_is_remembered_from_its_move() -> None:
+    clock, store, kernel = _aged(days=7)
+    first, second, third = (put(kernel, name).head for name in "abc")
+    kernel.references.create("dev", Kind.BRANCH, first)
+    mine = HookedStore(store)
+    _dies_after_losing(mine, kernel, lambda: kernel.references.assign("dev", third))
+    with pytest.raises(Died):
+        new_kernel(mine, clock).references.assign("dev", second, key="k")
+    clock.go_on(6 * DAY_S)
+    assert kernel.references.assign("dev", second, key="k").head == second
+    clock.go_on(2 * DAY_S)
+    sweep(kernel)
+    kernel.references.assign("dev", third)
+    kernel.references.assign("dev", second, key="k")
+    assert kernel.references.get("dev").head == third, "what was done before was done again"
+
+
+def test_a_request_that_was_called_off_stays_so_though_an_earlier_try_is_forgotten() -> None:
+    clock, store, kernel = _aged(days=7)
+    put(kernel, "first")
+    mine = HookedStore(store)
+    _dies_after_losing(mine, kernel)
+    with pytest.raises(Died):
+        put(new_kernel(mine, clock), "a", key="k")
+    clock.go_on(6 * DAY_S)
+    main = kernel.references.get("main")
+    sent = SubmittedRequest("k", "main", main.incarnation, main.position, clock() + 1)
+    assert OutcomeLookup(kernel).call_off(sent) is None
+    clock.go_on(2 * DAY_S)
+    sweep(kernel)
+    with pytest.raises(JobOver):
+        put(kernel, "a", key="k")
+
+
+def test_no_write_may_take_longer_than_its_receipt_is_looked_for() -> None:
+    assert WRITE_MAX_S * 1_000_000 < RECEIPT_WINDOW_US
 
 
 @pytest.mark.parametrize("at", [0, 1, 1500, 2900])

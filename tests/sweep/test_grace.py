@@ -164,8 +164,8 @@ def test_jobs_and_transactions_are_bounded_by_the_lakes_grace(lake: Lake) -> Non
 
 
 def test_no_write_may_take_longer_than_a_lake_may_be_told_to_wait() -> None:
-    with pytest.raises(InvalidRequest, match="write_timeout_s must be at most 1800"):
-        penstock.open("memory:", settings=Settings(write_timeout_s=1801))
+    with pytest.raises(InvalidRequest, match="write_timeout_s must be at most 600, got 601"):
+        penstock.open("memory:", settings=Settings(write_timeout_s=601))
 
 
 # -- changing it under writers and sweeps ------------------------------------------------------------------

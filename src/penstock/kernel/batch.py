@@ -74,6 +74,9 @@ class Ticket:
         """The log's position at the last try."""
         self.receipt_number = 0
         self.receipt_is_ours = False
+        self.failed_receipts: dict[ObjectId, bytes] = {}
+        """Those of tries that came to nothing. They lead to this one's, so they are stored again with it: a
+        sweep forgets none of them before it."""
         self._incarnation: bytes | None = None
         self._asleep = Lock()
         self._asleep.acquire()
@@ -82,6 +85,7 @@ class Ticket:
         """Forget receipts that were written for a branch which has been created anew since."""
         if incarnation != self._incarnation:
             self._incarnation, self.receipt_number, self.receipt_is_ours = incarnation, 0, False
+            self.failed_receipts = {}
 
     @property
     def is_answered(self) -> bool:
@@ -328,7 +332,9 @@ class Batch:
             ticket.in_doubt_from, ticket.tried_at = position, reference.position
             ticket.was_sent = ticket.may_have_landed = True
         try:
-            advanced = turn.advance({**chain.objects.fresh, entry_id: data, **receipts}, row, receipts.keys())
+            failed = {key: one for ticket, _ in self._accepted for key, one in ticket.failed_receipts.items()}
+            objects = {**chain.objects.fresh, entry_id: data, **failed, **receipts}
+            advanced = turn.advance(objects, row, receipts.keys())
         except OutcomeUnknown:
             raise
         except (PenstockError, Overtaken):
@@ -400,7 +406,8 @@ class Batch:
         if located_entry is not None:
             self._settle(ticket, located_entry[1], repeated=True)
         else:
-            ticket.receipt_number += 1  # that try came to nothing; this one gets a receipt of its own
+            ticket.failed_receipts[receipt] = data  # that try came to nothing; this one gets its own
+            ticket.receipt_number += 1
 
     def _settle(self, ticket: Ticket, entry: LogEntry, *, repeated: bool) -> None:
         """Answer a request by the log entry that names it."""

@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from penstock.errors import InvalidRequest
-from penstock.kernel.settings import DAY_US, IDEMPOTENCY_DAYS, Settings
+from penstock.kernel.settings import DAY_US, IDEMPOTENCY_DAYS, WRITE_MAX_S, Settings
 
 GRACE_S: Final = 24 * 3600.0
 """How long objects stay that nothing leads to, unless a lake says otherwise."""
@@ -111,10 +111,9 @@ class Graces:
     ) -> None:
         """``find`` looks up the graces of the lake as they are now. ``InvalidRequest`` if a write may take
         longer than writers can rely on any lake."""
-        if settings.write_timeout_s > GRACE_MIN_S / 2:
+        if settings.write_timeout_s > WRITE_MAX_S:
             raise InvalidRequest(
-                f"write_timeout_s must be at most {GRACE_MIN_S / 2:g} (half of the smallest grace_s), got "
-                f"{settings.write_timeout_s:g}"
+                f"write_timeout_s must be at most {WRITE_MAX_S:g}, got {settings.write_timeout_s:g}"
             )
         self._find, self._settings, self._clock = find, settings, clock
 

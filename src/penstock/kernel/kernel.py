@@ -42,7 +42,7 @@ from penstock.kernel.description import (
 from penstock.kernel.edit import LandingNotice
 from penstock.kernel.expired import expired_commits
 from penstock.kernel.format import Format, Formats, PrepareAgain
-from penstock.kernel.grace import GRACE_MIN_S, Grace, Graces, new_grace
+from penstock.kernel.grace import Grace, Graces, new_grace
 from penstock.kernel.history import History, Walk
 from penstock.kernel.known_tables import KnownTables
 from penstock.kernel.ledger import find_table
@@ -65,7 +65,7 @@ from penstock.kernel.request import (
 from penstock.kernel.restore import RestoreRequest, RestoreScope
 from penstock.kernel.revert import RevertRequest
 from penstock.kernel.rows import decode_reference_row, require_writable
-from penstock.kernel.settings import Settings
+from penstock.kernel.settings import WRITE_MAX_S, Settings
 from penstock.kernel.state import Difference, Overlay, diff_commits, differing, state_of
 from penstock.kernel.table_horizons import TableHorizons, find_horizon
 from penstock.kernel.three_way import MergeOptions, ThreeWayTerms
@@ -318,7 +318,7 @@ class Kernel:
         """How long a request waits for others to be prepared, as long as they land: until it is due, and
         never for so long that objects which it has stored may be swept."""
         write_s = self.settings.write_timeout_s
-        return time_limit(min(LINE_WAITS_MAX * write_s, GRACE_MIN_S / 2 - write_s), "").seconds
+        return time_limit(min(LINE_WAITS_MAX * write_s, WRITE_MAX_S - write_s), "").seconds
 
     def enqueue(self, branch: str, request: Request) -> Outcome:
         """Queue a request that is prepared; ``PrepareAgain`` if that is not enough any more."""

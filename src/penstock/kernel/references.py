@@ -447,34 +447,38 @@ class _ReferenceMove(Generic[A]):
 
     def decide(self, row: Row | None, in_doubt: bool) -> Swap[Reference | A] | Keep[Reference | A]:
         before = decode_reference_row(row) if row is not None else None
-        earlier, number = self._done_before(before, in_doubt)
+        earlier, failed_receipts = self._done_before(before, in_doubt)
         if earlier is not None:
             self.has_moved = True
             return Keep(earlier)
         self._last = before
         decision = self._decide(row)
         self.has_moved = not isinstance(decision, Keep)
-        return decision if isinstance(decision, Keep) else self._swap(decision, before, number)
+        return decision if isinstance(decision, Keep) else self._swap(decision, before, failed_receipts)
 
-    def _done_before(self, before: Reference | None, in_doubt: bool) -> tuple[Reference | None, int]:
-        """The reference as this very request left it before, if it did."""
+    def _done_before(
+        self, before: Reference | None, in_doubt: bool
+    ) -> tuple[Reference | None, dict[ObjectId, bytes]]:
+        """The reference as this very request left it before, if it did, and receipts of tries that came to
+        nothing."""
         located_entry: tuple[ObjectId, LogEntry] | None = None
-        number = 0
+        failed_receipts: dict[ObjectId, bytes] = {}
         if before is not None and in_doubt:
             located_entry = self._log.find(before, self._key, self._last.position if self._last else 0)
         if located_entry is None and self._request is not None:
             scope = self._name.encode()
-            located_entry, number = find_earlier_request(
+            located_entry, failed_receipts = find_earlier_request(
                 self._store, self._log, before, scope, self._key, self._request
             )
         if before is None or located_entry is None:
-            return None, number
+            return None, failed_receipts
         entry_id, entry = located_entry
-        return msgspec.structs.replace(
-            before, head=entry.after, log=entry_id, position=entry.position
-        ), number
+        reference = msgspec.structs.replace(before, head=entry.after, log=entry_id, position=entry.position)
+        return reference, failed_receipts
 
-    def _swap(self, move: Move, before: Reference | None, number: int) -> Swap[Reference]:
+    def _swap(
+        self, move: Move, before: Reference | None, failed_receipts: Mapping[ObjectId, bytes]
+    ) -> Swap[Reference]:
         """The swap of the row, with an entry in its log, and a receipt if the caller gave a key."""
         after, event, objects, landed = move
         if after is None:
@@ -494,10 +498,15 @@ class _ReferenceMove(Generic[A]):
         )
         receipts = {}
         if self._request is not None:
-            mine = receipt_id(self._name.encode(), self._key, number)
+            mine = receipt_id(self._name.encode(), self._key, len(failed_receipts))
             receipts[mine] = receipt(self._request, entry.position - 1, entry.time_us)
         result = msgspec.structs.replace(after, log=entry_id, position=entry.position)
-        return Swap(row_of(result), result, {**objects, **receipts, entry_id: data}, receipts.keys())
+        return Swap(
+            row_of(result),
+            result,
+            {**objects, **failed_receipts, **receipts, entry_id: data},
+            receipts.keys(),
+        )
 
 
 def _behind_horizon(commit: ObjectId) -> HistoryExpired:

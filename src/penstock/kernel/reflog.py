@@ -161,23 +161,25 @@ def receipt_id(scope: bytes, key: str, number: int) -> ObjectId:
 
 def find_earlier_request(
     store: Store, log: RefLog, reference: Reference | None, scope: bytes, key: str, request: bytes | None
-) -> tuple[tuple[ObjectId, LogEntry] | None, int]:
-    """What the request with an idempotency key came to before, and how many of its tries came to nothing.
+) -> tuple[tuple[ObjectId, LogEntry] | None, dict[ObjectId, bytes]]:
+    """What the request with an idempotency key came to before, and receipts of tries that came to nothing.
 
-    ``IdempotencyKeyReused`` if the key was used for another ``request``.
+    They are numbered, and a look-up ends where a number is missing. So whoever stores the next one stores
+    them again with it: then a sweep forgets none of them before it. ``IdempotencyKeyReused`` if the key was
+    used for another ``request``.
     """
-    number = 0
+    failed: dict[ObjectId, bytes] = {}
     made_key = GeneratedKey.read(key)
     if made_key is not None and reference is not None and scope == reference.incarnation:
         if request is not None and not made_key.is_for(request):
             raise key_reused(key)
         if (first := log.find_made(reference, made_key)) is not None:
-            return first, number
+            return first, failed
     while True:
-        receipt = receipt_id(scope, key, number)
+        receipt = receipt_id(scope, key, len(failed))
         data = store.fetch((receipt,)).get(receipt)
         if data is None:
-            return None, number
+            return None, failed
         receipt_object = check_object(receipt, data)
         if not isinstance(receipt_object, Receipt):
             raise Damaged(f"object {receipt.hex()} is not a receipt", objects=[receipt.hex()])
@@ -188,8 +190,8 @@ def find_earlier_request(
             log.find(reference, key, receipt_object.position, limit_us) if reference is not None else None
         )
         if located_entry is not None:
-            return located_entry, number
-        number += 1
+            return located_entry, failed
+        failed[receipt] = data
 
 
 def key_reused(key: str) -> IdempotencyKeyReused:

@@ -92,10 +92,10 @@ class OutcomeLookup:
 
         A receipt leads there. They are not kept for ever: without one, the log is read from where it was.
         """
-        located_entry, receipts = find_earlier_request(
+        located_entry, failed_receipts = find_earlier_request(
             self._kernel.store, self._log, reference, sent.incarnation, sent.key, sent.digest
         )
-        if located_entry is None and receipts == 0:
+        if located_entry is None and not failed_receipts:
             located_entry = self._log.find(
                 reference, sent.key, sent.position, sent.until_us, sent.incarnation
             )
@@ -104,11 +104,11 @@ class OutcomeLookup:
     def _spend_key(self, sent: SubmittedRequest, reference: Reference) -> dict[ObjectId, bytes]:
         """A receipt as if another request had used the key: who comes with it later finds it."""
         key = sent.key
-        _, number = find_earlier_request(
+        _, failed_receipts = find_earlier_request(
             self._kernel.store, self._log, reference, sent.incarnation, key, None
         )
         data = receipt(object_id(encode(("called off", key))), reference.position, self._kernel.clock())
-        return {receipt_id(sent.incarnation, key, number): data}
+        return {**failed_receipts, receipt_id(sent.incarnation, key, len(failed_receipts)): data}
 
 
 def _called_off_entry(sent: SubmittedRequest, reference: Reference) -> Landed:

@@ -10,6 +10,9 @@ DAY_US: Final = 24 * 3600 * 1_000_000
 IDEMPOTENCY_DAYS: Final = 7.0
 """For so long every writer can rely on its idempotency keys: the default, and the least that a sweep may be
 told while others write. Jobs and transactions that have ended are told for as long."""
+WRITE_MAX_S: Final = 600.0
+"""The longest that a write may take, with all tries and waits: well below the shortest grace period that a
+lake may have, and below the time after its receipt within which a request lands (``RECEIPT_WINDOW_US``)."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,9 +21,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     tries_max: int = 100
     """How often a write is tried against a branch that keeps moving."""
     write_timeout_s: float = 10.0
-    """How long a write may take in total, all tries included; at most 1800, half of the shortest grace period
-    that a lake may have. Waiting for the turn to be prepared again, while requests before it land, is not
-    counted, up to ten times as long."""
+    """How long a write may take in total, all tries included; at most 600. Waiting for the turn to be
+    prepared again, while requests before it land, is not counted, up to ten times as long, and 600 s in
+    all."""
     backoff_min_ms: float = 2.0
     """The wait after the first lost try; it doubles from try to try, and a random part of it is waited."""
     backoff_max_ms: float = 250.0

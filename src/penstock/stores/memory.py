@@ -89,7 +89,7 @@ class _MemoryTurn(Turn):
         store = self._store
         with store._lock:
             present = frozenset(object_id for object_id in fresh if object_id in store._objects)
-            store._put(objects)
+            store._put({one: data for one, data in objects.items() if one not in present})
         if present:
             return Advanced(False, present)
         self.written()
