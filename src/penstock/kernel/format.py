@@ -100,12 +100,14 @@ class LaterCommit(NamedTuple):
     """A commit that changed a key after one that is to be undone, or was meant to."""
 
     before: tuple[AnyContent | None, ...]
-    """What the key held in each of its parents."""
+    """What the key held in each of its parents, but those that have expired."""
     after: AnyContent | None
     intents: tuple[bytes, ...] | None
     """What it was asked to do, in order; ``None`` if it brought the key into a given state."""
     is_parallel: bool
     """It does not build on the commit that is to be undone: a merge brought the two together."""
+    is_merge: bool
+    """It has several parents, whether these have expired or not."""
     met: tuple[AnyContent | None, ...] = ()
     """Of a merge that brought the commit to be undone to others: what the key held on their side."""
     id: str = ""

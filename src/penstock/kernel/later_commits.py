@@ -87,6 +87,7 @@ class LaterCommits:
             after,
             None if own_intents is None else tuple(own_intents),
             is_beside,
+            bool(commit.further_parents),
             tuple(met),
             *named,
         )
@@ -160,5 +161,9 @@ class OwnCommits:
         managing = self._formats.managing(after, *before)
         own_intents = [] if managing is None else intents_of_format(managing, intents.get(key, []))
         yield LaterCommit(
-            tuple(before), after, None if own_intents is None else tuple(own_intents), is_parallel=True
+            tuple(before),
+            after,
+            None if own_intents is None else tuple(own_intents),
+            is_parallel=True,
+            is_merge=bool(commit.further_parents),
         )

@@ -128,3 +128,27 @@ def test_a_commit_whose_rows_were_compacted_since_is_not_undone_by_itself(lake: 
     else:
         lake.revert(undone, keys={"t": "force"})
         assert ids(lake) == [1, 2]
+
+
+@pytest.mark.parametrize("commits_kept", [4, 7])
+def test_a_commit_is_not_undone_beside_a_branch_whose_history_has_expired(
+    tmp_path: Path, commits_kept: int
+) -> None:
+    settings = penstock.Settings(grace_s=0, nobody_writes=True)
+    with penstock.open(tmp_path / "lake", create=True, settings=settings) as lake:
+        lake.table("t").write(rows(1), format="parquet")
+        lake.branch("dev").create()
+        for number in range(10, 16):
+            lake.table("t", "dev").write(rows(number), mode="append")
+        lake.table("t").write(rows(2), mode="append")
+        commit = lake.branch().head
+        lake.merge("dev")
+        lake.branch("dev").delete()
+        lake.table("t").optimize()
+        lake.keep_history(max_commits=commits_kept)
+        assert lake.sweep().removed > 0
+    with penstock.open(tmp_path / "lake") as lake:
+        before = ids(lake)
+        with pytest.raises(MergeConflict, match="in files that a later commit wrote"):
+            lake.revert(commit)
+        assert ids(lake) == before

@@ -38,7 +38,7 @@ def root_of(content: AnyContent | None) -> ObjectId:
 def was_changed(own: Since | None) -> bool:
     """Whether a branch changed the files of a table, also if they are as they were."""
     return own is not None and any(
-        root_of(commit.before[0]) != root_of(commit.after) for commit in own.commits
+        change.before != change.after for change in map(TreeChange.of, own.commits)
     )
 
 
@@ -55,11 +55,7 @@ def find_known_paths(
     if not added or table.own is None:
         return set()
     removed = {path: file for path, file, after in absent if file is not None and after is None}
-    commits = [
-        TreeChange.of(commit)
-        for commit in table.own.commits
-        if root_of(commit.before[0]) != root_of(commit.after)
-    ]
+    commits = [change for change in map(TreeChange.of, table.own.commits) if change.before != change.after]
     tracks = _FileTracks(objects, commits, added, removed, follows_rows=table.brings_undone)
     tracks.follow()
     known_paths = {*tracks.outcomes}
@@ -155,9 +151,11 @@ class TreeChange(NamedTuple):
 
     @classmethod
     def of(cls, commit: LaterCommit) -> TreeChange:
-        is_merge = len(commit.before) > 1
-        is_write = commit.intents is not None and not is_merge
-        return cls(root_of(commit.before[0]), root_of(commit.after), is_write, is_merge)
+        after = root_of(commit.after)
+        # Of a commit whose parents have expired, it is not known what it changed.
+        before = root_of(commit.before[0]) if commit.before else after
+        is_write = commit.intents is not None and not commit.is_merge
+        return cls(before, after, is_write, commit.is_merge)
 
     @property
     def is_undo(self) -> bool:

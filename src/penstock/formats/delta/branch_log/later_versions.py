@@ -193,7 +193,7 @@ class LaterVersions:
                 are_all = are_all and bool(others)
                 continue
             here_now = [later for later in remaining if later.step.version <= tip.version]
-            if here_now and len(commit.before) > 1:
+            if here_now and commit.is_merge:
                 here_now[-1] = here_now[-1]._replace(has_parts=bool(parts) and are_all)
                 parts, are_all = 0, True
             ordered += here_now
@@ -202,7 +202,7 @@ class LaterVersions:
 
     def _on_branch(self, commit: LaterCommit, after: DeltaTable) -> list[Later]:
         """The versions of another line that a commit brought there."""
-        before = commit.before[0] if len(commit.before) == 1 else None
+        before = commit.before[0] if commit.before and not commit.is_merge else None
         if commit.is_parallel or not isinstance(before, DeltaTable) or not before.state:
             return []
         until, came, read = line_of(after), Tip.of(line_of(before)), self._table.read
