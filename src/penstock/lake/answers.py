@@ -206,7 +206,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     requests: tuple[RequestCounts, ...] | None = None
     """By branch, those with the most requests first; nothing where no server counts them."""
     publishing: tuple[PublishingLag, ...] = ()
-    """Tables that wait to be published, or cannot be."""
+    """Tables that wait to be published, or cannot be, of those that `published_tables` counts."""
     published_tables: int = 0
     """How many tables are published, those that wait included; 1,000 at most."""
     table: TableFigures | None = None

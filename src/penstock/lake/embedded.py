@@ -269,15 +269,16 @@ class Embedded:
 
     def add_other_plugins(self) -> tuple[FormatPlugin, ...]:
         """Make the plugins of other packages, once, and return them."""
+        others: tuple[FormatPlugin, ...] = ()
         with self._making:
             if not self._has_other_plugins:
                 self._has_other_plugins = True
                 others = tuple(plugin(lambda: self) for plugin in other_plugin_types())
                 self.loaded_plugins += others
-                if self._is_caught_up:
-                    self._catch_up(others)
-            own = plugin_types()
-            return tuple(plugin for plugin in self.loaded_plugins if type(plugin) not in own)
+        if others and self._is_caught_up:
+            self._catch_up(others)  # without the lock: a plugin may ask for what is made under it
+        own = plugin_types()
+        return tuple(plugin for plugin in self.loaded_plugins if type(plugin) not in own)
 
     # -- tables that formats manage ------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from penstock.cli.declaration import command, ref_option
 from penstock.cli.rendering.columns import Cell, Row, columns
 from penstock.cli.rendering.screen import Screen, printable
 from penstock.lake.answers import Figures, TableFigures
+from penstock.lake.call import PAGE_MAX
 
 
 @command(
@@ -63,7 +64,8 @@ def _show(screen: Screen, answer: Figures) -> Iterator[str]:
         ]
         for lag in answer.publishing
     ]
-    up_to_date = f"  all of {answer.published_tables:,} tables are up to date"
+    which = "the first" if answer.published_tables == PAGE_MAX else "all of"
+    up_to_date = f"  {which} {answer.published_tables:,} tables are up to date"
     yield from columns(screen, waiting, indent="  ", flexible=-1) if waiting else [up_to_date]
     if answer.table is not None:
         yield from _show_table(screen, answer.table)

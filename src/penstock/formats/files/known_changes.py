@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum, auto
+from functools import partial
 from typing import Final, NamedTuple
 
 from penstock.formats.files import trees
@@ -56,6 +57,8 @@ def find_known_paths(
         return set()
     removed = {path: file for path, file, after in absent if file is not None and after is None}
     commits = [change for change in map(TreeChange.of, table.own.commits) if change.before != change.after]
+    if not any(added.keys() & changed for changed in map(partial(_find_changed, objects), commits)):
+        return set()  # what is not here, and was never changed, was never here
     tracks = _FileTracks(objects, commits, added, removed, follows_rows=table.brings_undone)
     tracks.follow()
     known_paths = {*tracks.outcomes}
@@ -118,6 +121,11 @@ def find_known_folders(
 def replaced_folders(intents: Iterable[bytes]) -> list[str]:
     """The folders that some writes replaced."""
     return [prefix for intent in intents if intent for prefix in decode_write(intent).replaced]
+
+
+def _find_changed(objects: Objects, commit: TreeChange) -> set[str]:
+    """The paths that a commit changed."""
+    return {change.path for change in trees.find_differences(objects, commit.before, commit.after)}
 
 
 def _find_new(objects: Objects, commit: TreeChange, files: Mapping[str, File]) -> list[str]:
@@ -289,18 +297,21 @@ def find_rewritten(
     table: Table, objects: Objects, origin: ObjectId, theirs: ObjectId, ours: ObjectId
 ) -> RewrittenFiles:
     """What became of rows in files that the source removed, where both sides had the files."""
-    own = () if table.own is None else tuple(map(_SideWrite.of, table.own.commits))
     source_writes = [*map(_SideWrite.of, table.theirs.commits)] if table.theirs is not None else []
     if table.is_repeated:
         source_writes = [_SideWrite(TreeChange(origin, theirs, is_write=True, is_merge=False), ())]
+    source_changes = [write.find_files(objects) for write in source_writes if write.change.is_write]
+    source_changes = [files for files in source_changes if files.removed]
+    if not source_changes:
+        return RewrittenFiles({}, set())
+    own_commits = () if table.own is None else table.own.commits
+    own_changes = [write.find_files(objects) for write in map(_SideWrite.of, own_commits)]
     removed: dict[str, File] = {}
     rewritten: set[str] = set()
-    for write in source_writes:
-        if write.change.is_write and write.change.before != write.change.after:
-            gone, added = write.find_files(objects)
-            if gone and not _has_any(objects, own, ours, added):
-                removed |= gone
-                rewritten |= _beside(gone, added)
+    for files in source_changes:
+        if not _has_any(objects, own_changes, ours, files.added):
+            removed |= files.removed
+            rewritten |= files.find_rewritten(files.removed)
     remaining = trees.find(objects, theirs, [*removed])
     removed = {path: file for path, file in removed.items() if not is_same(remaining.get(path), file)}
     if not removed:
@@ -314,11 +325,10 @@ def find_rewritten(
     absent = {path: file for path, file in removed.items() if path not in now}
     had = {path for path, file in absent.items() if is_same(first.get(path), file)}
     rewritten_here: set[str] = set()
-    for write in own if absent else ():
-        gone = write.find_gone(objects, absent)
-        had |= gone.keys()
-        if write.change.is_write and gone:
-            rewritten_here |= _beside(gone, write.find_files(objects)[1])
+    for files in own_changes if absent else ():
+        gone = files.find_removed(absent)
+        had |= gone
+        rewritten_here |= files.find_rewritten(gone)
     return RewrittenFiles(still_here, (had & rewritten) | rewritten_here)
 
 
@@ -326,9 +336,30 @@ def find_rewritten_since(objects: Objects, since: Since, files: Mapping[str, Fil
     """Of files that a table had, the paths of those whose rows later commits may have written into others."""
     rewritten: set[str] = set()
     for write in map(_SideWrite.of, since.commits):
-        if write.change.is_write and (gone := write.find_gone(objects, files)):
-            rewritten |= _beside(gone, write.find_files(objects)[1])
+        if write.change.is_write:
+            changed = write.find_files(objects)
+            rewritten |= changed.find_rewritten(changed.find_removed(files))
     return rewritten
+
+
+class _ChangedFiles(NamedTuple):
+    """The files that a commit removed by their paths, and not with a folder, and those that it added."""
+
+    removed: dict[str, File]
+    added: dict[str, File]
+    is_write: bool
+
+    def find_removed(self, files: Mapping[str, File]) -> set[str]:
+        """The paths of those of some files that it removed."""
+        return {
+            path for path in files.keys() & self.removed.keys() if is_same(files[path], self.removed[path])
+        }
+
+    def find_rewritten(self, removed: Iterable[str]) -> set[str]:
+        """Of paths that it removed, those in folders to which it added files: what has the same partition may
+        have the same rows."""
+        folders = {path.rpartition("/")[0] for path in self.added} if self.is_write else set()
+        return {path for path in removed if path.rpartition("/")[0] in folders}
 
 
 class _SideWrite(NamedTuple):
@@ -341,39 +372,24 @@ class _SideWrite(NamedTuple):
     def of(cls, commit: LaterCommit) -> _SideWrite:
         return cls(TreeChange.of(commit), tuple(replaced_folders(commit.intents or ())))
 
-    def find_files(self, objects: Objects) -> tuple[dict[str, File], dict[str, File]]:
-        """The files that it removed by their paths and not with a folder, and those that it added."""
+    def find_files(self, objects: Objects) -> _ChangedFiles:
         differences = [*trees.find_differences(objects, self.change.before, self.change.after)]
         removed = {
             path: file
             for path, file, after in differences
             if file is not None and after is None and not path.startswith(self.replaced)
         }
-        return removed, {path: file for path, _, file in differences if file is not None}
-
-    def find_gone(self, objects: Objects, files: Mapping[str, File]) -> dict[str, File]:
-        """Of some files, those that it removed by their paths and not with a folder."""
-        if self.change.before == self.change.after:
-            return {}
-        before = trees.find(objects, self.change.before, [*files])
-        after = trees.find(objects, self.change.after, [*files])
-        return {
-            path: file
-            for path, file in files.items()
-            if is_same(before.get(path), file) and path not in after and not path.startswith(self.replaced)
-        }
+        added = {path: file for path, _, file in differences if file is not None}
+        return _ChangedFiles(removed, added, self.change.is_write)
 
 
-def _beside(removed: Iterable[str], added: Iterable[str]) -> set[str]:
-    """The paths that were removed from folders to which files were added: what has the same partition may
-    have the same rows."""
-    folders = {path.rpartition("/")[0] for path in added}
-    return {path for path in removed if path.rpartition("/")[0] in folders}
-
-
-def _has_any(objects: Objects, own: Iterable[_SideWrite], ours: ObjectId, files: Mapping[str, File]) -> bool:
+def _has_any(
+    objects: Objects, own: Iterable[_ChangedFiles], ours: ObjectId, files: Mapping[str, File]
+) -> bool:
     """Whether the target has one of some files, or had it: then it has the commit that added them."""
     now = trees.find(objects, ours, [*files])
-    if any(is_same(now.get(path), file) for path, file in files.items()):
-        return True
-    return any(_find_new(objects, write.change, files) for write in own)
+    return any(
+        is_same(there.get(path), files[path])
+        for there in (now, *(changed.added for changed in own))
+        for path in files.keys() & there.keys()
+    )

@@ -9,6 +9,7 @@ import msgspec
 from penstock.errors import PenstockError
 from penstock.formats.registry import load_member
 from penstock.lake.audits.calls import ListExpectations
+from penstock.lake.call import PAGE_MAX
 from penstock.lake.calls import (
     Compare,
     FigureKind,
@@ -293,10 +294,11 @@ def _show_publishing(visit: Visit) -> Html:
         )
         for status in waiting
     ]
+    which = "The first" if figures.published_tables == PAGE_MAX else "All"
     return show_table(
         ("Table", "Version", "Published", "Waiting", "For", "Problem"),
         rows,
-        empty=f"All {figures.published_tables:,} published tables are up to date.",
+        empty=f"{which} {figures.published_tables:,} published tables are up to date.",
     )
 
 

@@ -365,12 +365,14 @@ class _Undo:
 
     def _as_now(self, path: str) -> Add:
         """A file of the table as it is now, which a later version has brought."""
-        for later in reversed(self._later):
-            for add in later.adds:
-                if add.key == (path, self._live[path]):
-                    return add
         key = FileKey(path, self._live[path])
-        return self._standing.files_in(self._target, [key])[key]
+        add = self._later_adds.get(key)
+        return add if add is not None else self._standing.files_in(self._target, [key])[key]
+
+    @cached_property
+    def _later_adds(self) -> dict[FileKey, Add]:
+        """The files that later versions added, as the latest of these did."""
+        return {add.key: add for later in self._later for add in later.adds}
 
     def _files_before(self, paths: Sequence[str]) -> dict[str, Add]:
         """The files as they were in the state that the undo restores, with statistics."""
@@ -383,12 +385,15 @@ class _Undo:
     def _comes_back(self, path: str, shift: Shift) -> bool:
         """Whether a file that the change removed is to be there again: not where its partition was replaced
         since, nor where it was brought back before and others removed it since."""
-        is_undone = self._was_brought_back(path)
-        new = {path: shift for path, shift in self._shifts.items() if shift.is_new}
-        if new and self._are_as_left(new):
-            is_undone = False  # what it wrote in its place is there
+        is_undone = not self._stands_as_written and self._was_brought_back(path)
         assert shift.before is not None
         return not is_undone and not self._is_replaced(shift.before.partition_values)
+
+    @cached_property
+    def _stands_as_written(self) -> bool:
+        """Whether all files are there that the change wrote, and as it left them."""
+        new = {path: shift for path, shift in self._shifts.items() if shift.is_new}
+        return bool(new) and self._are_as_left(new)
 
     def _was_brought_back(self, path: str) -> bool:
         """Whether the change is undone for a file that it removed: it came back since, and did not go because
