@@ -8,7 +8,7 @@ from typing import Any
 from uuid import NAMESPACE_URL, uuid4, uuid5
 
 from penstock.formats.lance.content import LanceTable
-from penstock.formats.lance.intents import Create, Declare, Placed, Step, Steps, encode_steps
+from penstock.formats.lance.intents import Create, Declare, NumberedStep, Step, Steps, encode_steps
 from penstock.formats.lance.lake.parts import LanceParts
 from penstock.formats.lance.manifests import Manifest, ManifestOperation, transaction
 from penstock.formats.lance.relocation import rehome
@@ -133,7 +133,7 @@ class Tables:
         return location
 
     def change(self, name: str, *steps: Step, branch: str = "main") -> None:
-        placed = Steps(tuple(Placed(number, step) for number, step in enumerate(steps)))
+        placed = Steps(tuple(NumberedStep(number, step) for number, step in enumerate(steps)))
         self.kernel.commit(branch, [Change(Key(name), NAME, encode_steps(placed))], CommitMeta())
 
     def create(self, *versions: int, name: str = "t", branch: str = "main") -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 
-from penstock.kernel.format import Formats, LaterCommit, Since
+from penstock.kernel.format import Formats, LaterCommit, LaterCommitLookup
 from penstock.kernel.history import History
 from penstock.kernel.objects import content_of
 from penstock.kernel.request import NextBatch
@@ -32,7 +32,7 @@ class LaterCommits:
         commit = self._history.commit(self._commit)
         return changes_between(self._history, commit, self._history.commit(commit.parent))
 
-    def since(self, head: ObjectId | None, key: bytes) -> Since:
+    def since(self, head: ObjectId | None, key: bytes) -> LaterCommitLookup:
         """What was done to a key between the commit and a head of the branch.
 
         Whoever asks for the commits without a head comes first in the next batch.
@@ -40,7 +40,7 @@ class LaterCommits:
         own: Intents = {}
         gather_intents(self._history, self._history.commit(self._commit), own)
         intents = self._own_intents(key, own.get(key, []))
-        return Since(lambda: self._up_to(head, key), tuple(intents or ()))
+        return LaterCommitLookup(lambda: self._up_to(head, key), tuple(intents or ()))
 
     def _up_to(self, head: ObjectId | None, key: bytes) -> list[LaterCommit]:
         if head is None:
@@ -118,12 +118,12 @@ class OwnCommits:
         self._merges: list[int] = []
         """The positions of merges: they may have changed any key."""
 
-    def since(self, head: ObjectId | None, key: bytes) -> Since:
+    def since(self, head: ObjectId | None, key: bytes) -> LaterCommitLookup:
         """What was done to a key up to a head of the branch: what commits found and left, oldest first.
 
         Whoever asks for the commits without a head comes first in the next batch.
         """
-        return Since(lambda: self._up_to(head, key))
+        return LaterCommitLookup(lambda: self._up_to(head, key))
 
     def _up_to(self, head: ObjectId | None, key: bytes) -> list[LaterCommit]:
         if head is None:

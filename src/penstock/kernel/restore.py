@@ -13,7 +13,7 @@ from typing import NamedTuple
 from penstock.errors import InvalidRequest, KeyNotFound, MergeConflict
 from penstock.kernel.chain import Chain, Draft
 from penstock.kernel.edit import Edit, LandingNotice
-from penstock.kernel.format import Applied, Format, Formats, PrepareAgain, Refused
+from penstock.kernel.format import AppliedChange, Format, Formats, PrepareAgain, Refused
 from penstock.kernel.history import History
 from penstock.kernel.ledger import find_table
 from penstock.kernel.objects import Objects, content_of
@@ -221,7 +221,7 @@ class _RestoreApply(ThreeWayApply):
         assert managing is not None, "or there is nothing to restore"
         table = self._edit.table(meeting.key, content)
 
-        def restore() -> Applied:
+        def restore() -> AppliedChange:
             self._refuse_erased(content, version=version)
             return managing.restore_version(table, version)
 

@@ -21,13 +21,13 @@ from penstock.errors import InvalidRequest
 from penstock.kernel.edit import Edit, EditContext, LandingNotice, compare
 from penstock.kernel.format import (
     DRY_RUN,
-    Applied,
-    Crossed,
+    AppliedChange,
+    CrossedHistory,
     Format,
     Formats,
+    LaterCommitLookup,
     PrepareAgain,
     Refused,
-    Since,
 )
 from penstock.kernel.history import History
 from penstock.kernel.ledger import find_table, ledger_key
@@ -192,15 +192,15 @@ class KeySides(NamedTuple):
 
 
 class CrossedIntents(NamedTuple):
-    """What becomes ``Crossed`` for the format of the table that is merged."""
+    """What becomes ``CrossedHistory`` for the format of the table that is merged."""
 
     earlier: list[Intent]
     target: list[Intent]
 
-    def of_format(self, managing: Format) -> Crossed:
+    def of_format(self, managing: Format) -> CrossedHistory:
         earlier = tuple(intent.data for intent in self.earlier if intent.format == managing.name)
         target = intents_of_format(managing, self.target)
-        return Crossed(earlier, None if target is None else tuple(target))
+        return CrossedHistory(earlier, None if target is None else tuple(target))
 
 
 class Renamed(NamedTuple):
@@ -222,9 +222,9 @@ class ThreeWayApply:
         edit: Edit,
         formats: Formats,
         options: MergeOptions,
-        since: Callable[[bytes], Since] | None = None,
-        own: Callable[[bytes], Since] | None = None,
-        theirs: Callable[[bytes], Since] | None = None,
+        since: Callable[[bytes], LaterCommitLookup] | None = None,
+        own: Callable[[bytes], LaterCommitLookup] | None = None,
+        theirs: Callable[[bytes], LaterCommitLookup] | None = None,
     ) -> None:
         """``since`` tells what was done to a key after the commit that is brought, if the target has it;
         ``own`` what the target did to it that the source does not have, ``theirs`` the reverse."""
@@ -451,13 +451,15 @@ class ThreeWayApply:
             return
         table = self._edit.table(meeting.key, target, after)
 
-        def restore() -> Applied:
+        def restore() -> AppliedChange:
             self._refuse_erased(after)
             return managing.restore(table, self._drop_erased(after))
 
         self._put_restored(meeting, managing, restore)
 
-    def _put_restored(self, meeting: KeySides, managing: Format, restore: Callable[[], Applied]) -> None:
+    def _put_restored(
+        self, meeting: KeySides, managing: Format, restore: Callable[[], AppliedChange]
+    ) -> None:
         """Let a key hold the state that a format restores, or note why it refuses to."""
         try:
             applied = restore()

@@ -12,7 +12,7 @@ import msgspec
 from penstock.errors import CommitNotFound, InvalidRequest, MergeConflict
 from penstock.kernel.chain import Chain, Draft
 from penstock.kernel.edit import Edit, LandingNotice
-from penstock.kernel.format import Formats, PrepareAgain, Since
+from penstock.kernel.format import Formats, LaterCommitLookup, PrepareAgain
 from penstock.kernel.history import History
 from penstock.kernel.later_commits import LaterCommits, OwnCommits
 from penstock.kernel.merge import merge_plainly, plan_merge
@@ -158,7 +158,7 @@ class TransplantRequest(ThreeWayRequest):
 
     def _since(
         self, commit_id: ObjectId, reference: Reference, head: ObjectId | None
-    ) -> Callable[[bytes], Since] | None:
+    ) -> Callable[[bytes], LaterCommitLookup] | None:
         """What was done after a commit that the target has already; nothing if it has not."""
         if not self._formats or not self._history.is_ancestor(commit_id, head or reference.head):
             return None
@@ -170,7 +170,7 @@ class TransplantRequest(ThreeWayRequest):
         edit: Edit,
         own_change: _CommitEffect,
         results: dict[Key, MergedKey],
-        since: Callable[[bytes], Since] | None,
+        since: Callable[[bytes], LaterCommitLookup] | None,
         head: ObjectId | None,
     ) -> None:
         """Bring one commit's changes; a key that several commits change has one result."""

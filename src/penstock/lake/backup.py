@@ -55,7 +55,7 @@ from penstock.kernel.seal import finish, seal
 from penstock.kernel.settings import Settings
 from penstock.lake.backup_files import (
     BackupFiles,
-    PutBack,
+    RestoredFiles,
     data_location,
     no_room_error,
     require_data_location,
@@ -96,7 +96,7 @@ class RestoredLake(msgspec.Struct, frozen=True, kw_only=True):
     """Whether commits to managed tables are taken; else they can only be read."""
     missing: tuple[str, ...]
     """Files of tables that are gone, if that was allowed."""
-    put_back: PutBack | None = None
+    put_back: RestoredFiles | None = None
     """Files of tables that the backup has, and that were put back where they had been."""
     was_restored: bool = False
     """Whether the same restore was complete before: nothing was done now."""

@@ -869,7 +869,7 @@ class Embedded:
         return self.kernel.rebase(
             call.branch,
             self._reachable(call.onto),
-            commit_meta(calls.Said(), call.who, ""),
+            commit_meta(calls.CommitDescription(), call.who, ""),
             self._options(call),
             if_head=self._resolve_optional(call.if_head),
             dry_run=call.dry_run,

@@ -50,7 +50,7 @@ from penstock.lake.tokens import new_token
 from penstock.lake.transactions.answers import TransactionInfo
 from penstock.lake.transactions.calls import GetTransaction, ListTransactions
 from penstock.lake.transactions.read_set import NotedReads, note_reads
-from penstock.lake.transactions.runner import Ran, run
+from penstock.lake.transactions.runner import TransactionRun, run
 from penstock.lake.transactions.transaction import Transaction, begin_transaction
 from penstock.lake.views import Branch, Snapshot, Tag
 from penstock.model.clock import now_us
@@ -77,7 +77,7 @@ if TYPE_CHECKING:
         PenstockNamespace,
     )
     from penstock.kernel.kernel import Kernel
-    from penstock.lake.audits.publication import Published, Publishing
+    from penstock.lake.audits.publication import Published, PublishOptions
     from penstock.lake.sql.result import SqlResult
     from penstock.lake.sql.row_diff import RowDiff
 
@@ -827,7 +827,7 @@ class Lake:
         *,
         retries: int = RETRIES,
         **options: Unpack[TransactionOptions],
-    ) -> Ran[R]:
+    ) -> TransactionRun[R]:
         """Run a function in a transaction, and let that land; anew if what others did meanwhile refuses it.
 
         The function is given the transaction, and may be called ``retries`` times more, each time in a new
@@ -903,7 +903,7 @@ class Lake:
         """Have a branch not expect something any more; returns what is left."""
         return self.do(RemoveExpectation(branch=self._or_default(branch), name=name, who=self.author))
 
-    def publish(self, branch: str, into: str | None = None, **options: Unpack[Publishing]) -> Published:
+    def publish(self, branch: str, into: str | None = None, **options: Unpack[PublishOptions]) -> Published:
         """Audit a branch as it is now, and merge exactly that if all ``checks`` hold: write, audit, publish.
 
         Each has a name, and is a query that must return no row, with tables named by their keys, or a

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from penstock.lake.call import Said
+    from penstock.lake.call import CommitDescription
     from penstock.lake.lake import Lake
     from penstock.lake.table import Table
 
@@ -126,7 +126,7 @@ class WriteRequest:
         return self.branch if self.branch is not None else self.lake.default_branch
 
     @property
-    def commit_meta(self) -> Said:
+    def commit_meta(self) -> CommitDescription:
         return describe_commit(self.message, self.author)
 
 
@@ -162,7 +162,7 @@ class ChangeRequest:
         return self.lake.table(self.key, self.branch).outside_read_set
 
     @property
-    def commit_meta(self) -> Said:
+    def commit_meta(self) -> CommitDescription:
         return describe_commit(self.message, self.author)
 
 

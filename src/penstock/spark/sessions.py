@@ -268,7 +268,7 @@ def _handing_on(spark: SparkSession) -> SparkSession:
     return spark
 
 
-def _passed_over(lack: jar.Lack) -> InvalidRequest:
+def _passed_over(lack: jar.MissingJar) -> InvalidRequest:
     """What is raised rather than have writes go to their paths without a word."""
     return InvalidRequest(
         "'tables' would have no effect: this session does not read and write through Penstock, because "

@@ -19,7 +19,7 @@ from penstock.errors import (
 )
 from penstock.formats.delta.branch_log.line import OwnershipPhase
 from penstock.formats.delta.branch_log.ownership import NewTable
-from penstock.formats.delta.ownership.tables import AskedTable
+from penstock.formats.delta.ownership.tables import TableRequest
 from penstock.formats.delta.protocol.actions import write_commit
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.model.keys import Key
@@ -84,7 +84,7 @@ def test_a_key_that_is_taken_is_not_created_over(lake: DeltaLake, tmp_path: Path
 def test_creating_is_answered_as_before_when_it_is_repeated_under_its_key(
     lake: DeltaLake, tmp_path: Path
 ) -> None:
-    asked = AskedTable(key="create-t", digest=lambda: b"create t")
+    asked = TableRequest(key="create-t", digest=lambda: b"create t")
     first = lake.owner.create("main", T, NEW, warehouse=str(tmp_path), asked=asked)
     assert lake.owner.create("main", T, NEW, warehouse=str(tmp_path), asked=asked) == first
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.formats.lance.lake.manifest_files import ManifestFiles, Unclear
+from penstock.formats.lance.lake.manifest_files import ManifestFiles, UnclearManifest
 from penstock.formats.lance.manifests import Manifest, ManifestOperation, transaction
 from penstock.formats.lance.relocation import Immovable, check_movable
 from penstock.formats.lance.wire import Message
@@ -82,5 +82,5 @@ def test_a_field_that_may_tell_a_place_is_neither_moved_nor_swept_by(field: int)
     found = found._replace(body=found.body.having(field, 1))
     with pytest.raises(Immovable, match=rf"fields \[{field}\]"):
         check_movable(found)
-    with pytest.raises(Unclear, match=rf"\[{field}\]"):
+    with pytest.raises(UnclearManifest, match=rf"\[{field}\]"):
         list(ManifestFiles().of(found, "/somewhere"))

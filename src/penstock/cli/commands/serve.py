@@ -196,12 +196,12 @@ def run_server(announce: Callable[[str, str], None], *, log_level: str, **option
     try:
         from penstock.server import run
         from penstock.server.logs import Level
-        from penstock.server.options import Serving
+        from penstock.server.options import ServerOptions
     except ModuleNotFoundError as missing:
         raise InvalidRequest(
             f"serving needs the library {missing.name}: pip install 'penstock[server]'", extra="server"
         ) from None
-    serving = Serving(log_level=Level(log_level), logs_for_people=sys.stderr.isatty(), **options)
+    serving = ServerOptions(log_level=Level(log_level), logs_for_people=sys.stderr.isatty(), **options)
     run.serve(serving, announce)
 
 

@@ -19,7 +19,7 @@ from penstock.formats.files import trees
 from penstock.formats.files.content import FilesTable
 from penstock.formats.files.files import File, is_managed, is_same, state_of
 from penstock.formats.files.intents import decode_write
-from penstock.kernel.format import LaterCommit, PathClash, Refused, Since, Table
+from penstock.kernel.format import LaterCommit, LaterCommitLookup, PathClash, Refused, Table
 from penstock.kernel.objects import Objects
 from penstock.model.content import AnyContent
 from penstock.model.encoding import ObjectId
@@ -35,7 +35,7 @@ def root_of(content: AnyContent | None) -> ObjectId:
     return EMPTY_ROOT
 
 
-def was_changed(own: Since | None) -> bool:
+def was_changed(own: LaterCommitLookup | None) -> bool:
     """Whether a branch changed the files of a table, also if they are as they were."""
     return own is not None and any(
         root_of(commit.before[0]) != root_of(commit.after) for commit in own.commits
@@ -324,7 +324,7 @@ def find_rewritten(
     return RewrittenFiles(still_here, (had & rewritten) | rewritten_here)
 
 
-def find_rewritten_since(objects: Objects, since: Since, files: Mapping[str, File]) -> set[str]:
+def find_rewritten_since(objects: Objects, since: LaterCommitLookup, files: Mapping[str, File]) -> set[str]:
     """Of files that a table had, the paths of those whose rows later commits may have written into others."""
     rewritten: set[str] = set()
     for write in map(_SideWrite.of, since.commits):

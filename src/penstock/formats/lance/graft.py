@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from penstock.formats.lance.columns import has_more_columns, why_not_read
-from penstock.formats.lance.fragments import FRESH, SUFFIXES, Fragment, Side, fragments_of, mark_of
+from penstock.formats.lance.fragments import FRESH, SUFFIXES, FolderVersion, Fragment, fragments_of, mark_of
 from penstock.formats.lance.lineage import Lineage, RowChanges
 from penstock.formats.lance.manifests import Base, Flag, Manifest, ManifestOperation
 from penstock.formats.lance.relocation import (
@@ -69,7 +69,7 @@ class Ungraftable(Exception):
         self.why, self.clashes, self.way_out = why, tuple(clashes), way_out
 
 
-class Copy(NamedTuple):
+class FileCopy(NamedTuple):
     """A file that has to be copied for a grafted version to be read."""
 
     source: str
@@ -92,7 +92,7 @@ class GraftResult(NamedTuple):
     manifest: Manifest
     operation: ManifestOperation
     what: Message
-    copies: tuple[Copy, ...]
+    copies: tuple[FileCopy, ...]
     deletions: tuple[NewDeletions, ...]
     added: frozenset[bytes]
     """Marks of the data files that rows came from."""
@@ -129,7 +129,7 @@ class SideHistory(NamedTuple):
 class BaseState(NamedTuple):
     """A state that both sides come from."""
 
-    side: Side
+    side: FolderVersion
     removed: RowSet
     """Rows that it has removed, and that another such state has."""
 
@@ -149,8 +149,8 @@ def check_operations(grafted: Collection[ManifestOperation], ground: Collection[
 
 def graft(
     bases: Sequence[BaseState],
-    source: Side,
-    target: Side,
+    source: FolderVersion,
+    target: FolderVersion,
     lineage: Lineage,
     source_done: SideHistory,
     target_done: SideHistory,
@@ -428,7 +428,9 @@ class RowMoves(NamedTuple):
 class RowGraft:
     """The target while fragments and deletions of the source come to it."""
 
-    def __init__(self, source: Side, target: Side, lineage: Lineage, rows: RowMoves) -> None:
+    def __init__(
+        self, source: FolderVersion, target: FolderVersion, lineage: Lineage, rows: RowMoves
+    ) -> None:
         self._source, self._target, self._rows = source, target, rows
         self._lineage = lineage
         self._bases, self._moved = move_bases(
@@ -437,7 +439,7 @@ class RowGraft:
         is_renumbered = any(old not in (None, new) for old, new in self._moved.items())
         if is_renumbered and any(_BLOBS in field for field in source.manifest.schema[0]):
             raise Ungraftable("was changed on both sides, and the ids of its blob locations differ")
-        self._copies: list[Copy] = []
+        self._copies: list[FileCopy] = []
         self._written: list[NewDeletions] = []
 
     @property
@@ -535,7 +537,9 @@ class RowGraft:
         chance = (message.number(3) or 0) & ~FRESH | secrets.randbits(FRESH.bit_length())
         suffix = SUFFIXES[message.number(1) or 0]
         self._copies.append(
-            Copy(fragment.deletion_file, f"_deletions/{number}-{message.number(2) or 0}-{chance}.{suffix}")
+            FileCopy(
+                fragment.deletion_file, f"_deletions/{number}-{message.number(2) or 0}-{chance}.{suffix}"
+            )
         )
         return message.having(BASE_OF_FILE).having(3, chance).pack()
 
@@ -547,7 +551,7 @@ class RowGraft:
         return Message.of((1, _BITMAP), (2, version), (3, chance), (4, count(places))).pack()
 
 
-def marks_between(before: Side | None, after: Side) -> list[bytes]:
+def marks_between(before: FolderVersion | None, after: FolderVersion) -> list[bytes]:
     """Marks of the data files that one version has and another has not. Raises as ``graft``."""
     old_files = {fragment.file for fragment in fragments_of(before)} if before is not None else set()
     return [mark_of(fragment.file) for fragment in fragments_of(after) if fragment.file not in old_files]

@@ -32,7 +32,7 @@ from penstock.errors import (
 from penstock.formats.lance.branch_chains import OwnedChain, WriteTarget, chain_for, chains, new_line
 from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.continuity import ANEW, find_gap
-from penstock.formats.lance.intents import Create, Declare, Erase, Placed, PutBranch, Register, Resync
+from penstock.formats.lance.intents import Create, Declare, Erase, NumberedStep, PutBranch, Register, Resync
 from penstock.formats.lance.manifest_reader import Manifests, is_of
 from penstock.formats.lance.manifests import Manifest, ManifestOperation, transaction
 from penstock.formats.lance.names import (
@@ -88,7 +88,7 @@ class ManifestCheck:
         self._places, self._manifests = places, manifests
 
     def check_steps(
-        self, table: Table, objects: Objects, steps: Sequence[Placed], now_us: int
+        self, table: Table, objects: Objects, steps: Sequence[NumberedStep], now_us: int
     ) -> dict[int, MadeVersion | FoundVersion]:
         """Check the steps of a request. Returns what storage has, by the number of the operation.
 
@@ -118,7 +118,7 @@ class _RequestCheck:
         self._coming: dict[tuple[str, int], Version] = {}
         """Versions of the same request, by Lance's branch and their number."""
 
-    def check_step(self, placed: Placed) -> None:
+    def check_step(self, placed: NumberedStep) -> None:
         match placed.step:
             case Declare() as step:
                 self._declare(step)

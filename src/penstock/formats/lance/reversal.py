@@ -22,7 +22,7 @@ from penstock.formats.lance.columns import (
     revert_fields,
     why_not_read,
 )
-from penstock.formats.lance.fragments import Fragment, Side, fragments_of
+from penstock.formats.lance.fragments import FolderVersion, Fragment, fragments_of
 from penstock.formats.lance.graft import GraftResult, RowGraft, RowMoves
 from penstock.formats.lance.lineage import Lineage, arrived_trace
 from penstock.formats.lance.manifests import Flag, Manifest, ManifestOperation
@@ -88,9 +88,9 @@ class CommitRows(NamedTuple):
 class States(NamedTuple):
     """The three versions that meet."""
 
-    before: Side
-    after: Side
-    now: Side
+    before: FolderVersion
+    after: FolderVersion
+    now: FolderVersion
 
 
 def commit_rows(lineage: Lineage, history: SidesHistory) -> CommitRows:

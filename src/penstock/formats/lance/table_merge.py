@@ -52,7 +52,7 @@ from penstock.formats.lance.state import (
     with_state,
 )
 from penstock.formats.lance.version_writer import WAY_OUT, VersionWriter, refusal
-from penstock.kernel.format import Applied, PathClash, Refused
+from penstock.kernel.format import AppliedChange, PathClash, Refused
 from penstock.kernel.objects import Objects
 
 _ABOUT_TABLES: Final = frozenset(
@@ -84,7 +84,7 @@ class TableMerge:
         self._goes_on = False
         """Whether there are versions that are written for the chain."""
 
-    def merge(self, base: TableSide, source: TableSide, others: Sequence[TableSide] = ()) -> Applied:
+    def merge(self, base: TableSide, source: TableSide, others: Sequence[TableSide] = ()) -> AppliedChange:
         """The table with what became of a base on the other side.
 
         ``others`` are further states that both sides come from, where merges crossed.
@@ -102,7 +102,7 @@ class TableMerge:
             self._bring_property(name, old_properties.get(name), new_properties.get(name))
         return self._build_result()
 
-    def restore(self, side: TableSide) -> Applied:
+    def restore(self, side: TableSide) -> AppliedChange:
         """The table as it was in a wanted state."""
         source, newest = side.newest(), self._here.newest()
         if source is None and newest is not None:
@@ -125,7 +125,7 @@ class TableMerge:
         self._properties = dict(side.state.properties)
         return self._build_result()
 
-    def revert(self, side: TableSide, before: TableSide) -> Applied:
+    def revert(self, side: TableSide, before: TableSide) -> AppliedChange:
         """The table without what one commit did, which led from one state to another.
 
         ``Irreversible``, ``Immovable`` or ``Damaged`` if rows cannot be undone, ``Refused`` for all else.
@@ -471,12 +471,12 @@ class TableMerge:
 
     # -- the result ----------------------------------------------------------------------------------------
 
-    def _build_result(self) -> Applied:
+    def _build_result(self) -> AppliedChange:
         state, blobs = apply_changes(self._objects, self._here.state, self._changes)
         state = msgspec.structs.replace(state, properties=self._properties)
         if self._goes_on:
             state = msgspec.structs.replace(state, chain=self._chain.folder, owner=self._chain.owner)
-        return Applied(with_state(self._here.content, state), blobs)
+        return AppliedChange(with_state(self._here.content, state), blobs)
 
 
 def has_same_names(side: TableSide, other: TableSide) -> bool:

@@ -45,7 +45,7 @@ class Published(msgspec.Struct, frozen=True, kw_only=True):
         return self.merged.commits[-1] if self.merged.commits else None
 
 
-class Publishing(TypedDict, total=False):
+class PublishOptions(TypedDict, total=False):
     """How a branch is published."""
 
     checks: Checks
@@ -62,7 +62,7 @@ class Publishing(TypedDict, total=False):
     """Of the merge."""
 
 
-def publish(lake: Lake, branch: str, into: str, **how: Unpack[Publishing]) -> Published:
+def publish(lake: Lake, branch: str, into: str, **how: Unpack[PublishOptions]) -> Published:
     """Audit a branch as it is now, and merge exactly that.
 
     ``ChecksFailed`` names all checks that do not hold, and nothing is merged then.

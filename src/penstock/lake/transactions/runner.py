@@ -32,7 +32,7 @@ FINAL: Final = (CommitVetoed, TransactionOver, JobOver)
 """Conflicts that another try would meet again, or that somebody meant: a check said no, or it was aborted."""
 
 
-class Ran(NamedTuple, Generic[R]):
+class TransactionRun(NamedTuple, Generic[R]):
     """What came of a function that was run in a transaction."""
 
     value: R
@@ -48,7 +48,7 @@ def run(
     target: str | None,
     retries: int,
     options: TransactionOptions,
-) -> Ran[R]:
+) -> TransactionRun[R]:
     """Run a function until its transaction lands, or was tried once and so many times more.
 
     What a function raises after its transaction has landed is not tried again, nor is a conflict that a
@@ -66,7 +66,7 @@ def run(
         try:
             with lake.transaction(target, **options) as new_transaction:
                 value = function(new_transaction)
-            return Ran(value, new_transaction.commit, tries)
+            return TransactionRun(value, new_transaction.commit, tries)
         except (ConflictError, TryAgainError) as problem:
             if isinstance(problem, FINAL) or (
                 new_transaction is not None and new_transaction.may_have_landed

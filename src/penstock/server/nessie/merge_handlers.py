@@ -86,7 +86,7 @@ def transplant(ask: Ask) -> shapes.MergeResponse:
     about = (
         commit_description(None, ask.headers, body.message or "")
         if len(sources) == 1
-        else calls.Said(message="")
+        else calls.CommitDescription(message="")
     )
     call = calls.Transplant(
         commits=tuple(source.revision for source in sources),

@@ -28,9 +28,9 @@ from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.intents import check_history
 from penstock.formats.delta.branch_log.line import (
     Blobs,
-    Declared,
+    DeclaredTable,
     Line,
-    Tip,
+    LineTip,
     declared_of,
     keep,
     line_of,
@@ -104,7 +104,7 @@ class CheckedProposal(msgspec.Struct, frozen=True, kw_only=True):
     """A proposal that may be ratified on top of ``tip``."""
 
     proposal: DeltaProposal
-    tip: Tip
+    tip: LineTip
     declared: ObjectId
     transaction: DeltaTransaction | None = None
     """What it read, brought up to the tip; ``None`` if it read no version."""
@@ -191,7 +191,7 @@ def check_files(
     ``InvalidContent`` if it has lines that cannot be read, with whatever else is wrong.
     """
     line = line_of(content)
-    checked = CheckedProposal(proposal=proposal, tip=Tip.of(line), declared=line.declared)
+    checked = CheckedProposal(proposal=proposal, tip=LineTip.of(line), declared=line.declared)
     if proposal.problems:
         lint(table, line, checked, now_ms)
     if proposal.may_repeat_files and CLUSTERING in supported_features(
@@ -266,7 +266,7 @@ def bring(
 
     Raises as ``check``, and ``PrepareAgain``.
     """
-    proposal, tip = checked.proposal, Tip.of(line)
+    proposal, tip = checked.proposal, LineTip.of(line)
     if tip == checked.tip and line.declared == checked.declared:
         return checked
     if not proposal.depends and checked.live is None:
@@ -313,7 +313,7 @@ def _rebase_proposal(
             unnumbered = {**remaining, **_without_ids(table, proposal, adds)}
     moved = msgspec.structs.replace(
         checked,
-        tip=Tip.of(line),
+        tip=LineTip.of(line),
         declared=line.declared,
         transaction=transaction,
         live=live,
@@ -336,7 +336,7 @@ def _with_declared(table: Table, line: Line, checked: CheckedProposal, now_ms: i
     outcome = check_winner(winner, transaction_of(checked.proposal, declared_before, checked.tip.version))
     if isinstance(outcome, DeltaConflict):
         raise refused_by(outcome)
-    moved = msgspec.structs.replace(checked, tip=Tip.of(line), declared=line.declared)
+    moved = msgspec.structs.replace(checked, tip=LineTip.of(line), declared=line.declared)
     lint(table, line, moved, now_ms)
     return moved
 
@@ -418,7 +418,7 @@ def declared_after(table: Table, line: Line, proposal: DeltaProposal) -> tuple[O
         return None, {}
     before = declared_of(line, table.read)
     object_id, data = keep(
-        Declared(
+        DeclaredTable(
             protocol=proposal.raw.get(Protocol, before.protocol),
             metadata=proposal.raw.get(Metadata, before.metadata),
         )

@@ -19,7 +19,7 @@ import msgspec
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.branch_log.commits import REPLACES
-from penstock.formats.delta.branch_log.line import Terms
+from penstock.formats.delta.branch_log.line import CommitTerms
 from penstock.formats.delta.log.snapshot import LogSnapshot
 from penstock.formats.delta.protocol.actions import (
     Action,
@@ -76,7 +76,7 @@ class Replacement(msgspec.Struct, frozen=True, array_like=True):
         )
 
 
-def new_replacements(terms: Terms) -> tuple[Replacement, ...]:
+def new_replacements(terms: CommitTerms) -> tuple[Replacement, ...]:
     """What a commit names that is ratified with these terms: itself, if it replaces files."""
     return () if terms.replaces is None else (Replacement(uuid4().bytes, terms.replaces),)
 

@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from penstock.formats.delta.branch_log.net import Net, NetStep
+from penstock.formats.delta.branch_log.net import NetChange, NetStep
 from penstock.formats.delta.branch_log.replacements import Replacement
 from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, FileKey, Remove
 from penstock.formats.delta.protocol.lint_files import Lookup
 from penstock.formats.delta.protocol.transaction import DeltaReads, Partitions, Region
 
 
-class Unrepeated(NamedTuple):
+class UnrepeatedCommits(NamedTuple):
     """Commits of a side, without what the other side has."""
 
     steps: list[NetStep]
@@ -28,7 +28,7 @@ class Unrepeated(NamedTuple):
 
 def but_replacements_of(
     theirs: Sequence[NetStep], steps: Sequence[NetStep], schema_string: str
-) -> Unrepeated:
+) -> UnrepeatedCommits:
     """Commits without the replacements that the other side has: done there again, they would take what came
     since.
 
@@ -38,7 +38,7 @@ def but_replacements_of(
     """
     ids = {replacement.id for step in theirs for replacement in step.replacements}
     in_order = [replacement for step in steps for replacement in step.replacements]
-    unrepeated, passed = Unrepeated([], []), 0
+    unrepeated, passed = UnrepeatedCommits([], []), 0
     added, own = _keys(theirs, Add), set[FileKey]()
     for step in steps:
         passed += len(step.replacements)
@@ -50,7 +50,7 @@ def but_replacements_of(
     return unrepeated
 
 
-def files_of_known(unrepeated: Unrepeated) -> frozenset[FileKey]:
+def files_of_known(unrepeated: UnrepeatedCommits) -> frozenset[FileKey]:
     """The files that came with replacements which both sides have, and not once more by another commit."""
     return frozenset(_keys(unrepeated.known, Add) - _keys(unrepeated.steps, Add))
 
@@ -145,7 +145,7 @@ class UnmergedCommits(NamedTuple):
 
 
 def news(
-    winners: Sequence[NetStep], known: Iterable[NetStep], net: Net, live_before: Lookup
+    winners: Sequence[NetStep], known: Iterable[NetStep], net: NetChange, live_before: Lookup
 ) -> UnmergedCommits:
     """The winners without what the branch has itself, in commits known to both sides or in the net change.
 
@@ -153,7 +153,7 @@ def news(
     ``live_before`` is asked which of some files were there before the winners, where one may have added
     again what was there.
     """
-    passed = _Passed.of(known)
+    passed = _MergedEffects.of(known)
     unmerged = [step._replace(actions=tuple(passed.unknown(step.actions))) for step in winners]
     adds, removes = {action.key for action in net.adds}, {action.key for action in net.removes}
     shared: set[FileKey] = set()
@@ -168,7 +168,7 @@ def news(
     return UnmergedCommits(_lasting(unmerged, live_before), frozenset(shared))
 
 
-class _Passed(NamedTuple):
+class _MergedEffects(NamedTuple):
     """What commits of a branch did that have been merged before."""
 
     added: set[FileKey]
@@ -176,7 +176,7 @@ class _Passed(NamedTuple):
     state: list[Action]
 
     @classmethod
-    def of(cls, steps: Iterable[NetStep]) -> _Passed:
+    def of(cls, steps: Iterable[NetStep]) -> _MergedEffects:
         actions = [action for step in steps for action in step.actions]
         return cls(
             {action.key for action in actions if isinstance(action, Add)},

@@ -56,7 +56,7 @@ from penstock.formats.rows.row_expressions import (
     needed_predicate,
 )
 from penstock.formats.rows.schema import StructType
-from penstock.lake.call import Said
+from penstock.lake.call import CommitDescription
 from penstock.lake.row_changes import (
     DELETE,
     INSERT,
@@ -92,7 +92,7 @@ def merge_rows(
     source: Any,
     on: str | Sequence[str],
     clauses: tuple[MergeClause, ...],
-    said: Said,
+    said: CommitDescription,
     idempotency_key: str | None,
 ) -> ChangedRows:
     """Merge rows into a table, as one version."""

@@ -16,7 +16,7 @@ from uuid import UUID, uuid4
 import msgspec
 
 from penstock.errors import InvalidRequest, TableConflict, TableExists, TooLarge
-from penstock.formats.delta.lake.calls import CreateTable, Looked
+from penstock.formats.delta.lake.calls import CreateTable, WriterReads
 from penstock.formats.delta.lake.evolution import partition_names
 from penstock.formats.delta.lake.file_actions import file_actions
 from penstock.formats.delta.lake.footer_stats import told_leaves
@@ -158,7 +158,7 @@ def commit_write(lake: Lake, order: RowOrder, written: WrittenRows) -> None:
         actions,
         operation="WRITE",
         parameters={"mode": "Overwrite" if order.mode is SaveMode.OVERWRITE else "Append"},
-        reads=Looked(),
+        reads=WriterReads(),
         replaces=replaces,
         said=describe_commit(order.message, order.author or None),
         idempotency_key=written.job,

@@ -44,7 +44,7 @@ from penstock.formats.delta.protocol.features import (
     unwritable,
 )
 from penstock.formats.delta.protocol.iceberg_compat import allows_vectors
-from penstock.formats.delta.protocol.lint_files import Expected, Fault, Lookup, Numbered, file_faults
+from penstock.formats.delta.protocol.lint_files import ExpectedFiles, Fault, Lookup, Numbered, file_faults
 from penstock.formats.delta.protocol.lint_lines import info_faults, read_lines
 from penstock.formats.delta.protocol.lint_metadata import metadata_faults
 from penstock.formats.delta.protocol.mapping import stored_name
@@ -392,7 +392,7 @@ def _files(commit: _Commit) -> Iterator[Fault]:
         for line, _ in commit.of(Add):
             yield line, "the table has no columns yet, so it can hold no file"
     version = iceberg_version(commit.configuration)
-    expected = Expected(
+    expected = ExpectedFiles(
         partitions=_partitions(commit.metadata),
         partitions_before=_partitions(commit.before.metadata),
         features=commit.features,

@@ -33,7 +33,7 @@ from penstock.formats.delta.protocol.names import (
     UuidName,
     parse_name,
 )
-from penstock.formats.delta.publishing.reading import read_ahead
+from penstock.formats.delta.publishing.prefetch_reader import read_ahead
 from penstock.model.nessie import DeltaTable
 from penstock.storage.places import Place
 

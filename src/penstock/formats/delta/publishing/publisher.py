@@ -25,7 +25,7 @@ from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.publishing.backfill import LookedLog, backfill, bytes_of, look
 from penstock.formats.delta.publishing.line_files import LineFiles
 from penstock.formats.delta.publishing.naming import check_named, named_owner
-from penstock.formats.delta.publishing.reading import Fetch, Reading
+from penstock.formats.delta.publishing.prefetch_reader import Fetch, PrefetchReader
 from penstock.formats.publisher import BackgroundPublisher, Behind, JobId, Profile
 from penstock.kernel.leases import Leases
 from penstock.metrics import table as metrics
@@ -124,7 +124,7 @@ class Publisher(BackgroundPublisher[PublishTask, Unpublished]):
         self.after_publish = after_publish
         self.after_look: Callable[[Key, DeltaTable], None] | None = None
         """Told of a table of the default branch whose log was looked at and goes beyond what was told."""
-        self._places, self._read = places, Reading(read, fetch)
+        self._places, self._read = places, PrefetchReader(read, fetch)
         self._has_table = has_table
         self._identity: OwnerIdentity | None = None
         self._owned: set[ObjectId] = set()
