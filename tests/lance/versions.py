@@ -11,7 +11,7 @@ from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.intents import Create, Declare, NumberedStep, Step, Steps, encode_steps
 from penstock.formats.lance.lake.parts import LanceParts
 from penstock.formats.lance.manifests import Manifest, ManifestOperation, transaction
-from penstock.formats.lance.relocation import rehome
+from penstock.formats.lance.relocation import move_to_folder
 from penstock.formats.lance.state import NAME, Versions, state_of
 from penstock.formats.lance.wire import Message
 from penstock.kernel.kernel import Kernel
@@ -65,7 +65,7 @@ def stage_on_line(template: Path, location: Path, line: Path, version: int) -> s
     """The manifest of a version that goes on, in a line, from the first one; its name below the table's."""
     first = Manifest.read((template / "_versions" / file_name(1)).read_bytes())
     said = transaction(ManifestOperation.CONFIG, version - 1, str(uuid4()), Message(), {})
-    moved = rehome(first, str(location), str(line)).as_version(version, None, said, 0)
+    moved = move_to_folder(first, str(location), str(line)).as_version(version, None, said, 0)
     name = line / "_versions" / f"{file_name(version)}-{uuid4()}"
     name.parent.mkdir(parents=True, exist_ok=True)
     name.write_bytes(moved.pack())

@@ -151,7 +151,7 @@ class Batch:
                 self._queue.forget()
                 raise
             if self._flight is not None:
-                self._queue.come_back(self._flight)
+                self._queue.requeue(self._flight)
                 self._flight = None
             self._queue.forget()
             try:

@@ -350,7 +350,7 @@ class LandingNotice:
         self._tables.update((key, (change, self._commits)) for key, change in tables.items())
         self._commits += 1
 
-    def tell(self, commits: Sequence[ObjectId]) -> None:
+    def notify_formats(self, commits: Sequence[ObjectId]) -> None:
         """Have formats publish what has landed as these commits.
 
         One that fails keeps no other from being told; the first failure is raised in the end.

@@ -106,7 +106,7 @@ class LaterCommit(NamedTuple):
     """What it was asked to do, in order; ``None`` if it brought the key into a given state."""
     is_parallel: bool
     """It does not build on the commit that is to be undone: a merge brought the two together."""
-    met: tuple[AnyContent | None, ...] = ()
+    other_side: tuple[AnyContent | None, ...] = ()
     """Of a merge that brought the commit to be undone to others: what the key held on their side."""
     id: str = ""
     author: str = ""
@@ -398,9 +398,13 @@ class Format:
         ``parts`` are those that it has read, in this format's own words; ``None`` if it was all of it. Asked
         at the same two moments as ``merge``, of a table that is the same but has another state.
         """
-        raise Refused(READ_AND_CHANGED, expected=self.tell(before), found=self.tell(table.content or before))
+        raise Refused(
+            READ_AND_CHANGED,
+            expected=self.describe_state(before),
+            found=self.describe_state(table.content or before),
+        )
 
-    def tell(self, content: AnyContent) -> str:  # noqa: ARG002
+    def describe_state(self, content: AnyContent) -> str:  # noqa: ARG002
         """A state of a table, for people, where two states of it differ; nothing if it cannot be said."""
         return ""
 

@@ -76,10 +76,10 @@ class LaterCommits:
         after, *before = (
             self._content_at(commit, key) for commit in (commit, *parents) if commit is not None
         )
-        met: list[AnyContent | None] = []
+        other_side: list[AnyContent | None] = []
         if commit.further_parents and not is_beside and None not in parents:
             builds = [self._history.is_ancestor(self._commit, parent) for parent in commit.parents]
-            met = [content for content, is_built in zip(before, builds, strict=True) if not is_built]
+            other_side = [content for content, is_built in zip(before, builds, strict=True) if not is_built]
         author = commit.authors[0] if commit.authors else commit.committer
         named = commit_id.hex(), author, commit.message
         return LaterCommit(
@@ -87,7 +87,7 @@ class LaterCommits:
             after,
             None if own_intents is None else tuple(own_intents),
             is_beside,
-            tuple(met),
+            tuple(other_side),
             *named,
         )
 

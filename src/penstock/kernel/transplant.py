@@ -133,7 +133,7 @@ class TransplantRequest(ThreeWayRequest):
         for commit_id in self._commits:
             commit, change = self._history.commit(commit_id), self._effect_of(commit_id, reference)
             edit = self._edit(objects, below, reference, may_read, blobs)
-            self._bring(edit, change, repeated.results, self._since(commit_id, reference, head), head)
+            self._apply_commit(edit, change, repeated.results, self._since(commit_id, reference, head), head)
             if edit.conflicts:
                 repeated.conflicts.extend(edit.conflicts)
                 # What follows is judged as if this commit had landed: one conflict makes up no others.
@@ -165,7 +165,7 @@ class TransplantRequest(ThreeWayRequest):
         later = self._later.setdefault(commit_id, LaterCommits(self._history, self._formats, commit_id))
         return lambda key: later.since(head, key)
 
-    def _bring(
+    def _apply_commit(
         self,
         edit: Edit,
         own_change: _CommitEffect,
@@ -182,7 +182,7 @@ class TransplantRequest(ThreeWayRequest):
             key: Renamed(before, own_change.intents.get(key, []))
             for key, before in own_change.renamed.items()
         }
-        bringing.bring(own_change.changes, own_change.intents, own_change.unclear, renamed=renamed)
+        bringing.apply_difference(own_change.changes, own_change.intents, own_change.unclear, renamed=renamed)
         bringing.finish()
         for key, result in bringing.results.items():
             if (known_result := results.get(key)) is not None:

@@ -394,7 +394,7 @@ class BackupFiles:
                 for folder in folders:
                     place, source = source_places.at(folder.location), self._place(folder)
                     for some in _portions(self._find_gone(source_places, folder)):
-                        [*workers.map(partial(self._bring, source, place), some)]
+                        [*workers.map(partial(self._copy_back, source, place), some)]
             return RestoredFiles(count, self._all_bytes)
         finally:
             source_places.close()
@@ -418,14 +418,14 @@ class BackupFiles:
             if sizes.get(file.stored_as) != file.size:
                 yield f"{self._location}/{folder.folder}/{file.stored_as}"
 
-    def _bring(self, source: Place, target: Place, file: BackupFile) -> None:
-        def bring() -> None:
+    def _copy_back(self, source: Place, target: Place, file: BackupFile) -> None:
+        def copy_file() -> None:
             if not _copy_file(source, file.stored_as, target, file.name, file.size, self._count):
                 raise Damaged(
                     f"{source.url}/{file.stored_as} is missing from the backup, or has another size"
                 )
 
-        self._retry(bring)
+        self._retry(copy_file)
 
     # -- means -----------------------------------------------------------------------------------------------
 

@@ -746,7 +746,7 @@ def dated_states_of(
 ) -> Iterator[tuple[int, AnyContent]]:
     """The same, each with the time of a commit that made it so."""
 
-    def told_by(
+    def values_of_commit(
         commit_id: ObjectId, commit: CommitObject, is_first: bool
     ) -> Iterator[tuple[int, AnyContent]]:
         values = (
@@ -758,7 +758,7 @@ def dated_states_of(
                 if content is not None and content.id == table:
                     yield commit.time_us, content
 
-    return RetainedHistory(kernel, told_by, progress).unseen()
+    return RetainedHistory(kernel, values_of_commit, progress).unseen()
 
 
 def _changed_values(

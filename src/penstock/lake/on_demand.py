@@ -56,8 +56,8 @@ class OnDemand(Format):
     def check_read(self, table: Table, before: AnyContent, parts: Sequence[str] | None) -> None:
         self._load_format().check_read(table, before, parts)
 
-    def tell(self, content: AnyContent) -> str:
-        return self._load_format().tell(content)
+    def describe_state(self, content: AnyContent) -> str:
+        return self._load_format().describe_state(content)
 
     def is_beyond_difference(self, intents: Sequence[bytes] | None) -> bool:
         return self._load_format().is_beyond_difference(intents)

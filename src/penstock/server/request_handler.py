@@ -154,7 +154,7 @@ class RequestHandler:
         request_id = headers["x-request-id"]
         self._log.say(Level.ERROR, FAULT, error, request_id=request_id, error="internal")
         fault_error = PenstockError(f"internal error of the server; see {request_id} in its log")
-        return say(api, fault_error, headers)
+        return error_answer(api, fault_error, headers)
 
     def _body(self, api: Api, route: Route, request: ReceivedRequest) -> Any:
         if route.body is None:
@@ -179,10 +179,10 @@ class RequestHandler:
 
 def answer_error(api: Api, error: PenstockError, headers: Mapping[str, str], who: str = "") -> HandledRequest:
     """A request that is answered by an error."""
-    return HandledRequest(say(api, error, headers), who, error.code, whole_message(error))
+    return HandledRequest(error_answer(api, error, headers), who, error.code, whole_message(error))
 
 
-def say(api: Api, error: PenstockError, headers: Mapping[str, str]) -> HttpAnswer:
+def error_answer(api: Api, error: PenstockError, headers: Mapping[str, str]) -> HttpAnswer:
     """An error as an API says it, with the headers that its status asks for."""
     answer = api.error(error, headers)
     more: list[tuple[str, str]] = []

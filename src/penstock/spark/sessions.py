@@ -222,7 +222,9 @@ def _join(
     """A session of the Spark that runs, for a lake."""
     settings.keep_errors_off_the_terminal()
     owner = running.conf.get(settings.LAKE_ID, None)
-    spark = running if owner in (None, _identity(lake), lake.url) else _beside(running, lake)
+    spark = (
+        running if owner in (None, _identity(lake), lake.url) else _session_in_running_spark(running, lake)
+    )
     late = [name for name, value in wanted.items() if not _set(spark, name, value)]
     if late:
         warnings.warn(
@@ -242,7 +244,7 @@ def _join(
     return _handing_on(spark)
 
 
-def _beside(running: SparkSession, lake: Lake) -> SparkSession:
+def _session_in_running_spark(running: SparkSession, lake: Lake) -> SparkSession:
     """The lake's own session in the Spark that runs for another one too."""
     identity = _identity(lake)
     spark_session = _BESIDE.get(identity)

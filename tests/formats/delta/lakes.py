@@ -102,7 +102,7 @@ class DeltaLake:
         """Finish what was begun, and publish."""
         self.owner.catch_up()
         for key, content in list(self.tables.all(self.tables.head())):
-            self.owner.backfill("main", key)
+            self.owner.publish("main", key)
             assert content.state
 
     def close(self) -> None:

@@ -270,8 +270,8 @@ def test_whoever_does_it_again_finishes_what_was_begun(
 
 def test_others_who_meet_half_adopted_tables_do_not_get_in_the_way(store: MemoryStore, folder: Path) -> None:
     with opened(store) as other:
-        meets = before_the_put_of(root_of(folder, "a.first"), other.owner.catch_up)
-        with opened(store, handover=meets) as lake:
+        overlaps = before_the_put_of(root_of(folder, "a.first"), other.owner.catch_up)
+        with opened(store, handover=overlaps) as lake:
             assert outcomes(adopt(lake, folder)) == dict.fromkeys(KEYS, "adopted")
         assert all(other.line(key).phase is OwnershipPhase.OWNED for key in KEYS)
 

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import InvalidLog, VersionNotFound
-from penstock.formats.delta.branch_log.commits import Commits, told_terms
+from penstock.formats.delta.branch_log.commits import Commits, parse_terms
 from penstock.formats.delta.branch_log.line import CommitTerms
 from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, DeletionVector, FileKey, Remove
 from penstock.formats.delta.protocol.names import CommitName
@@ -163,8 +163,8 @@ def test_whether_a_forgotten_version_picked_what_it_removed_is_not_guessed(owner
         None,
         CommitTerms(),
     ]
-    assert told_terms(CommitInfo({"operation": "DELETE", "penstockReplaces": {"partitions": 7}})) is None
-    assert told_terms(None) is None
+    assert parse_terms(CommitInfo({"operation": "DELETE", "penstockReplaces": {"partitions": 7}})) is None
+    assert parse_terms(None) is None
 
 
 # --- what they come to --------------------------------------------------------------------------------------

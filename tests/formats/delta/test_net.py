@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from penstock.formats.delta.branch_log.difference import union
 from penstock.formats.delta.branch_log.line import CommitTerms
-from penstock.formats.delta.branch_log.net import NetChange, NetStep, fold, fold_all, told_by
+from penstock.formats.delta.branch_log.net import NetChange, NetStep, fold, fold_all, with_terms_of
 from penstock.formats.delta.branch_log.replacements import Replacement
 from penstock.formats.delta.branch_log.shifts import files_before
-from penstock.formats.delta.branch_log.unmerged_commits import but_replacements_of, news
+from penstock.formats.delta.branch_log.unmerged_commits import drop_repeated_replacements, select_unmerged
 from penstock.formats.delta.protocol.actions import Action, Add, Cdc, CommitInfo, DomainMetadata, Remove, Txn
 from penstock.formats.delta.protocol.transaction import DeltaReads, Partitions
 from tests.formats.delta.logs import protocol
@@ -222,10 +222,10 @@ def test_a_table_that_was_emptied_after_it_was_written_anew_is_empty_elsewhere_t
 
 def test_a_difference_rests_on_what_its_commits_read_and_is_strict_if_they_replaced_files() -> None:
     difference = NetChange(removes=(remove("a"),), adds=(add("d"),), terms=ALL)
-    appended = told_by(difference, folded([add("d")]))
+    appended = with_terms_of(difference, folded([add("d")]))
     assert (appended.terms, appended.is_strict) == (BLIND, False)
     anew = fold_all([NetStep(1, (remove("a"), add("d")), CommitTerms(DeltaReads(), ()))], SCHEMA)
-    told = told_by(difference, anew)
+    told = with_terms_of(difference, anew)
     assert (told.terms, told.is_strict) == (ALL, True)
 
 
@@ -240,26 +240,26 @@ def written_anew(*ids: bytes, actions: Sequence[Action], is_whole: bool = True) 
 
 def test_of_a_replacement_that_both_sides_have_nothing_is_brought() -> None:
     anew = written_anew(b"1", actions=[remove("a"), add("b")])
-    assert but_replacements_of([anew], [anew], SCHEMA) == ([NetStep(1, (), BLIND)], [anew])
+    assert drop_repeated_replacements([anew], [anew], SCHEMA) == ([NetStep(1, (), BLIND)], [anew])
 
 
 def test_a_replacement_is_told_by_its_id_and_not_by_its_files() -> None:
     anew = written_anew(b"1", actions=[remove("a"), add("b")])
     same_files = written_anew(b"2", actions=anew.actions)
-    assert but_replacements_of([same_files], [anew], SCHEMA).steps == [anew]
+    assert drop_repeated_replacements([same_files], [anew], SCHEMA).steps == [anew]
     emptied = written_anew(b"1", actions=[])
-    assert but_replacements_of([], [emptied], SCHEMA).steps == [emptied]
+    assert drop_repeated_replacements([], [emptied], SCHEMA).steps == [emptied]
 
 
 def test_a_known_replacement_takes_what_its_own_branch_had_before() -> None:
     anew = written_anew(b"1", actions=[remove("mine"), remove("other"), add("b")])
-    brought, _ = but_replacements_of([anew], [NetStep(1, (add("mine"),), BLIND), anew], SCHEMA)
+    brought, _ = drop_repeated_replacements([anew], [NetStep(1, (add("mine"),), BLIND), anew], SCHEMA)
     assert brought[1].actions == (remove("mine"),)
 
 
 def test_a_replacement_before_a_known_one_has_nothing_left_to_take() -> None:
     first, second = written_anew(b"1", actions=[add("a")]), written_anew(b"2", actions=[remove("a")])
-    brought, known = but_replacements_of([second], [first, second], SCHEMA)
+    brought, known = drop_repeated_replacements([second], [first, second], SCHEMA)
     assert [step.terms.replaces for step in brought] == [None, None]
     assert (brought[0].replacements, known) == (first.replacements, [second])
 
@@ -270,16 +270,16 @@ def test_a_replacement_before_a_known_one_of_a_part_of_it_lands_only_where_no_fi
     tuesdays = Replacement(b"3", (Partitions({"day": ("tue",)}),))
     second = NetStep(2, (), CommitTerms(DeltaReads(), mondays.partitions), replacements=(mondays,))
     other = NetStep(1, (), CommitTerms(DeltaReads(), tuesdays.partitions), replacements=(tuesdays,))
-    assert not but_replacements_of([second], [first, second], SCHEMA).steps[0].is_told
-    assert but_replacements_of([second], [other, second], SCHEMA).steps[0] == other
+    assert not drop_repeated_replacements([second], [first, second], SCHEMA).steps[0].has_known_terms
+    assert drop_repeated_replacements([second], [other, second], SCHEMA).steps[0] == other
 
 
 def test_what_else_a_commit_did_that_holds_a_known_replacement_is_brought_where_no_file_came() -> None:
     there = written_anew(b"1", actions=[remove("a"), add("b")])
     summed = written_anew(b"1", actions=[remove("a"), add("b"), add("more")], is_whole=False)
-    (step,) = but_replacements_of([there], [summed], SCHEMA).steps
+    (step,) = drop_repeated_replacements([there], [summed], SCHEMA).steps
     assert step.actions == (add("b"), add("more"))
-    assert (step.terms, step.is_told) == (ALL, False)
+    assert (step.terms, step.has_known_terms) == (ALL, False)
 
 
 def test_of_several_replacements_in_a_commit_those_are_done_that_are_new() -> None:
@@ -287,14 +287,14 @@ def test_of_several_replacements_in_a_commit_those_are_done_that_are_new() -> No
     known, new = Replacement(b"1", days[:1], False), Replacement(b"2", days[1:], False)
     removes = tuple(remove(day, day) for day in ("mon", "tue", "wed"))
     both = NetStep(1, removes, CommitTerms(DeltaReads(), days), replacements=(known, new))
-    (step,) = but_replacements_of([both._replace(replacements=(known,))], [both], SCHEMA).steps
+    (step,) = drop_repeated_replacements([both._replace(replacements=(known,))], [both], SCHEMA).steps
     assert (step.terms.replaces, step.replacements) == (days[1:], (new,))
     assert step.actions == (remove("wed", "wed"),)
 
 
 def test_a_replacement_without_an_id_lands_only_where_no_file_came() -> None:
-    (step,) = but_replacements_of([], [NetStep(1, (add("b"),), ANEW)], SCHEMA).steps
-    assert (step.terms.reads, step.is_told) == (DeltaReads(whole_table=True), False)
+    (step,) = drop_repeated_replacements([], [NetStep(1, (add("b"),), ANEW)], SCHEMA).steps
+    assert (step.terms.reads, step.has_known_terms) == (DeltaReads(whole_table=True), False)
 
 
 def test_the_sum_of_commits_has_the_ids_of_all_replacements_in_it() -> None:
@@ -307,7 +307,7 @@ def test_the_sum_of_commits_has_the_ids_of_all_replacements_in_it() -> None:
 
 
 def left(winners: list[NetStep], known: list[NetStep], net: NetChange) -> list[tuple[Action, ...]]:
-    return [step.actions for step in news(winners, known, net, nothing_before).winners]
+    return [step.actions for step in select_unmerged(winners, known, net, nothing_before).winners]
 
 
 def test_what_the_branch_has_merged_before_is_no_news() -> None:
@@ -328,14 +328,14 @@ def test_a_file_told_once_more_and_then_removed_is_news() -> None:
 
 def test_the_same_change_that_came_another_way_is_shared() -> None:
     net = NetChange(adds=(add("a"), add("b")), removes=(remove("c"),))
-    found = news(steps([remove("c"), add("a")]), [], net, nothing_before)
+    found = select_unmerged(steps([remove("c"), add("a")]), [], net, nothing_before)
     assert [step.actions for step in found.winners] == [()]
     rest = net.without(found.shared)
     assert (rest.adds, rest.removes) == ((add("b"),), ())
 
 
 def test_two_that_removed_the_same_file_have_not_done_the_same() -> None:
-    found = news(
+    found = select_unmerged(
         steps([remove("c"), add("x")]),
         [],
         NetChange(adds=(add("a"),), removes=(remove("c"),)),
@@ -358,11 +358,11 @@ def test_the_union_of_protocols_has_the_features_of_both_and_is_the_first_where_
 
 
 def test_what_nobody_can_tell_of_a_commit_makes_its_net_change_strict() -> None:
-    told, untold = NetStep(1, (add("a"),), ALL), NetStep(2, (remove("b"),), ALL, is_told=False)
+    told, untold = NetStep(1, (add("a"),), ALL), NetStep(2, (remove("b"),), ALL, has_known_terms=False)
     assert not fold_all([told], SCHEMA).is_strict
     both = fold_all([told, untold], SCHEMA)
     assert both.is_strict
-    assert told_by(NetChange(adds=(add("a"),)), both).is_strict
+    assert with_terms_of(NetChange(adds=(add("a"),)), both).is_strict
 
 
 # --- what was there before ----------------------------------------------------------------------------------
@@ -432,5 +432,5 @@ def test_a_removal_of_a_file_that_was_added_once_more_is_news(
     there: dict[str, str | None], expected: list[tuple[Action, ...]]
 ) -> None:
     winners = steps([add("a")], [remove("a")], may_repeat_files=True)
-    found = news(winners, [], NetChange(), lambda _: there)
+    found = select_unmerged(winners, [], NetChange(), lambda _: there)
     assert [step.actions for step in found.winners] == expected

@@ -59,7 +59,7 @@ def test_a_table_without_a_location_gets_one_that_nobody_else_knows(lake: DeltaL
     assert first.location == f"{tmp_path}/{first.id}"
     assert first.location != second.location
     assert (first.version, lake.line("a").phase) == (0, OwnershipPhase.OWNED)
-    assert lake.owner.backfill("main", Key("a")) == 0
+    assert lake.owner.publish("main", Key("a")) == 0
     assert foreign_version(Path(first.location)) == 0
 
 
@@ -71,7 +71,7 @@ def test_a_table_can_be_created_on_a_branch_where_nobody_else_sees_it(
     lake.append("t", branch="dev")
     assert lake.line("t", "dev").latest == 1
     assert not lake.has("t")
-    assert lake.owner.backfill("dev", T) == -1
+    assert lake.owner.publish("dev", T) == -1
     assert log_bytes(root, 0) is None
 
 
@@ -124,7 +124,7 @@ def test_no_table_is_created_where_another_one_was(store: MemoryStore, tmp_path:
     with opened(store) as lake:
         lake.owner.create("main", T, NEW, location=str(root))
         lake.append("t", add("old.parquet"))
-        lake.owner.backfill("main", T)
+        lake.owner.publish("main", T)
         lake.kernel.commit("main", [Delete(T)])
         for path in [one for one in root.rglob("*") if one.is_file()]:
             path.unlink()
@@ -201,7 +201,7 @@ def test_a_partitioned_table_is_created_as_it_was_asked_for(lake: DeltaLake, tmp
     schema = SCHEMA.replace("]}", ',{"name":"day","type":"string","nullable":true,"metadata":{}}]}')
     new = NewTable(schema_string=schema, partition_columns=("day",), properties={"delta.appendOnly": "true"})
     made = lake.owner.create("main", T, new, warehouse=str(tmp_path))
-    lake.owner.backfill("main", T)
+    lake.owner.publish("main", T)
     found = ForeignTable(made.location)
     assert found.metadata().partition_columns == ["day"]
     assert found.metadata().configuration["delta.appendOnly"] == "true"

@@ -89,7 +89,7 @@ def test_a_table_begins_with_the_files_that_it_is_created_with(lake: DeltaLake, 
     assert (info.operation, info.fields["engineInfo"], info.is_blind_append) == ("WRITE", "an engine", False)
     assert info.in_commit_timestamp == lake.line("t").timestamp_ms
     assert [type(one) for one in others] == [Protocol, Metadata, Add, Add, Txn]
-    lake.owner.backfill("main", T)
+    lake.owner.publish("main", T)
     assert foreign_ids(root) == [1, 2, 3]
 
 
@@ -148,7 +148,7 @@ def test_the_actions_may_be_in_a_file_beside_the_table_that_is_to_be(lake: Delta
     found = made(lake, tmp_path, new(FileBody(name, len(lines), hashlib.sha256(lines).digest()), identity))
     body.unlink()  # what the lake needs of it, it has put itself
     assert found.version == 0
-    lake.owner.backfill("main", T)
+    lake.owner.publish("main", T)
     assert len(ForeignTable(found.location).file_uris()) == 2000
 
 
@@ -249,7 +249,7 @@ def test_a_table_with_files_that_is_created_on_a_branch_arrives_by_a_merge(
     head = lake.kernel.references.get("dev").head
     lake.kernel.merge(head, "main", CommitMeta(message="merge"), MergeOptions())
     assert lake.line("t").latest == 0
-    lake.owner.backfill("main", T)
+    lake.owner.publish("main", T)
     assert foreign_ids(root) == [1, 2]
     assert (root / file.path).exists()
 

@@ -14,7 +14,7 @@ import pytest
 from penstock.errors import Denied, OutcomeUnknown, Unavailable
 from penstock.formats.delta.errors import ForeignCommit
 from penstock.formats.delta.protocol.names import LOG, CommitName
-from penstock.formats.delta.publishing.backfill import FRUITLESS_MAX
+from penstock.formats.delta.publishing.log_writer import FRUITLESS_MAX
 from penstock.formats.delta.publishing.publisher import Publisher
 from penstock.kernel.leases import Leases
 from penstock.metrics import table as metrics

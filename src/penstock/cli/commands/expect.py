@@ -56,7 +56,7 @@ def expect_add(call: Call, name: str, sql: str, missing_ok: bool, branch: str | 
     """
     lake = call.open()
     expectations = lake.expect(name, sql, branch, missing_ok=missing_ok)
-    _say(call, lake, branch, expectations)
+    _show_expectation_list(call, lake, branch, expectations)
     snapshot = lake.at(lake.branch(branch).name)
     tables = next(expectation.tables for expectation in expectations if expectation.name == name)
     if missing := [key for key in tables if snapshot.get(key) is None]:
@@ -72,15 +72,17 @@ def expect_add(call: Call, name: str, sql: str, missing_ok: bool, branch: str | 
 def expect_remove(call: Call, name: str, branch: str | None) -> None:
     """Remove the expectation NAME, and list those that remain."""
     lake = call.open()
-    _say(call, lake, branch, lake.unexpect(name, branch))
+    _show_expectation_list(call, lake, branch, lake.unexpect(name, branch))
 
 
 def _list(call: Call, branch: str | None) -> None:
     lake = call.open()
-    _say(call, lake, branch, lake.expectations(branch))
+    _show_expectation_list(call, lake, branch, lake.expectations(branch))
 
 
-def _say(call: Call, lake: Lake, branch: str | None, expectations: Sequence[Expectation]) -> None:
+def _show_expectation_list(
+    call: Call, lake: Lake, branch: str | None, expectations: Sequence[Expectation]
+) -> None:
     name = lake.branch(branch).name
     call.answer(lambda: ListPage.of(expectations), lambda screen: _listing(screen, name, expectations))
 

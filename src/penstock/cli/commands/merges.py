@@ -69,7 +69,7 @@ def merge(
     target = lake.branch(into).name
     keys = sides.choices(source, target)
 
-    def bring(preview: bool) -> MergeResult:
+    def run(preview: bool) -> MergeResult:
         return lake.merge(
             source,
             target,
@@ -107,7 +107,7 @@ def merge(
             )
         return ways
 
-    shown = MergeCommand(call, lake, source, target, bring)
+    shown = MergeCommand(call, lake, source, target, run)
     shown.run(request.dry_run, count=count, done=describe_result, suggest_resolutions=suggest_resolutions)
 
 
@@ -142,7 +142,7 @@ def transplant(
     target = lake.branch(onto).name
     keys = sides.choices(commits, target)
 
-    def bring(preview: bool) -> MergeResult:
+    def run(preview: bool) -> MergeResult:
         return lake.transplant(
             commits,
             target,
@@ -164,7 +164,7 @@ def transplant(
     def fork() -> str:
         return lake.compare(target, last).base
 
-    shown = MergeCommand(call, lake, commits, target, bring, revision=last, base=fork)
+    shown = MergeCommand(call, lake, commits, target, run, revision=last, base=fork)
     shown.run(
         request.dry_run,
         count=lambda result: len(result.commits) if result.applied else None,
@@ -200,7 +200,7 @@ def rebase(
     base = lake.default_branch if onto is None else onto
     keys = sides.choices(branch, base)
 
-    def bring(preview: bool) -> MergeResult:
+    def run(preview: bool) -> MergeResult:
         return lake.rebase(
             branch,
             base,
@@ -220,7 +220,7 @@ def rebase(
         head = screen.paint(short(result.head), "id")
         return f"{screen.paint(branch, 'name')} is at {head}, {repeated} repeated"
 
-    shown = MergeCommand(call, lake, branch, base, bring)
+    shown = MergeCommand(call, lake, branch, base, run)
     shown.run(
         request.dry_run,
         count=lambda result: len(result.commits) if result.applied else None,
@@ -262,7 +262,7 @@ def revert(
     undone = revision_of(commit_id, via) if request.idempotency_key is None else commit
     keys = sides.choices(commit if commit != branch else short(commit_id), branch)
 
-    def bring(preview: bool) -> MergeResult:
+    def run(preview: bool) -> MergeResult:
         return lake.revert(
             undone,
             branch,
@@ -287,7 +287,7 @@ def revert(
         lake,
         commit if commit != branch else short(commit_id),
         branch,
-        bring,
+        run,
         heading=f"undo {short(commit_id)} on {branch}",
         revision=revision_of(commit_id, via),
         base=parent,

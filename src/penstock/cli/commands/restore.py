@@ -102,7 +102,7 @@ def restore(
         # Resolved once, so that it names the same commit however often it is sent.
         revision = revision_of(lake.resolve(revision), reference_in(revision))
 
-    def bring(preview: bool) -> MergeResult:
+    def run(preview: bool) -> MergeResult:
         return lake.restore(
             keys,
             to=revision,
@@ -135,7 +135,7 @@ def restore(
         lake,
         str(point),
         name,
-        bring,
+        run,
         heading=f"restore {_describe_scope(keys, namespace)} on {name} to {point}",
         revision=name,
         outcome=_outcome,

@@ -30,14 +30,14 @@ def root(ctx: click.Context) -> None:
     """
     if ctx.invoked_subcommand is None:
         call = ctx.ensure_object(Call)
-        _say(call, call.open().about)
+        _show_roots(call, call.open().about)
 
 
 @root.command("list", prints=About, examples="$ penstock root list")
 @pass_call
 def root_list(call: Call) -> None:
     """List the places where tables may be."""
-    _say(call, call.open().about)
+    _show_roots(call, call.open().about)
 
 
 @root.command("add", prints=About, examples="$ penstock root add s3://bucket/exports s3://bucket/archive")
@@ -45,7 +45,7 @@ def root_list(call: Call) -> None:
 @pass_call
 def root_add(call: Call, locations: tuple[str, ...]) -> None:
     """Allow tables at each LOCATION and below it: a directory, or a URL such as s3://bucket/prefix."""
-    _say(call, call.open().do(ChangeRoots(add=locations)))
+    _show_roots(call, call.open().do(ChangeRoots(add=locations)))
 
 
 @root.command("remove", prints=About, examples="$ penstock root remove s3://bucket/archive")
@@ -53,7 +53,7 @@ def root_add(call: Call, locations: tuple[str, ...]) -> None:
 @pass_call
 def root_remove(call: Call, locations: tuple[str, ...]) -> None:
     """Allow no further tables at each LOCATION. Tables that are there already stay readable."""
-    _say(call, call.open().do(ChangeRoots(remove=locations)))
+    _show_roots(call, call.open().do(ChangeRoots(remove=locations)))
 
 
 @root.command("map", prints=MappedRoots, examples="$ penstock root map s3://lake s3://lake-eu")
@@ -71,7 +71,7 @@ def root_map(call: Call, old: str, new: str, missing_ok: bool) -> None:
     Other programs that open a Delta table with absolute paths, or a version of a Lance table that names files
     of a branch, still look at OLD: read these through the lake.
     """
-    _say_mapped(call, map_root(_source(call), old, new, allow_missing=missing_ok, author=call.who))
+    _show_mapped_roots(call, map_root(_source(call), old, new, allow_missing=missing_ok, author=call.who))
 
 
 @root.command("unmap", prints=MappedRoots, examples="$ penstock root unmap s3://lake-eu")
@@ -80,7 +80,7 @@ def root_map(call: Call, old: str, new: str, missing_ok: bool) -> None:
 @pass_call
 def root_unmap(call: Call, location: str, missing_ok: bool) -> None:
     """Remove the map of a root from or to LOCATION: its files are where they were at first."""
-    _say_mapped(call, unmap_root(_source(call), location, allow_missing=missing_ok, author=call.who))
+    _show_mapped_roots(call, unmap_root(_source(call), location, allow_missing=missing_ok, author=call.who))
 
 
 def _source(call: Call) -> str:
@@ -92,7 +92,7 @@ def _source(call: Call) -> str:
     return call.target
 
 
-def _say_mapped(call: Call, made: MappedRoots) -> None:
+def _show_mapped_roots(call: Call, made: MappedRoots) -> None:
     call.answer(lambda: made, lambda screen: _render_mapped_roots(screen, made))
 
 
@@ -107,7 +107,7 @@ def _render_mapped_roots(screen: Screen, made: MappedRoots) -> Iterator[str]:
     yield from (f"  gone: {printable(file)}" for file in made.missing)
 
 
-def _say(call: Call, about: About) -> None:
+def _show_roots(call: Call, about: About) -> None:
     call.answer(lambda: about, lambda screen: _listing(screen, about))
 
 

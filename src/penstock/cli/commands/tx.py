@@ -59,7 +59,9 @@ def tx(ctx: click.Context) -> None:
     nothing does. Without a subcommand, those that are open are listed.
     """
     if ctx.invoked_subcommand is None:
-        _say(ctx.ensure_object(Call), _newest_first(ctx.ensure_object(Call).open().transactions()))
+        _show_transactions(
+            ctx.ensure_object(Call), _newest_first(ctx.ensure_object(Call).open().transactions())
+        )
 
 
 @tx.command(
@@ -77,7 +79,7 @@ $ penstock tx list --all --target main
 @pass_call
 def tx_list(call: Call, also_ended: bool, target: str | None) -> None:
     """List transactions that are open: where they land, who began them, and until when they may be idle."""
-    _say(call, _newest_first(call.open().transactions(target, all=also_ended)))
+    _show_transactions(call, _newest_first(call.open().transactions(target, all=also_ended)))
 
 
 def _newest_first(transactions: Sequence[TransactionInfo]) -> list[TransactionInfo]:
@@ -165,7 +167,7 @@ def tx_abort(call: Call, ids: tuple[str, ...], late: bool, why: str) -> None:
     if late:
         chosen |= {transaction.id: None for transaction in lake.transactions() if transaction.is_late}
     ended = [lake.find_transaction(transaction_id).abort(why) for transaction_id in chosen]
-    _say(call, ended)
+    _show_transactions(call, ended)
     if any(transaction.state is TransactionState.COMMITTED for transaction in ended):
         call.note("a transaction that has landed cannot be aborted; 'penstock revert' undoes a commit")
     if any(transaction.state is TransactionState.COMMITTING for transaction in ended):
@@ -186,7 +188,7 @@ def _transaction(lake: Lake, text: str) -> str:
     )
 
 
-def _say(call: Call, transactions: Sequence[TransactionInfo]) -> None:
+def _show_transactions(call: Call, transactions: Sequence[TransactionInfo]) -> None:
     call.answer(
         lambda: ListPage.of(transactions),
         lambda screen: _listing(screen, transactions),

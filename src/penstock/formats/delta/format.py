@@ -27,8 +27,8 @@ from penstock.formats.delta.branch_log.ownership_changes import Custody, apply_c
 from penstock.formats.delta.branch_log.proposal import DeltaProposal
 from penstock.formats.delta.branch_log.ratification import (
     CheckedProposal,
-    bring,
     check,
+    move_to_tip,
     ratify,
     read_declared,
 )
@@ -198,7 +198,7 @@ class DeltaFormat(Format):
         if checked.is_done and not checked.tip.is_on(line, table.read):
             raise PrepareAgain  # the branch was moved, and its batches may be others now
         if not checked.is_done:
-            checked = bring(table, self.commits, content, line, checked, now_ms)
+            checked = move_to_tip(table, self.commits, content, line, checked, now_ms)
         if checked.is_done:
             return AppliedChange(content)
         line = self._shorten_line(table, content, line)
@@ -247,7 +247,7 @@ class DeltaFormat(Format):
             raise Refused("was read by this transaction, but was created or deleted since")
         check_seen(table, self.commits, before, now, parts)
 
-    def tell(self, content: AnyContent) -> str:
+    def describe_state(self, content: AnyContent) -> str:
         return (
             f"version {line_of(content).latest}" if isinstance(content, DeltaTable) and content.state else ""
         )
@@ -349,7 +349,7 @@ class DeltaFormat(Format):
             return "has versions of another branch; merge that branch instead"
         if becomes.latest < was.latest:
             return f"would go back from version {was.latest} to {becomes.latest}"
-        if not _goes_on(was, becomes):
+        if not _has_latest_of(was, becomes):
             return f"would get another version {was.latest}; merge the branch instead"
         return None
 
@@ -390,7 +390,7 @@ def _owner_named(table: Table, line: Line) -> Owner | None:
     return owner_of(about.protocol, about.metadata, str(table.key))
 
 
-def _goes_on(was: Line, becomes: Line) -> bool:
+def _has_latest_of(was: Line, becomes: Line) -> bool:
     """Whether a line has another's latest version: the default branch only goes on from there.
 
     It is among the newest of both, or both know it from the log. Where that cannot be seen, the lines are

@@ -302,7 +302,7 @@ def find_rewritten(
             gone, added = write.find_files(objects)
             if gone and not _has_any(objects, own, ours, added):
                 removed |= gone
-                rewritten |= _beside(gone, added)
+                rewritten |= _removed_where_added(gone, added)
     remaining = trees.find(objects, theirs, [*removed])
     removed = {path: file for path, file in removed.items() if not is_same(remaining.get(path), file)}
     if not removed:
@@ -320,7 +320,7 @@ def find_rewritten(
         gone = write.find_gone(objects, absent)
         had |= gone.keys()
         if write.change.is_write and gone:
-            rewritten_here |= _beside(gone, write.find_files(objects)[1])
+            rewritten_here |= _removed_where_added(gone, write.find_files(objects)[1])
     return RewrittenFiles(still_here, (had & rewritten) | rewritten_here)
 
 
@@ -329,7 +329,7 @@ def find_rewritten_since(objects: Objects, since: LaterCommitLookup, files: Mapp
     rewritten: set[str] = set()
     for write in map(_SideWrite.of, since.commits):
         if write.change.is_write and (gone := write.find_gone(objects, files)):
-            rewritten |= _beside(gone, write.find_files(objects)[1])
+            rewritten |= _removed_where_added(gone, write.find_files(objects)[1])
     return rewritten
 
 
@@ -366,7 +366,7 @@ class _SideWrite(NamedTuple):
         }
 
 
-def _beside(removed: Iterable[str], added: Iterable[str]) -> set[str]:
+def _removed_where_added(removed: Iterable[str], added: Iterable[str]) -> set[str]:
     """The paths that were removed from folders to which files were added: what has the same partition may
     have the same rows."""
     folders = {path.rpartition("/")[0] for path in added}

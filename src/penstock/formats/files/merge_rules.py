@@ -271,7 +271,7 @@ def _check_taken(
     there: they are no part of what the write did, and would stay away."""
     folders = _outermost(replaced_folders(since.undone))
     for number, merge in enumerate(since.commits if folders else (), 1):
-        for content in merge.met:
+        for content in merge.other_side:
             had = {
                 path: file
                 for prefix in folders

@@ -111,7 +111,7 @@ class LanceFormat(Format):
         sides = _own(table.content), _own(before), _own(after)
         return _with_origin(table, merge_rules.revert(table, self._merge_context(table), *sides, since))
 
-    def tell(self, content: AnyContent) -> str:
+    def describe_state(self, content: AnyContent) -> str:
         if not isinstance(content, LanceTable) or not content.state:
             return ""
         newest = state_of(content).newest

@@ -235,20 +235,22 @@ def _check_rows(
     is_again: bool,
 ) -> None:
     """``Ungraftable`` if both sides have done something to one row that is not the same, or may have."""
-    twice = other_rows(rows.base, rows.of_source, rows.of_target)
+    added_by_both = other_rows(rows.base, rows.of_source, rows.of_target)
     for base, of_base in zip(bases, rows.of_bases, strict=True):
         # Both sides have it from a common state that such a row is gone.
-        twice = other_rows(twice, shared_rows(other_rows(twice, of_base), base.removed))
+        added_by_both = other_rows(
+            added_by_both, shared_rows(other_rows(added_by_both, of_base), base.removed)
+        )
     row_changes, other = source.changes, target.changes
     if row_changes is None or other is None:
         has_replaced = any(
-            history.has_replaced or _find_undone(twice, history) for history in (source, target)
+            history.has_replaced or _find_undone(added_by_both, history) for history in (source, target)
         )
-        if twice and (has_replaced or not rows.lineage.is_whole):
+        if added_by_both and (has_replaced or not rows.lineage.is_whole):
             raise Ungraftable(
                 "has rows of the same data files updated, compacted or deleted on both sides, and the "
                 "history no longer says which rows",
-                twice,
+                added_by_both,
             )
         if source.taken or target.taken:
             raise Ungraftable(
@@ -257,7 +259,7 @@ def _check_rows(
             )
         return
     removed_rows = {} if receiver is None or receiver.changes is None else receiver.changes.removed_rows()
-    if receiver is not None and (missing := other_rows(twice, removed_rows)):
+    if receiver is not None and (missing := other_rows(added_by_both, removed_rows)):
         raise Ungraftable("lacks rows that the commit removes, or has updated them", missing)
     # A commit that was reverted comes back, and what was deleted or updated since does not.
     for_good = {} if receiver is None or receiver.changes is None else receiver.changes.removed_for_good()
@@ -270,9 +272,9 @@ def _check_rows(
         for side in (row_changes, other)
     ]
     replaced = all_rows(change.removed for updates in own for change in updates.values())
-    if clashes := shared_rows(twice, replaced):
+    if clashes := shared_rows(added_by_both, replaced):
         raise Ungraftable("has the same rows updated or deleted on both sides", clashes)
-    if clashes := all_rows(_find_undone(twice, history) for history in (source, target)):
+    if clashes := all_rows(_find_undone(added_by_both, history) for history in (source, target)):
         raise Ungraftable(
             "has rows updated or deleted on one side; the other side still has the old rows, because their "
             "update was reverted or left out there",
@@ -512,7 +514,7 @@ class RowGraft:
 
     def _as_number(self, fragment: Fragment, ranges: Ranges, number: int) -> Message:
         """A fragment of the source as a new one of the target, with the rows that have to come."""
-        moved = move_fragment(fragment.message, self._moved).having(FRAGMENT_ID, number)
+        moved = move_fragment(fragment.message, self._moved).with_field(FRAGMENT_ID, number)
         places = difference(((0, fragment.physical_rows),), ranges)
         if not places:
             return self._with_deletion(moved, None)
@@ -522,7 +524,7 @@ class RowGraft:
 
     @staticmethod
     def _with_deletion(fragment: Message, deletion: bytes | None) -> Message:
-        return fragment.having(DELETION_FILE, *(() if deletion is None else (deletion,)))
+        return fragment.with_field(DELETION_FILE, *(() if deletion is None else (deletion,)))
 
     def _deletion(self, fragment: Fragment, number: int) -> bytes:
         """The file of a fragment's deleted rows for the target, whose number of the fragment is given.
@@ -541,7 +543,7 @@ class RowGraft:
                 fragment.deletion_file, f"_deletions/{number}-{message.number(2) or 0}-{chance}.{suffix}"
             )
         )
-        return message.having(BASE_OF_FILE).having(3, chance).pack()
+        return message.with_field(BASE_OF_FILE).with_field(3, chance).pack()
 
     def _write(self, number: int, places: Ranges) -> bytes:
         """A new file of deleted rows for a fragment of the target."""

@@ -56,7 +56,7 @@ from penstock.formats.lance.relocation import (
     INDEX_VERSION,
     Immovable,
     index_id,
-    rehome,
+    move_to_folder,
 )
 from penstock.formats.lance.state import (
     LanceState,
@@ -342,7 +342,7 @@ class _RequestCheck:
                 folder_at(content.location, chain_folder, step.branch)
                 for chain_folder in (version.chain, chain.folder)
             )
-            old_manifest = rehome(old_manifest, *folders)
+            old_manifest = move_to_folder(old_manifest, *folders)
         try:
             gap = find_gap(old_manifest, manifest)
         except Malformed as problem:
@@ -478,7 +478,7 @@ class _RequestCheck:
                 )
             home.add(uuid)
         indexes = [
-            index.having(BASE_OF_INDEX) if index.all(INDEX_UUID)[-1] in home else index
+            index.with_field(BASE_OF_INDEX) if index.all(INDEX_UUID)[-1] in home else index
             for index in manifest.indexes
         ]
         return manifest if indexes == list(manifest.indexes) else manifest.with_parts(indexes=indexes)
@@ -528,7 +528,7 @@ class _RequestCheck:
         manifest = self._manifests.manifest(content.location, step.parent, number, parent)
         transaction = _clone_transaction(self._places.moved.to_storage(content.location), step, number)
         try:
-            moved = rehome(
+            moved = move_to_folder(
                 manifest,
                 folder_at(content.location, parent.chain, step.parent),
                 folder_at(content.location, chain.folder, step.name),

@@ -91,7 +91,7 @@ def restore(
         return AppliedChange(before)
     objects = _objects(table)
     here, side = TableSide.of(before, objects), TableSide.of(after, objects)
-    if _may_take(table, before, after) and _goes_on(here, side):
+    if _may_take(table, before, after) and _extends_state(here, side):
         return _take_source(table, context, after)
     what = ("lance restore", *map(content_bytes, (before, after)))
     return table.read_once(what, lambda: _restore(table, context, here, side))
@@ -343,7 +343,7 @@ def _take_source(table: Table, context: MergeContext, source: LanceTable) -> App
     return table.read_once(("lance pinned", content_bytes(source)), pin_source)
 
 
-def _goes_on(here: TableSide, side: TableSide) -> bool:
+def _extends_state(here: TableSide, side: TableSide) -> bool:
     """Whether another state is this one with further versions."""
     newest = here.newest()
     return newest is None or side.has(newest)

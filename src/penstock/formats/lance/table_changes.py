@@ -224,7 +224,7 @@ class _StepRun:
             return
         versions = self._versions()
         self._change(
-            {name: version for name, version in made_version.entries.items() if _is_news(versions, name)}
+            {name: version for name, version in made_version.entries.items() if _is_new_entry(versions, name)}
         )
 
     # -- versions ------------------------------------------------------------------------------------------
@@ -421,7 +421,7 @@ class _StepRun:
         self.content = content
 
 
-def _is_news(versions: Versions, name: bytes) -> bool:
+def _is_new_entry(versions: Versions, name: bytes) -> bool:
     """Whether a table has nothing by the name of an entry of its tree, and nothing that came later."""
     if (version := version_of(name)) is not None:
         newest = versions.newest(version[0])

@@ -40,7 +40,7 @@ from penstock.formats.lance.relocation import (
     copy_id,
     index_id,
     is_copy,
-    rehome,
+    move_to_folder,
     without_idle,
 )
 from penstock.formats.lance.removals import LaterChanges
@@ -97,7 +97,7 @@ class VersionWriter:
         before = None if newest is None else self._side(newest, branch).manifest
         folder = folder_at(self._location, self._chain.folder, branch)
         try:
-            manifest = rehome(old_side.manifest, old_side.folder, folder)
+            manifest = move_to_folder(old_side.manifest, old_side.folder, folder)
             if old_side.folder != folder:
                 manifest = renumber_row_versions(manifest, before, parted)
             if not self._chain.folder and branch == MAIN:
@@ -170,7 +170,7 @@ class VersionWriter:
         folder = folder_at(self._location, self._chain.folder, branch)
         ground = self._side(onto[0], branch)
         try:
-            ground = FolderVersion(rehome(ground.manifest, ground.folder, folder), folder)
+            ground = FolderVersion(move_to_folder(ground.manifest, ground.folder, folder), folder)
             parted = [BaseState(self._base(version, branch), removed) for version, removed in bases]
             receiver = None if arrived.id else onto[1] if onto[0] is newest else source[1]
             graft_result = graft(
@@ -227,7 +227,7 @@ class VersionWriter:
         folder = folder_at(self._location, self._chain.folder, branch)
         before, after, now = (self._side(version, branch) for version in (*versions, newest))
         graft_result = reverse(
-            States(before, after, FolderVersion(rehome(now.manifest, now.folder, folder), folder)),
+            States(before, after, FolderVersion(move_to_folder(now.manifest, now.folder, folder), folder)),
             lineage,
             commit,
             later,
@@ -378,8 +378,8 @@ class VersionWriter:
                 new = copy_id(index_id(index)) if copy is None else copy
                 if copy is None:
                     copies += self._files_of(index, paths.get(base, ""), new)
-                index = index.having(INDEX_UUID, Message.of((1, new.bytes)).pack())
-            indexes.append(index.having(BASE_OF_INDEX))
+                index = index.with_field(INDEX_UUID, Message.of((1, new.bytes)).pack())
+            indexes.append(index.with_field(BASE_OF_INDEX))
         size = sum(copy.size for copy in copies)
         if size > INDEXES_MAX_BYTES:
             names = sorted({index.text(INDEX_NAME) or "" for index in manifest.indexes})

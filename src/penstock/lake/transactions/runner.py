@@ -59,7 +59,7 @@ def run(
         raise InvalidRequest(f"retries must be a number, got {retries!r}")
     if options.get("id") is not None:
         raise InvalidRequest("no id can be given, because each try is a separate transaction")
-    tries, wait_s, met = 0, WAIT_MIN_S, ("", "")
+    tries, wait_s, failure = 0, WAIT_MIN_S, ("", "")
     while True:
         tries += 1
         new_transaction: Transaction | None = None
@@ -72,8 +72,11 @@ def run(
                 new_transaction is not None and new_transaction.may_have_landed
             ):
                 raise
-            before, met = met, ("" if new_transaction is None else new_transaction.base, problem.message)
-            if tries > retries or (isinstance(problem, ConflictError) and met == before):
+            before, failure = (
+                failure,
+                ("" if new_transaction is None else new_transaction.base, problem.message),
+            )
+            if tries > retries or (isinstance(problem, ConflictError) and failure == before):
                 raise _with_tries(problem, tries) from None
         time.sleep(random.uniform(wait_s / 2, wait_s))
         wait_s = min(wait_s * 2, WAIT_MAX_S)

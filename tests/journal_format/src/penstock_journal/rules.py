@@ -58,7 +58,7 @@ class JournalRules(Format):
         content = make_content(table.content, version + len(blobs), (*held, *blobs))
         return AppliedChange(content, blobs)
 
-    def tell(self, content: AnyContent) -> str:
+    def describe_state(self, content: AnyContent) -> str:
         return f"v{state_of(content).version}"
 
     def admit(self, table: Table, content: AnyContent | None) -> None:

@@ -78,7 +78,7 @@ def compose(
     """
     version, time_ms = line.latest + 1, max(now_ms, line.timestamp_ms + 1)
     terms = limit_terms(terms)
-    head = first_line(telling(info, terms), time_ms) + between
+    head = first_line(add_terms_to_info(info, terms), time_ms) + between
     whole = lines
     if isinstance(lines, bytes) and len(head) + len(lines) > HELD_MAX_BYTES:
         lines = stage_body(table, commits, content.location, lines)
@@ -97,7 +97,7 @@ def compose(
     return composed
 
 
-def telling(info: CommitInfo, terms: CommitTerms) -> CommitInfo:
+def add_terms_to_info(info: CommitInfo, terms: CommitTerms) -> CommitInfo:
     """What stands first in a commit that rests on such terms: the log has to say what it replaced."""
     fields = {name: value for name, value in info.fields.items() if name != REPLACES}
     if terms.replaces is not None:

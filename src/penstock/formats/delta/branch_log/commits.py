@@ -99,7 +99,7 @@ class Commits:
         ``None`` if it does not."""
         if entry is not None:
             return held_of(entry, table.read).terms
-        return told_terms(self.info(table, location, version, None))
+        return parse_terms(self.info(table, location, version, None))
 
     def versions(
         self, table: Table, content: DeltaTable, after: int, line: Line | None = None
@@ -264,7 +264,7 @@ _NOBODY: Final = Key.parse("table")
 """Stands for the key where nobody asks for it."""
 
 
-def told_terms(info: CommitInfo | None) -> CommitTerms | None:
+def parse_terms(info: CommitInfo | None) -> CommitTerms | None:
     """On what a commit rests by its own words; ``None`` if these leave open whether it picked the files that
     it removed, or replaced whatever was there."""
     if info is None:

@@ -156,7 +156,12 @@ class LaterVersions:
             return self._parted, parted
         for commit in self._since.commits if self._since is not None else ():
             after = commit.after
-            if commit.met and isinstance(after, DeltaTable) and after.id == self._target.id and after.state:
+            if (
+                commit.other_side
+                and isinstance(after, DeltaTable)
+                and after.id == self._target.id
+                and after.state
+            ):
                 tip = LineTip.of(line_of(after))
                 if tip.version > parted and tip.is_on(line, read):
                     before = [

@@ -29,7 +29,7 @@ from penstock.formats.delta.branch_log.line import (
     line_of,
     with_line,
 )
-from penstock.formats.delta.branch_log.net import RESTORE, NetChange, NetStep, fold, fold_all, told_by
+from penstock.formats.delta.branch_log.net import RESTORE, NetChange, NetStep, fold, fold_all, with_terms_of
 from penstock.formats.delta.branch_log.next_versions import (
     REDO,
     WAY_OUT,
@@ -52,7 +52,11 @@ from penstock.formats.delta.branch_log.ratification import KnownProposal, read_d
 from penstock.formats.delta.branch_log.row_id_transfer import transfer_row_ids
 from penstock.formats.delta.branch_log.shifts import files_before
 from penstock.formats.delta.branch_log.undo import redo, undo
-from penstock.formats.delta.branch_log.unmerged_commits import but_replacements_of, files_of_known, news
+from penstock.formats.delta.branch_log.unmerged_commits import (
+    drop_repeated_replacements,
+    files_of_known,
+    select_unmerged,
+)
 from penstock.formats.delta.errors import VersionNotFound
 from penstock.formats.delta.protocol.actions import Action, Metadata, Protocol, write_action
 from penstock.formats.delta.protocol.added_columns import can_hold, missing_columns, unite
@@ -141,7 +145,7 @@ def restore(
     standing = PreparedTable(table, commits, target, stamp(table, now_ms))
     difference = standing.until(after)
     # What the difference goes by need not be looked up again in all files of the table.
-    standing.was_told(line.latest, difference.files_before)
+    standing.note_files(line.latest, difference.files_before)
     is_now = read_declared(table, line.declared)
     for then, name in renamed_partitions(difference.metadata, is_now.metadata):
         raise Refused(
@@ -205,7 +209,7 @@ def revert(
     if before is None:
         return _undrop(table, commits, target, after, since, now_ms, extend)
     if after is None:
-        return _uncreate(table, commits, target, before, since)
+        return _undo_creation(table, commits, target, before, since)
     if target is None:
         raise Refused(
             "was dropped or renamed since; revert the commit that did so first, or leave it with the mode"
@@ -214,7 +218,7 @@ def revert(
     _check_phase(target)
     if not target.id == before.id == after.id:
         raise Refused(
-            f"is a different table now ({target.location}){_told_by(since, target)}; drop or rename that "
+            f"is a different table now ({target.location}){_made_by(since, target)}; drop or rename that "
             "one and revert again, or leave it as it is with the mode 'drop'"
         )
     return undo(table, commits, target, before, after, since, now_ms, extend)
@@ -235,13 +239,13 @@ def _undrop(
     if target is not None:
         raise Refused(
             "was dropped by this commit, and another table was created with this name since "
-            f"({target.location}){_told_by(since, target)}; drop or rename that one and revert again, or "
+            f"({target.location}){_made_by(since, target)}; drop or rename that one and revert again, or "
             "leave it as it is with the mode 'drop'"
         )
     return restore(table, commits, after, now_ms, extend)
 
 
-def _uncreate(
+def _undo_creation(
     table: Table, commits: Commits, target: DeltaTable | None, before: DeltaTable, since: LaterCommitLookup
 ) -> AppliedChange:
     """No table where the commit made one, if it is still as it was made."""
@@ -283,7 +287,7 @@ def _is_as(table: Table, commits: Commits, target: DeltaTable, before: DeltaTabl
     return is_all_there and all(not add.data_change for add in net.adds)
 
 
-def _told_by(since: LaterCommitLookup, target: DeltaTable) -> str:
+def _made_by(since: LaterCommitLookup, target: DeltaTable) -> str:
     """The commit that brought another table to a key."""
     for commit in since.commits:
         had = {None if content is None else content.id for content in commit.before}
@@ -432,7 +436,7 @@ class _TableMerge:
         own: list[NetStep] = []
         if since == parted:  # else more commits would have to be read than the table's files
             own = steps(self._table, self._commits, comes, parted, line_of(comes).latest)
-            standing.was_told(parted, files_before(own))
+            standing.note_files(parted, files_before(own))
         landing = []
         written = self._written_before(comes)
         for net in nets:
@@ -461,7 +465,7 @@ class _TableMerge:
             brought = steps(self._table, self._commits, comes, since, line.latest)
             if any(step.terms.replaces is not None for step in brought):
                 theirs = steps(self._table, self._commits, stays, parted, line_of(stays).latest)
-                brought, known_to_both = but_replacements_of(theirs, brought, schema_string)
+                brought, known_to_both = drop_repeated_replacements(theirs, brought, schema_string)
             known_to_both += steps(self._table, self._commits, comes, parted, since)
             return since, fold(brought, schema_string), known_to_both
         base = self._base
@@ -478,8 +482,8 @@ class _TableMerge:
         )
         theirs = steps(self._table, self._commits, stays, parted, line_of(stays).latest)
         own = steps(self._table, self._commits, comes, parted, line.latest)
-        unrepeated = but_replacements_of(theirs, own, schema_string)
-        net = told_by(net, fold_all(unrepeated.steps, schema_string))
+        unrepeated = drop_repeated_replacements(theirs, own, schema_string)
+        net = with_terms_of(net, fold_all(unrepeated.steps, schema_string))
         # What both sides have got is not brought; if it went on this one since, it goes.
         net = net.without(files_of_known(unrepeated).difference(remove.key for remove in net.removes))
         # What the base has had is not a part of the difference, and does not come with it.
@@ -501,7 +505,7 @@ class _TableMerge:
             return net
         theirs = steps(table, self._commits, stays, after, line.latest)
         net = self._with_added_columns(net, read_declared(table, line.declared))
-        unmerged = news(theirs, mine, net, live_at(table, self._commits, stays, after))
+        unmerged = select_unmerged(theirs, mine, net, live_at(table, self._commits, stays, after))
         net = net.without(unmerged.shared)
         known_before = self._known_before(stays, after, theirs, unmerged.winners)
         transaction = DeltaTransaction(

@@ -45,7 +45,7 @@ class NetStep(NamedTuple):
     version: int
     actions: tuple[Action, ...]
     terms: CommitTerms
-    is_told: bool = True
+    has_known_terms: bool = True
     """Whether the terms say if it picked the files that it removed, or replaced whatever there was. If not,
     nobody may land it where files came that it would have removed."""
     replacements: tuple[Replacement, ...] = ()
@@ -157,7 +157,7 @@ def _has_feed(step: NetStep) -> bool | None:
     return False if changes else None
 
 
-def told_by(difference: NetChange, folded: NetChange) -> NetChange:
+def with_terms_of(difference: NetChange, folded: NetChange) -> NetChange:
     """A difference that rests on what the commits rest on that led to it.
 
     If they replaced files it is strict: whether what came meanwhile should go too, a person has to say. Once
@@ -196,7 +196,7 @@ class _Replacement(NamedTuple):
         return is_gone and all(key in added for key in self.victims)
 
 
-def _but_undone(steps: Sequence[NetStep]) -> list[NetStep]:
+def _drop_undone_replacements(steps: Sequence[NetStep]) -> list[NetStep]:
     """Commits as if they had picked the files of those replacements that later ones of them undo."""
     undone: set[bytes] = set()
     lasting: set[bytes] = set()
@@ -255,28 +255,29 @@ class _NetChangeFold:
         self._is_written_anew = False
         self._replacements: list[_Replacement] = []
         self._named: tuple[Replacement, ...] = ()
-        self._is_told = True
+        self._has_known_terms = True
         self._is_mixed = False
         """A file with new rows was rewritten, as if there had been none: what is left brings them."""
 
     def all(self, steps: Sequence[NetStep]) -> NetChange:
-        for step in _but_undone(steps):
+        for step in _drop_undone_replacements(steps):
             self._take(step)
         return NetChange(
             state=tuple(self._state.values()),
-            removes=tuple(map(self._telling, self._removed.values())),
+            removes=tuple(map(self._with_data_change, self._removed.values())),
             adds=tuple(
-                add if key in self._returned else self._telling(add) for key, add in self._added.items()
+                add if key in self._returned else self._with_data_change(add)
+                for key, add in self._added.items()
             ),
             feed=tuple(self._feed),
             terms=self._terms,
-            doubtful=tuple(map(self._telling, self._doubtful.values())),
+            doubtful=tuple(map(self._with_data_change, self._doubtful.values())),
             doubtful_adds=tuple(
                 key for key, add in self._added.items() if key in self._unclear and add.data_change
             ),
             may_be_there=self._may_be_there,
             after=steps[0].version - 1 if steps else -1,
-            is_strict=not self._is_told,
+            is_strict=not self._has_known_terms,
             replacements=in_sum(self._named) if len(steps) > 1 else self._named,
             undone=_undone_of_others(steps),
             operations=tuple(
@@ -284,11 +285,11 @@ class _NetChangeFold:
             ),
         )
 
-    def _telling(self, action: FileActionT) -> FileActionT:
+    def _with_data_change(self, action: FileActionT) -> FileActionT:
         return msgspec.structs.replace(action, data_change=True) if self._is_mixed else action
 
     def _take(self, step: NetStep) -> None:
-        self._is_told &= step.is_told
+        self._has_known_terms &= step.has_known_terms
         if step.terms.replaces is not None:
             before = dict(self._added), dict(self._removed), self._terms, self._is_written_anew, self._named
             files = [action for action in step.actions if isinstance(action, Add | Remove)]

@@ -122,10 +122,16 @@ def _noted_step(
     actions = commits.actions(table, location, version, entry)
     terms = commits.terms(table, location, version, entry)
     removes = any(isinstance(action, Remove) for action in actions)
-    is_told = terms is not None or not removes
+    has_known_terms = terms is not None or not removes
     info = last(actions, CommitInfo)
     step = NetStep(
-        version, actions, terms or CommitTerms(), is_told, named_in(info), undone_in(info), may_repeat_files
+        version,
+        actions,
+        terms or CommitTerms(),
+        has_known_terms,
+        named_in(info),
+        undone_in(info),
+        may_repeat_files,
     )
     table.notes[key] = step
     return step
@@ -220,7 +226,7 @@ class PreparedTable:
         self._more: list[tuple[Action, ...]] = []
         self._told: tuple[int, Files] = (-1, {})
 
-    def was_told(self, version: int, files: Files) -> None:
+    def note_files(self, version: int, files: Files) -> None:
         """Take somebody's word for some files of a version, who has looked them up there."""
         self._told = (version, files)
 

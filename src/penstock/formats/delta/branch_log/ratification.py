@@ -18,11 +18,11 @@ from penstock.formats.delta.branch_log.commit_body import (
     HELD_MAX_BYTES,
     CommitBody,
     ComposedCommit,
+    add_terms_to_info,
     compose,
     first_line,
     limit_terms,
     stage_body,
-    telling,
 )
 from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.intents import check_history
@@ -67,9 +67,9 @@ from penstock.formats.delta.protocol.row_ids import (
     count_rows,
     has_row_tracking,
     ids_by_path,
+    mark_row_ids_preserved,
     number_files,
     row_ids_of,
-    tell_preserved,
 )
 from penstock.formats.delta.protocol.transaction import (
     DeltaReads,
@@ -171,7 +171,9 @@ def _stage(
     """Put what will be too large for the kernel to storage, while that may be done."""
     terms = limit_terms(checked.proposal.terms)
     numbered = number_rows(table, commits, content, line, checked)
-    info = telling(naming(told_of(checked.proposal, numbered), new_replacements(terms)), terms)
+    info = add_terms_to_info(
+        naming(commit_info_of(checked.proposal, numbered), new_replacements(terms)), terms
+    )
     head = first_line(info, max(now_ms, line.timestamp_ms + 1))
     if len(head) > HELD_MAX_BYTES:
         raise InvalidRequest(
@@ -259,7 +261,7 @@ def _row_ids(
     return ids_by_path(snapshot.find([FileKey(*pair) for pair in live.items()]).values())
 
 
-def bring(
+def move_to_tip(
     table: Table, commits: Commits, content: DeltaTable, line: Line, checked: CheckedProposal, now_ms: int
 ) -> CheckedProposal:
     """A checked proposal at the end of the line as it is now: at its turn, without any I/O.
@@ -387,7 +389,7 @@ def ratify(
         line,
         lines_of(checked) if lines is None else lines,
         terms,
-        naming(told_of(proposal, numbered), new_replacements(terms)),
+        naming(commit_info_of(proposal, numbered), new_replacements(terms)),
         now_ms,
         between,
     )
@@ -403,13 +405,13 @@ def ratify(
     return after, {**blobs, **composed.blobs, **runs}
 
 
-def told_of(proposal: DeltaProposal, numbered: NumberedLines | None) -> CommitInfo:
+def commit_info_of(proposal: DeltaProposal, numbered: NumberedLines | None) -> CommitInfo:
     """What the commit says of itself: also that rows have kept their ids, as Penstock's own writers see to,
     and as it is where no row is written anew."""
     removes = any(isinstance(action, Remove) for action in proposal.plain_actions)
     if numbered is None or (removes and proposal.may_repeat_files):
         return proposal.commit_info
-    return tell_preserved(proposal.commit_info)
+    return mark_row_ids_preserved(proposal.commit_info)
 
 
 def declared_after(table: Table, line: Line, proposal: DeltaProposal) -> tuple[ObjectId | None, Blobs]:

@@ -75,7 +75,7 @@ def _why_others(
     if since is None:
         return FORGOTTEN
     selection = _Selection(table, commits, old_content, before.metadata, parts)
-    for step, files in _changed_files(since, selection.files_present_before(_came_and_went(since))):
+    for step, files in _changed_files(since, selection.files_present_before(_short_lived_files(since))):
         if adds := selection.of(files):
             return _describe_step(step, adds)
     return ""
@@ -107,7 +107,7 @@ def _changed_declarations(before: KnownProposal, after: KnownProposal) -> list[s
     return [name for name, is_changed in changes.items() if is_changed] or ["its metadata"]
 
 
-def _came_and_went(since: Sequence[NetStep]) -> set[FileKey]:
+def _short_lived_files(since: Sequence[NetStep]) -> set[FileKey]:
     """Files that were added with new rows, and removed with them, in whichever order."""
     files = [
         action

@@ -222,7 +222,7 @@ class _Undo:
                 for path, shift in self._shifts.items()
                 for add in (shift.after if side is self._was else shift.before,)
             }
-            self._standing.was_told(line_of(side).latest, paths)
+            self._standing.note_files(line_of(side).latest, paths)
         return self._standing.live(self._shifts.keys())
 
     @cached_property

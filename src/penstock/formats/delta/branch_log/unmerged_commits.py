@@ -26,7 +26,7 @@ class UnrepeatedCommits(NamedTuple):
     """Replacements that both sides have, as this one has them."""
 
 
-def but_replacements_of(
+def drop_repeated_replacements(
     theirs: Sequence[NetStep], steps: Sequence[NetStep], schema_string: str
 ) -> UnrepeatedCommits:
     """Commits without the replacements that the other side has: done there again, they would take what came
@@ -103,7 +103,7 @@ class _RepeatedStep:
     def _is_mixed(self, to_do: Sequence[Replacement]) -> bool:
         """Whether one that is to be done would take what came after a later one that is known."""
         return any(
-            replacement.meets(other, self._schema_string)
+            replacement.overlaps(other, self._schema_string)
             for replacement in to_do
             for other in self._known_after[replacement.id]
         )
@@ -129,7 +129,7 @@ class _RepeatedStep:
 
 def _strict(step: NetStep) -> NetStep:
     terms = msgspec.structs.replace(step.terms, reads=DeltaReads(whole_table=True))
-    return step._replace(terms=terms, is_told=False)
+    return step._replace(terms=terms, has_known_terms=False)
 
 
 def _keys(steps: Iterable[NetStep], kind: type[Add] | type[Remove]) -> set[FileKey]:
@@ -144,7 +144,7 @@ class UnmergedCommits(NamedTuple):
     """Files of the branch's net change that are there already: the same change came another way."""
 
 
-def news(
+def select_unmerged(
     winners: Sequence[NetStep], known: Iterable[NetStep], net: NetChange, live_before: Lookup
 ) -> UnmergedCommits:
     """The winners without what the branch has itself, in commits known to both sides or in the net change.
@@ -164,8 +164,8 @@ def news(
         if same and all(file.key in (adds if isinstance(file, Add) else removes) for file in files):
             same |= {file.key for file in files}
         shared |= same
-        unmerged[number] = step._replace(actions=tuple(_but_files(step.actions, same)))
-    return UnmergedCommits(_lasting(unmerged, live_before), frozenset(shared))
+        unmerged[number] = step._replace(actions=tuple(_without_files(step.actions, same)))
+    return UnmergedCommits(_drop_short_lived_files(unmerged, live_before), frozenset(shared))
 
 
 class _MergedEffects(NamedTuple):
@@ -197,7 +197,7 @@ class _MergedEffects(NamedTuple):
                 yield action
 
 
-def _lasting(steps: Sequence[NetStep], live_before: Lookup) -> list[NetStep]:
+def _drop_short_lived_files(steps: Sequence[NetStep], live_before: Lookup) -> list[NetStep]:
     """Commits without the files that came and went, or went and came back."""
     were = _were_there(steps, live_before)
     gone: dict[FileKey, int] = {}
@@ -247,5 +247,5 @@ def _were_there(steps: Sequence[NetStep], live_before: Lookup) -> set[FileKey]:
     return {key for key in unclear if key in live.items()}
 
 
-def _but_files(actions: Iterable[Action], keys: set[FileKey]) -> Iterator[Action]:
+def _without_files(actions: Iterable[Action], keys: set[FileKey]) -> Iterator[Action]:
     return (action for action in actions if not isinstance(action, Add | Remove) or action.key not in keys)

@@ -26,7 +26,7 @@ from penstock.formats.delta.cli.handover import (
     delta_adopt,
     delta_convert,
     delta_release,
-    say_made,
+    show_handed_table,
     sole_writer_option,
 )
 from penstock.formats.delta.cli.read_commands import delta_cat, delta_log
@@ -49,7 +49,7 @@ def delta(ctx: click.Context) -> None:
     """
     if ctx.invoked_subcommand is None:
         call = ctx.ensure_object(Call)
-        _say_status(call, call.open().delta.status())
+        _show_statuses(call, call.open().delta.status())
 
 
 # -- in and out --------------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ def delta_create(
         author=call.who,
         idempotency_key=idempotency_key,
     )
-    say_made(call, made, "created")
+    show_handed_table(call, made, "created")
 
 
 delta.add_command(delta_release)
@@ -125,10 +125,10 @@ delta.add_command(delta_convert)
 @pass_call
 def delta_status(call: Call, key: str | None) -> None:
     """Show how far the Delta tables of the default branch are published: all, or KEY."""
-    _say_status(call, call.open().delta.status(key))
+    _show_statuses(call, call.open().delta.status(key))
 
 
-def _say_status(call: Call, found: Sequence[TableStatus]) -> None:
+def _show_statuses(call: Call, found: Sequence[TableStatus]) -> None:
     call.answer(
         lambda: ListPage.of(found),
         lambda screen: _statuses(screen, found),
@@ -191,7 +191,7 @@ def delta_publish(call: Call, key: str | None) -> None:
 @pass_call
 def delta_checkpoint(call: Call, key: str) -> None:
     """Write a checkpoint of KEY's newest published version, so that readers need not read all before it."""
-    _say_written(call, call.open().delta.checkpoint(key), "there is a checkpoint of")
+    _show_written_file(call, call.open().delta.checkpoint(key), "there is a checkpoint of")
 
 
 @delta.command("compact-log", prints=WrittenFile, examples="$ penstock delta compact-log web.orders")
@@ -205,10 +205,10 @@ def delta_checkpoint(call: Call, key: str) -> None:
 @pass_call
 def delta_compact_log(call: Call, key: str, first: int | None, last: int | None) -> None:
     """Compact published commits of KEY's log into one file. Data files stay."""
-    _say_written(call, call.open().delta.compact_log(key, first, last), "nothing to compact up to")
+    _show_written_file(call, call.open().delta.compact_log(key, first, last), "nothing to compact up to")
 
 
-def _say_written(call: Call, written: WrittenFile, nothing: str) -> None:
+def _show_written_file(call: Call, written: WrittenFile, nothing: str) -> None:
     def text(_: Screen) -> Iterator[str]:
         yield f"wrote {written.name}" if written.name else f"{nothing} version {written.version}"
 

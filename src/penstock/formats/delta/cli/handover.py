@@ -95,7 +95,7 @@ def delta_adopt(
             author=call.who,
             idempotency_key=idempotency_key,
         )
-        say_made(call, made, "adopted")
+        show_handed_table(call, made, "adopted")
         return
     if key is not None or idempotency_key is not None:
         raise click.UsageError("--table and --idempotency-key cannot be used with --recursive")
@@ -110,7 +110,7 @@ def delta_adopt(
             message=message,
             author=call.who,
         )
-    _say_handed_over(call, adopted, "adopted", f"no Delta tables below {path}")
+    _show_handed_tables(call, adopted, "adopted", f"no Delta tables below {path}")
 
 
 @command(
@@ -231,16 +231,16 @@ def delta_release(
     lake = call.open(catch_up=True)
     if key is not None:
         made = lake.delta.release(key, message=message, author=call.who, idempotency_key=idempotency_key)
-        say_made(call, made, "released")
+        show_handed_table(call, made, "released")
         return
     with Bar(call.json) as bar:
         released = lake.delta.release_all(
             namespace, dry_run=dry_run, progress=bar, message=message, author=call.who
         )
-    _say_handed_over(call, released, "released", "no Delta tables")
+    _show_handed_tables(call, released, "released", "no Delta tables")
 
 
-def say_made(call: Call, made: TableMade, done: str) -> None:
+def show_handed_table(call: Call, made: TableMade, done: str) -> None:
     def text(screen: Screen) -> Iterator[str]:
         name, place = screen.paint(printable(str(made.key)), "strong"), printable(made.location)
         commit = screen.paint(short(made.commit), "id")
@@ -253,7 +253,7 @@ def say_made(call: Call, made: TableMade, done: str) -> None:
     call.answer(lambda: made, text)
 
 
-def _say_handed_over(call: Call, done: HandedOver, word: str, nothing: str) -> None:
+def _show_handed_tables(call: Call, done: HandedOver, word: str, nothing: str) -> None:
     call.answer(lambda: done, lambda screen: _handed_over(screen, done, word, nothing))
     outcomes = {table.outcome for table in done.tables}
     status = next((code for outcome, code in STATUS.items() if outcome in outcomes), 0)

@@ -65,7 +65,7 @@ def delta_recover(
             recovered_tables.append(lake.delta.recover(place, chosen, lost=lost, any_lake=any_lake))
     finally:
         if recovered_tables:  # also if another one could not be taken back
-            _say_recovered(call, recovered_tables)
+            _show_recovered_tables(call, recovered_tables)
 
 
 def _named_lake(path: str) -> str:
@@ -79,7 +79,7 @@ def _named_lake(path: str) -> str:
     return f"{path} names {owner}. If that one is lost for good, --lost {owner.lake}"
 
 
-def _say_recovered(call: Call, recovered_tables: Sequence[RecoveredTable]) -> None:
+def _show_recovered_tables(call: Call, recovered_tables: Sequence[RecoveredTable]) -> None:
     call.answer(
         lambda: ListPage.of(recovered_tables), lambda screen: _render_recovered(screen, recovered_tables)
     )

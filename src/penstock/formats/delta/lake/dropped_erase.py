@@ -73,7 +73,7 @@ class _GoneFolder:
 
     def look_again(self) -> None:
         """``LocationRefused`` if another table is there, above or below."""
-        for content in self._kept.news():
+        for content in self._kept.unseen():
             other = content.location.rstrip("/")
             if f"{other}/".startswith(f"{self._location}/") or f"{self._location}/".startswith(f"{other}/"):
                 raise LocationRefused(

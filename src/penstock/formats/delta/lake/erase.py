@@ -226,7 +226,7 @@ class DeltaErasure:
     def _commit_nothing(self, idempotency_key: str) -> tuple[int, DeltaTable]:
         """Ratify and publish a version that changes nothing: its number, and the table as it is then."""
         branch = self._tables.default_branch
-        self._parts.owner.backfill(branch, self._key)
+        self._parts.owner.publish(branch, self._key)
         info = CommitInfo({"operation": "ERASE", "operationParameters": {}})
         commit = TableCommit(key=self._key, actions=lines_of([info]).decode(), table=self.content.id)
         ratified = self._lake.do(
@@ -237,7 +237,7 @@ class DeltaErasure:
                 idempotency_key=idempotency_key,
             )
         )
-        self._parts.owner.backfill(branch, self._key)
+        self._parts.owner.publish(branch, self._key)
         content = self._tables.require_managed(bytes.fromhex(ratified.commit.id), self._key)
         return ratified.tables[0].version, content
 

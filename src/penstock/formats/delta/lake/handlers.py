@@ -190,7 +190,7 @@ class DeltaAnswers:
 
     def _publish(self, call: delta_calls.PublishTable) -> PublishedTable:
         branch = self._lake.or_default(call.branch)
-        published = self._owner.backfill(branch, call.key, call.version)
+        published = self._owner.publish(branch, call.key, call.version)
         line = line_of(self._table(branch, call.key))
         return PublishedTable(key=call.key, latest_version=line.latest, published=published)
 
@@ -325,7 +325,7 @@ class DeltaAnswers:
         meta = commit_meta(CommitDescription(), call.who, f"recover {call.location}")
         where = self._lake.checked_location(call.location)
         self._check_apart(where)
-        key = call.key if call.key is not None else self._key_said(where)
+        key = call.key if call.key is not None else self._key_in_table_name(where)
         recovered = self._owner.recover(
             where, key, lost=call.lost, any_lake=call.any_lake, asked=TableRequest(meta)
         )
@@ -338,7 +338,7 @@ class DeltaAnswers:
             ),
         )
 
-    def _key_said(self, location: str) -> Key | None:
+    def _key_in_table_name(self, location: str) -> Key | None:
         """The key that a table was created under, if its own name is one."""
         name = load_snapshot(PlaceFiles(self._parts.places.at(location))).metadata.name
         try:

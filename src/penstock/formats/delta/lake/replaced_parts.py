@@ -39,7 +39,7 @@ def check_inside(metadata: Metadata, parts: Sequence[TablePart], adds: Sequence[
     """
     region = Region(metadata.schema_string, tuple(Partitions(part.values, part.where) for part in parts))
     for add in adds if parts else ():
-        if not (region.holds(add.partition) and region.is_told(add.partition)):
+        if not (region.holds(add.partition) and region.is_decided(add.partition)):
             where = ", ".join(f"{name}={value}" for name, value in add.partition_values.items())
             raise InvalidRequest(
                 f"the data has rows of {where}, which is not one of the partitions to be overwritten"

@@ -194,7 +194,7 @@ def _plan_replacement(job: DeltaJob, data: Any, where: str) -> PlannedChange:
                 raise InvalidRequest(
                     f"the data has rows that do not match the condition of the overwrite: {where}"
                 )
-            changes.insert(rows, is_told=bool(touched.files))
+            changes.insert(rows, in_feed=bool(touched.files))
         if touched.files:
             changes.rewrite(touched.files, partial(read_files, job), decide)
         actions = [*mark_numbers(job, numbers), *changes.finish()]

@@ -202,7 +202,7 @@ class _Look:
             self._is_begun = True
 
     def again(self) -> None:
-        for content in self._kept.news():
+        for content in self._kept.unseen():
             if (word := self._words.get(_place(content))) is not None:
                 word.take(content)
         for word in self._words.values():

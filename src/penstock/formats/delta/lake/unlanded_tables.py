@@ -172,7 +172,7 @@ class _KnownTables:
         self._names: set[str] = set()
 
     def look(self) -> None:
-        for content in self._kept.news():
+        for content in self._kept.unseen():
             self._names.update(content.location.lower().split("/"), (str(content.id),))
 
     def has(self, table: UUID) -> bool:

@@ -138,7 +138,7 @@ class Handover(HandoverSettler):
         self._help(key)
         with suppress(TableNotFound):
             snapshot = load_snapshot(PlaceFiles(place))
-            if (mine := self._mine(key, place.location, snapshot)) is not None:
+            if (mine := self._find_own_table(key, place.location, snapshot)) is not None:
                 raise _lost(key, place.location, 0, f"'{mine.key}' of this lake is already there")
             raise _lost(
                 key, place.location, 0, "there is a Delta table already; adopt it: penstock delta adopt"
@@ -164,7 +164,7 @@ class Handover(HandoverSettler):
         place = self.open_place(location, sole_writer)
         self._help(key)
         snapshot = load_snapshot(PlaceFiles(place))
-        if (mine := self._mine(key, place.location, snapshot)) is not None:
+        if (mine := self._find_own_table(key, place.location, snapshot)) is not None:
             return mine
         check_snapshot(place, snapshot)
         return self._convert(key, place, snapshot, asked)
@@ -198,7 +198,7 @@ class Handover(HandoverSettler):
         if isinstance(content, DeltaTable) and content.state:
             self.resolve(key, content)
 
-    def _mine(self, key: Key, location: str, snapshot: LogSnapshot) -> HandoverResult | None:
+    def _find_own_table(self, key: Key, location: str, snapshot: LogSnapshot) -> HandoverResult | None:
         """The table, if it is this lake's already under that key; ``None`` if it is not this lake's."""
         own = self.find_own(location, snapshot)
         if own is None:

@@ -171,7 +171,7 @@ class DeltaOwner:
         )
         return LogTail(latest_version=line.latest, published=line.published, commits=log_entries)
 
-    def backfill(self, branch: str, key: Key, version: int | None = None) -> int:
+    def publish(self, branch: str, key: Key, version: int | None = None) -> int:
         """Have all versions up to one, or all there are, in the table's log; tell how far it reaches.
 
         On another than the default branch nothing is published: its commits are put where its readers find

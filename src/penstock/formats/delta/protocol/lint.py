@@ -192,14 +192,16 @@ def _only_once(commit: _Commit) -> Iterator[Fault]:
                     "one"
                 ),
             )
-    yield from _twice([(line, txn.app_id) for line, txn in commit.of(Txn)], "the application")
-    yield from _twice([(line, domain.domain) for line, domain in commit.of(DomainMetadata)], "the domain")
+    yield from _find_repeated_names([(line, txn.app_id) for line, txn in commit.of(Txn)], "the application")
+    yield from _find_repeated_names(
+        [(line, domain.domain) for line, domain in commit.of(DomainMetadata)], "the domain"
+    )
     for line, action in commit.actions:
         if isinstance(action, CheckpointMetadata | Sidecar):
             yield line, "it can only be in checkpoints, not in commits"
 
 
-def _twice(named: Collection[tuple[int, str]], what: str) -> Iterator[Fault]:
+def _find_repeated_names(named: Collection[tuple[int, str]], what: str) -> Iterator[Fault]:
     seen: dict[str, int] = {}
     for line, name in named:
         if seen.setdefault(name, line) != line:

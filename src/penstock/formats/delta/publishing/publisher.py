@@ -22,8 +22,8 @@ from penstock.formats.delta.branch_log.ownership import RESYNC, OwnerIdentity, o
 from penstock.formats.delta.errors import ForeignCommit, ManagedElsewhere
 from penstock.formats.delta.protocol.actions import CommitInfo, parse_action
 from penstock.formats.delta.protocol.names import CommitName
-from penstock.formats.delta.publishing.backfill import LookedLog, backfill, bytes_of, look
 from penstock.formats.delta.publishing.line_files import LineFiles
+from penstock.formats.delta.publishing.log_writer import LookedLog, bytes_of, look, publish_versions
 from penstock.formats.delta.publishing.naming import check_named, named_owner
 from penstock.formats.delta.publishing.prefetch_reader import Fetch, PrefetchReader
 from penstock.formats.publisher import BackgroundPublisher, Behind, JobId, Profile
@@ -352,7 +352,7 @@ class Publisher(BackgroundPublisher[PublishTask, Unpublished]):
             if published < goal:
                 busy = f"another process is publishing the table at {content.location}; try again"
                 with self.guard(place, f"delta/{content.id}", busy) as guard:
-                    published = backfill(
+                    published = publish_versions(
                         place,
                         content,
                         self._read,

@@ -72,7 +72,7 @@ def files_get(call: Call, place: str, target: Path | None, recursive: bool, ref:
         raise InvalidRequest(f"there is no directory {to.parent}", path=str(to))
     with WaitingLine(f"getting {where.path}", call.json):
         got = files.export_file(where.path, to)
-    _say(call, where, to, FilesTotal(files=1, size=got.size), ref or lake.default_branch)
+    _show_download(call, where, to, FilesTotal(files=1, size=got.size), ref or lake.default_branch)
 
 
 @command(
@@ -99,10 +99,10 @@ def files_export(call: Call, place: str, directory: Path, ref: str | None) -> No
 def _export(call: Call, files: Files, where: FilesPath, directory: Path, ref: str) -> None:
     with Bar(call.json) as progress:
         total = files.export(directory, where.path, progress=progress)
-    _say(call, where, directory, total, ref)
+    _show_download(call, where, directory, total, ref)
 
 
-def _say(call: Call, where: FilesPath, to: Path, total: FilesTotal, ref: str) -> None:
+def _show_download(call: Call, where: FilesPath, to: Path, total: FilesTotal, ref: str) -> None:
     def text(screen: Screen) -> Iterator[str]:
         name = screen.paint(printable(str(to)), "strong")
         yield f"wrote {format_count(total.files, 'file')}, {size(total.size)}, to {name}"

@@ -32,7 +32,7 @@ def jobs(ctx: click.Context) -> None:
     at all. Without a subcommand, those that run are listed.
     """
     if ctx.invoked_subcommand is None:
-        _say(ctx.ensure_object(Call), ctx.ensure_object(Call).open().jobs())
+        _show_jobs(ctx.ensure_object(Call), ctx.ensure_object(Call).open().jobs())
 
 
 @jobs.command(
@@ -53,7 +53,7 @@ $ penstock jobs list --all --table raw.visits --branch main
 @pass_call
 def jobs_list(call: Call, also_ended: bool, key: str | None, branch: str | None) -> None:
     """List jobs that run, newest first: what they write, who runs them, and until when they may commit."""
-    _say(call, call.open().jobs(key, branch, all=also_ended))
+    _show_jobs(call, call.open().jobs(key, branch, all=also_ended))
 
 
 def _ids(lake: Lake, start: str) -> list[str]:
@@ -84,7 +84,7 @@ def jobs_abort(call: Call, ids: tuple[str, ...], late: bool, why: str) -> None:
     if late:
         chosen |= {job.id: None for job in lake.jobs() if job.is_late}
     ended = [lake.abort_job(job, why) for job in chosen]
-    _say(call, ended)
+    _show_jobs(call, ended)
     if any(job.state is not JobState.ABORTED for job in ended):
         call.note("a job that has sent its commit cannot be aborted; 'penstock revert' undoes a commit")
 
@@ -98,7 +98,7 @@ def _job(lake: Lake, start: str) -> str:
     )
 
 
-def _say(call: Call, jobs: Sequence[JobInfo]) -> None:
+def _show_jobs(call: Call, jobs: Sequence[JobInfo]) -> None:
     call.answer(lambda: ListPage.of(jobs), lambda screen: _listing(screen, jobs))
 
 

@@ -123,7 +123,7 @@ def files_put(
                 author=call.who,
                 idempotency_key=idempotency_key,
             )
-    _say(call, where, name, written, put=list(puts), removed=[where.prefix] if replace else [])
+    _show_change(call, where, name, written, put=list(puts), removed=[where.prefix] if replace else [])
 
 
 def _check_no_folder(lake: Lake, where: FilesPath, branch: str) -> None:
@@ -238,7 +238,7 @@ def files_cp(
         author=call.who,
         idempotency_key=idempotency_key,
     )
-    _say(call, where, name, written, put=[to for _, to in pairs])
+    _show_change(call, where, name, written, put=[to for _, to in pairs])
 
 
 @command(
@@ -281,7 +281,9 @@ def files_mv(
         author=call.who,
         idempotency_key=idempotency_key,
     )
-    _say(call, where, name, written, put=[to for _, to in pairs], removed=[entry.path for entry in moved])
+    _show_change(
+        call, where, name, written, put=[to for _, to in pairs], removed=[entry.path for entry in moved]
+    )
 
 
 def _pairs(
@@ -349,7 +351,7 @@ def files_rm(
             folders.append(files_path.prefix)
     if dry_run:
         removed_paths = {file.path: None for prefix in folders for file in files.walk(prefix)}
-        _say(call, where, name, None, removed=list(dict.fromkeys(paths) | removed_paths))
+        _show_change(call, where, name, None, removed=list(dict.fromkeys(paths) | removed_paths))
         return
     written = lake.table(where.key, name).files.write(
         remove=[path for path in dict.fromkeys(paths) if not path.startswith(tuple(folders))],
@@ -358,10 +360,10 @@ def files_rm(
         author=call.who,
         idempotency_key=idempotency_key,
     )
-    _say(call, where, name, written, removed=paths + folders)
+    _show_change(call, where, name, written, removed=paths + folders)
 
 
-def _say(
+def _show_change(
     call: Call,
     where: FilesPath,
     branch: str,

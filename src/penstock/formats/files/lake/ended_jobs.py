@@ -63,7 +63,7 @@ class EndedJobs:
         return EndedJobsResult(
             claims=FolderClaims(
                 held=frozenset(self._folder(job) for job in jobs.values() if self._may_commit(job)),
-                aborted=frozenset(self._folder(job) for job in jobs.values() if self._never_lands(job)),
+                aborted=frozenset(self._folder(job) for job in jobs.values() if self._is_long_aborted(job)),
             ),
             settled=self._settled,
             branches=self._drop_branches(jobs),
@@ -79,7 +79,7 @@ class EndedJobs:
             return self._now_us < job.expires_us + self._grace_us
         return job.state is JobState.COMMITTING
 
-    def _never_lands(self, job: Job) -> bool:
+    def _is_long_aborted(self, job: Job) -> bool:
         return job.state is JobState.ABORTED and job.changed_us < self._now_us - ABORTED_US
 
     def _known_end(self, job: Job) -> Job:

@@ -74,7 +74,7 @@ def fragments_with_files(manifest: Manifest, folder: str) -> Iterator[tuple[Mess
     ``UnclearManifest`` if these cannot be told."""
     roots = _roots(manifest, folder)
     for fragment in manifest.fragments:
-        plain = fragment.having(DELETION_FILE)
+        plain = fragment.with_field(DELETION_FILE)
         yield fragment, frozenset(_of_fragment(plain, roots))
 
 

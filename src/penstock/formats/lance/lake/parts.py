@@ -160,12 +160,15 @@ class LanceParts:
             or not self.ownership.owns(old_content)
         ):
             return
-        place, is_had = self.places.at(old_content.location), self.is_had(old_content.location)
+        place, is_location_of_table = (
+            self.places.at(old_content.location),
+            self.is_location_of_table(old_content.location),
+        )
         if self._has_deregistered(commit, old_content):
             note_stays(place)
-        elif not is_had:
+        elif not is_location_of_table:
             note_not_intended(place)
-        if is_had or stays(place) is not DeregisteredNote.YES:
+        if is_location_of_table or stays(place) is not DeregisteredNote.YES:
             return
         if self.promoter.promote(old_content, monotonic() + LET_GO_S):
             self.ownership.release(old_content)
@@ -186,7 +189,7 @@ class LanceParts:
                         return True
         return False
 
-    def is_had(self, location: str) -> bool:
+    def is_location_of_table(self, location: str) -> bool:
         """Whether any branch has a table at a place."""
         for reference in self._kernel.references.all(Kind.BRANCH):
             look = partial(self._look, reference.head)

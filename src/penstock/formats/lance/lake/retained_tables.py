@@ -167,7 +167,7 @@ class RetainedTables:
         """Whether a file is named."""
         return any(name_hash(spelling) in self._names for spelling in spellings(path))
 
-    def has_or_had(self, table: UUID) -> bool:
+    def is_or_was_on_branch(self, table: UUID) -> bool:
         """Whether a branch has a table, or had it before it was dropped there."""
         heads = {reference.head for reference in self._kernel.references.all(Kind.BRANCH)} - {NO_COMMIT}
         return any(

@@ -154,9 +154,9 @@ def _arrow_rows(data: Any) -> Any:
     """Rows as Lance takes them; ``InvalidRequest`` for what are none, or have a column twice."""
     rows = rows_of(data)
     names = rows.schema.names
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise InvalidRequest(f"the rows have duplicate columns: {', '.join(map(repr, twice))}")
+    repeated_names = sorted({name for name in names if names.count(name) > 1})
+    if repeated_names:
+        raise InvalidRequest(f"the rows have duplicate columns: {', '.join(map(repr, repeated_names))}")
     return rows
 
 

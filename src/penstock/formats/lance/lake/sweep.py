@@ -175,7 +175,9 @@ class LanceSweep:
                 return False
             noted = stays(place)
             return noted is DeregisteredNote.NO or (
-                noted is DeregisteredNote.INTENDED and table is not None and not self.kept.has_or_had(table)
+                noted is DeregisteredNote.INTENDED
+                and table is not None
+                and not self.kept.is_or_was_on_branch(table)
             )
         return False
 

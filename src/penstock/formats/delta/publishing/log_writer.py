@@ -98,7 +98,7 @@ def newest_after(place: Place, version: int) -> int:
     return _list(place, version, version).newest
 
 
-def backfill(
+def publish_versions(
     place: Place,
     content: DeltaTable,
     read: Read,
