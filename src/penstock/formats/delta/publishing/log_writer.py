@@ -1,7 +1,7 @@
-"""Backfilling: the ratified versions of a line into the table's log, for readers who know of no owner.
+"""Publishing: copies the ratified versions of a line to the table's log, for readers without the lake.
 
-Anyone who knows a line may do it, at any time and any number of times, several at once and in several
-processes. What keeps them from doing harm:
+Any process that knows a line may publish it, at any time, repeatedly, and at the same time as others. Three
+rules make that safe:
 
 1. A version is written only when the one before it is in the log: written here, or found there with the
    bytes that were ratified.

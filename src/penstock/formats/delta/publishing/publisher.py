@@ -160,7 +160,7 @@ class Publisher(BackgroundPublisher[PublishTask, Unpublished]):
         return self._progress(JobId(table_id, b"")).published
 
     def table_committed(self, key: Key, content: DeltaTable, *, is_default: bool) -> None:
-        """A newer line of a table has landed: backfill it soon. Quick, and never raises."""
+        """Schedule the publication of a newer line of a table. Quick, and never raises."""
         try:
             line = line_of(content)
         except PenstockError as problem:
