@@ -146,11 +146,11 @@ def bench(
     naive: bool,
     clean: bool,
 ) -> None:
-    """Measure how many commits a second a store takes from many writers.
+    """Measure how many commits a second a store accepts from many writers.
 
-    URL is an empty store, which is empty again at the end; nothing is measured where a lake is unless you
-    say --in-lake. Then the branches of the bench are deleted at the end, and their objects go with the next
-    sweeps. Without URL: --lake or PENSTOCK_LAKE, else the current directory.
+    URL is an empty store, which is emptied again at the end. A store with a lake is refused without
+    --in-lake; with it, the branches of the benchmark are deleted at the end, and the next sweeps remove their
+    objects. Without URL: --lake or PENSTOCK_LAKE, else the current directory.
 
     Each measurement is a commit of one table after the other by a number of writers, for a time, once
     each of them has been at all its branches:

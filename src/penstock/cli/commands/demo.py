@@ -42,14 +42,14 @@ class Demo(msgspec.Struct, frozen=True, kw_only=True):
 @click.argument(
     "directory", metavar="[DIR]", required=False, type=click.Path(path_type=Path, file_okay=False)
 )
-@click.option("--no-spark", is_flag=True, help="Tell the story of the catalogue, which needs no Spark.")
+@click.option("--no-spark", is_flag=True, help="Show only the catalogue, which needs no Spark.")
 @pass_call
 def demo(call: Call, directory: Path | None, no_spark: bool) -> None:
-    """See a pipeline of Spark build Delta and Lance tables, and all of them land on main at one instant.
+    """Run a demonstration: a Spark pipeline builds Delta and Lance tables, which land on main in one commit.
 
-    Where Spark, Java or Lance is missing, or with --no-spark, the story is that of a lake, a branch, a
-    conflict and a merge, and takes a few seconds. Makes a lake in DIR, which must be empty or not exist;
-    without it in a temporary directory, which is kept for you to play with.
+    Without Spark, Java or Lance, or with --no-spark, the demonstration shows a lake, a branch, a conflict and
+    a merge, and takes a few seconds. It creates a lake in DIR, which must be empty or missing. Without DIR it
+    creates a temporary directory and keeps it, so that you can try further commands there.
     """
     if directory is not None and directory.exists() and any(directory.iterdir()):
         raise InvalidRequest(f"{directory} is not empty; the demo needs an empty directory")

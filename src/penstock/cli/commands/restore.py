@@ -88,9 +88,9 @@ def restore(
 ) -> None:
     """Restore tables to an earlier state, by one new commit. Nothing is removed from history.
 
-    KEY names tables; one that was dropped since comes back. With --namespace and --all, tables that were
-    created since are dropped: --dry-run shows which, and what changes in each table. The restore wins over
-    what others have written meanwhile, unless --if-head says where the branch must be.
+    KEY names tables; a table that was dropped since is restored. With --namespace and --all, tables that were
+    created since are dropped: --dry-run shows which, and what changes in each table. The restore replaces
+    what others wrote meanwhile, unless --if-head names the commit at which the branch must be.
     """
     if sum((bool(keys), namespace is not None, everything)) != 1:
         raise click.UsageError("Give one or more KEYs, or --namespace, or --all.")

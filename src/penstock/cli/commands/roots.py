@@ -23,10 +23,10 @@ missing_ok_option = click.option(
 @group("root", prints=About, examples="$ penstock root add s3://bucket/sales\n$ penstock root")
 @click.pass_context
 def root(ctx: click.Context) -> None:
-    """List, add and remove the places where tables may be.
+    """List, add, remove and map roots: the locations where tables may be.
 
-    A server refuses tables elsewhere. The warehouse, where tables are that have no location of their own, is
-    always one of them. Without a subcommand, they are listed.
+    A server refuses tables outside these roots. The warehouse, where tables are created by default, is always
+    a root. Without a subcommand, roots are listed.
     """
     if ctx.invoked_subcommand is None:
         call = ctx.ensure_object(Call)
@@ -36,7 +36,7 @@ def root(ctx: click.Context) -> None:
 @root.command("list", prints=About, examples="$ penstock root list")
 @pass_call
 def root_list(call: Call) -> None:
-    """List the places where tables may be."""
+    """List roots: the locations where tables may be."""
     _show_roots(call, call.open().about)
 
 
@@ -64,12 +64,12 @@ def root_remove(call: Call, locations: tuple[str, ...]) -> None:
 def root_map(call: Call, old: str, new: str, missing_ok: bool) -> None:
     """Map the root OLD to NEW, where its files were moved: a bucket or a directory, renamed.
 
-    Stop all that use the lake, move the files, map the root, start again. All that is stored stays as it is,
-    with the locations of before; commands, servers and clients get the new ones. Files that move once more
-    are mapped from where they were last. All are looked for first, and those that are not at NEW are named.
+    Stop all programs that use the lake, move the files, map the root, and start them again. Stored data keeps
+    the old locations; commands, servers and clients get the new ones. If files move again, map from their
+    last location. The command first looks for all files, and names those that are missing at NEW.
 
-    Other programs that open a Delta table with absolute paths, or a version of a Lance table that names files
-    of a branch, still look at OLD: read these through the lake.
+    Other programs still look at OLD for Delta tables with absolute paths and for versions of Lance tables
+    that reference files of a branch: read these through the lake.
     """
     _show_mapped_roots(call, map_root(_source(call), old, new, allow_missing=missing_ok, author=call.who))
 
@@ -79,7 +79,7 @@ def root_map(call: Call, old: str, new: str, missing_ok: bool) -> None:
 @missing_ok_option
 @pass_call
 def root_unmap(call: Call, location: str, missing_ok: bool) -> None:
-    """Remove the map of a root from or to LOCATION: its files are where they were at first."""
+    """Remove the mapping from or to LOCATION: the files are at their original location again."""
     _show_mapped_roots(call, unmap_root(_source(call), location, allow_missing=missing_ok, author=call.who))
 
 

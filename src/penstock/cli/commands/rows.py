@@ -170,13 +170,13 @@ $ penstock optimize shop.items --zorder-by price
 """,
 )
 @key_argument
-@click.option("--where", metavar="CONDITION", help="Only in partitions for whose values this is true.")
+@click.option("--where", metavar="CONDITION", help="Only partitions for which this condition is true.")
 @click.option(
     "--target-mb",
     type=int,
     callback=at_least(1),
     metavar="MIB",
-    help="How large files are to become. [what the table says, else 128]",
+    help="The target size of files. [what the table says, else 128]",
 )
 @click.option(
     "--zorder-by",
@@ -196,7 +196,7 @@ def optimize(
     branch: str | None,
     message: str | None,
 ) -> None:
-    """Rewrite files of the table KEY with the same rows: small ones together, without deleted rows."""
+    """Compact the table KEY: rewrite small files, and files with deleted rows, into larger ones."""
     table = call.open(create=False).table(key, branch)
     with Bar(call.json) as progress:
         optimized = table.optimize(
@@ -225,9 +225,9 @@ $ penstock maintain --all
 def maintain(call: Call, keys: tuple[str, ...], is_all: bool, branch: str | None) -> None:
     """Run the maintenance that tables need: compact small files, purge deleted rows, cluster rows.
 
-    It is incremental and safe beside writers, so that it can be run by cron. A table that fails does not keep
-    the others from it, and is named; then the exit status is 1. 'penstock sweep --remove-data' removes the
-    files that are replaced.
+    Maintenance is incremental and safe beside writers, so that cron can run it. A table that fails is named
+    and does not stop the others; the exit status is then 1. 'penstock sweep --remove-data' removes the
+    replaced files.
     """
     if bool(keys) == is_all:
         raise click.UsageError("give tables, or --all")

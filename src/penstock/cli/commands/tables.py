@@ -150,8 +150,8 @@ def put(
 ) -> None:
     """Create or replace the catalog entry KEY: a --type with its fields, or the whole as JSON.
 
-    A content says where a table is and in which state; the table's files are not looked at. What the key
-    held before is replaced and keeps its id. Namespaces above KEY are created as needed.
+    An entry names the location and the state of a table; the command does not read the table's files. An
+    existing entry is replaced and keeps its id. Missing namespaces above KEY are created.
 
     \b
     The fields of the types:

@@ -46,11 +46,11 @@ def delta_recover(
     key: str | None,
     prefix: str | None,
 ) -> None:
-    """Take back the Delta tables at each PATH, after the lake that owned them was lost for good.
+    """Take over Delta tables whose lake was lost for good.
 
-    They go on from their published versions. Files of commits after those are named: whether they were
-    ratified cannot be known any more. If the other lake is not lost after all, it will stop publishing there
-    with an alarm.
+    The tables continue after their last published version. The command names staged files of later commits:
+    it cannot know whether these were ratified. If the other lake still exists, it stops publishing to these
+    tables and raises an alarm.
     """
     if lost is not None and any_lake:
         raise click.UsageError("--lost and --any cannot be used together: give one of them")

@@ -72,9 +72,9 @@ $ penstock files
 def files(ctx: click.Context) -> None:
     """List, read, write and copy files of tables, each change in one commit.
 
-    A table of files is whatever a job leaves behind: Parquet, CSV, anything. TABLE is its key, as in
-    raw.visits, and TABLE/PATH a file or folder of it. What a command writes is one commit, however many files
-    that is. Without a subcommand, the tables of files on the default branch are listed.
+    A table of files holds the files of a job, of any type: Parquet, CSV, images. TABLE is its key, such as
+    raw.visits, and TABLE/PATH a file or folder in it. A command makes one commit, however many files it
+    writes. Without a subcommand, the tables of files on the default branch are listed.
     """
     if ctx.invoked_subcommand is None:
         _tables(ctx.ensure_object(Call))
@@ -169,7 +169,7 @@ def _file(table: Files, where: FilesPath, ref: str | None) -> FileEntry:
 @ref_option
 @pass_call
 def files_stat(call: Call, place: str, ref: str | None) -> None:
-    """Show what is known of a file, and where its bytes are."""
+    """Show the properties of a file, and where its bytes are stored."""
     lake, where = call.open(), place_of(place, needs_path=True)
     file = _file(files_at(lake, where, ref), where, ref)
 

@@ -54,8 +54,8 @@ $ penstock files get -r raw.visits/day=2/ second
 def files_get(call: Call, place: str, target: Path | None, recursive: bool, ref: str | None) -> None:
     """Write a file of a table, or with -r a folder, to TARGET on this machine.
 
-    TARGET is a file or directory, the current directory if it is not given. The files of a folder are there
-    at their paths, as in the table. What is there already with the same bytes stays; nothing is overwritten.
+    TARGET is a file or directory; without it, the current directory. The files of a folder keep their paths
+    below TARGET. Existing files with the same bytes stay; no file is overwritten.
     """
     lake, where = call.open(), place_of(place)
     files = files_at(lake, where, ref)
@@ -87,7 +87,7 @@ def files_get(call: Call, place: str, target: Path | None, recursive: bool, ref:
 def files_export(call: Call, place: str, directory: Path, ref: str | None) -> None:
     """Write the files of a table, or of a folder of it, into DIRECTORY, under the same paths.
 
-    It is for programs that need a directory. All files are of one commit.
+    This is for programs that need a directory. All files are those of one commit.
     """
     lake, where = call.open(), place_of(place)
     files = files_at(lake, where, ref)
