@@ -218,7 +218,7 @@ class TableView(Protocol):
         """Put rows in the place of all, or of those in some partitions."""
 
     def write(self, rows: RowWrite) -> Any:
-        """Write rows; the table is created if it is not there. ``None`` if there was nothing to be done."""
+        """Write rows; the table is created if it does not exist. ``None`` if there was nothing to be done."""
 
 
 class ChangeView(Protocol):

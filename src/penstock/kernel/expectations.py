@@ -80,7 +80,7 @@ def add_expectation(kernel: Kernel, branch: str, expectation: Expectation) -> tu
 
 
 def remove_expectation(kernel: Kernel, branch: str, name: str, who: str = "") -> tuple[Expectation, ...]:
-    """Have a branch not expect something any more; returns what is left. ``InvalidRequest`` if it did not."""
+    """Remove an expectation from a branch; returns the remaining ones. ``InvalidRequest`` if it did not."""
 
     def decide(row: Row | None) -> ReferenceDecision:
         reference = kernel.references.require_expected(branch, row, None, Kind.BRANCH)

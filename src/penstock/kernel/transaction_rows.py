@@ -66,7 +66,7 @@ class TransactionRows:
         return record_in_row(row) if row is not None else None
 
     def get(self, id: str) -> TransactionRecord:  # noqa: A002
-        """``TransactionNotFound`` if there is none, or not any more."""
+        """``TransactionNotFound`` if it does not exist, or no longer."""
         record = self.find(id)
         if record is None:
             raise transaction_not_found_error(id)

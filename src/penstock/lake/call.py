@@ -205,11 +205,11 @@ class CommitOptions(TypedDict, total=False):
     """What a program may say with any write."""
 
     message: str | None
-    """Of the commit; one that says what was done, if nothing is given."""
+    """The commit message; by default one that names the operation."""
     author: str | None
-    """Who made it; who opened the lake, if nothing is given."""
+    """The author of the commit; by default that of the opened lake."""
     idempotency_key: str | None
-    """Under one key, the same request is done once."""
+    """An idempotency key: the same request under the same key is done once."""
 
 
 class CommitFields(TypedDict):

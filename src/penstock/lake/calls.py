@@ -313,7 +313,7 @@ class PutToken(Call[Token], frozen=True, kw_only=True):
 
 
 class RevokeToken(Call[Token], frozen=True, kw_only=True):
-    """Let a token not be used any more."""
+    """Revoke a token."""
 
     method = "DELETE"
     path = "/tokens/{id}"
@@ -485,7 +485,7 @@ def recovered_merge(landing: Landing) -> MergeResult:
 
 
 class Merge(MergeCall, frozen=True, kw_only=True):
-    """Bring what a branch, tag or commit has and another branch has not."""
+    """Merge a branch, tag or commit into another branch."""
 
     path = "/merge"
     target = "into"
@@ -501,7 +501,7 @@ class Merge(MergeCall, frozen=True, kw_only=True):
 
 
 class Transplant(MergeCall, frozen=True, kw_only=True):
-    """Repeat commits on a branch, each as a commit of its own, all by one swap."""
+    """Transplant (cherry-pick) commits to a branch, each as its own commit, all at once."""
 
     path = "/transplant"
     target = "onto"
@@ -522,7 +522,7 @@ class Transplant(MergeCall, frozen=True, kw_only=True):
 
 
 class Revert(MergeCall, frozen=True, kw_only=True):
-    """Undo on a branch what one of its commits did, by a new commit."""
+    """Revert a commit on a branch, by a new commit."""
 
     path = "/revert"
     target = "on"
@@ -577,7 +577,7 @@ class Restore(Write[MergeResult], frozen=True, kw_only=True):
 
 
 class Rebase(MergeCall, frozen=True, kw_only=True):
-    """Repeat a branch's own commits on top of another revision, and move the branch there."""
+    """Rebase a branch: repeat its own commits on top of another revision, and move the branch there."""
 
     path = "/rebase"
     target = "branch"

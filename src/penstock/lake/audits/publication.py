@@ -53,11 +53,11 @@ class PublishOptions(TypedDict, total=False):
     spark: Any
     """A session, for queries and for checks that read DataFrames."""
     otherwise: str
-    """What becomes of the branch if a check does not hold: ``keep``, or ``drop``."""
+    """What to do with the branch if a check fails: ``keep``, or ``drop``."""
     message: str | None
-    """Of the merge; one that says what was published, if nothing is given."""
+    """The message of the merge; by default one that names the branch."""
     author: str | None
-    """Who publishes; who opened the lake, if nothing is given."""
+    """The author of the merge; by default that of the opened lake."""
     idempotency_key: str | None
     """Of the merge."""
 
