@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import msgspec
 
 from penstock.model.encoding import ObjectId
-from penstock.stores.port import Advanced, Store, Turn
+from penstock.stores.port import AdvanceResult, Store, Turn
 from penstock.stores.wrapped import Advance
 from penstock.testing import CountingStore
 
@@ -49,7 +49,7 @@ class KindCountingStore(CountingStore):
         super().store(objects)
         self._note_written(objects.values())
 
-    def advance(self, turn: Turn, wish: Advance) -> Advanced:
+    def advance(self, turn: Turn, wish: Advance) -> AdvanceResult:
         advanced = super().advance(turn, wish)
         self._note_written(wish.objects.values())
         return advanced

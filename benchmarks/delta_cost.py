@@ -18,7 +18,7 @@ from benchmarks.lakes import Workshop
 from benchmarks.report import Cell, Findings, Goal, at_most, table
 from benchmarks.writers import write_each
 from penstock import Lake, Settings
-from penstock.formats.delta.lake.calls import Looked, TableCommit
+from penstock.formats.delta.lake.calls import TableCommit, WriterReads
 from penstock.model.keys import Key
 from penstock.storage.buckets import Bucket, BucketEntry, Condition, EntityTag, TaggedContent
 from penstock.storage.local import LocalBucket
@@ -130,7 +130,7 @@ def _removing(workshop: Workshop, place: Path, files: int) -> Cost:
     latest = status.latest_version
 
     def commit(lake: Lake, number: int) -> None:
-        looked = Looked(files=(path(number),))
+        looked = WriterReads(files=(path(number),))
         one = TableCommit(key=KEY, actions=remove(number), read_version=latest + number, reads=looked)
         assert lake.delta.commit([one]).version == latest + number + 1
 

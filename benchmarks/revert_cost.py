@@ -16,7 +16,7 @@ from benchmarks.lakes import Workshop
 from benchmarks.report import Cell, Findings, at_most, table
 from benchmarks.writers import write_each
 from penstock import Lake
-from penstock.formats.delta.lake.calls import GetTableVersions, Looked, TableCommit
+from penstock.formats.delta.lake.calls import GetTableVersions, TableCommit, WriterReads
 from penstock.formats.delta.protocol.names import LOG
 from penstock.model.keys import Key
 from penstock.storage.places import Place
@@ -210,7 +210,7 @@ def _append(lake: Lake, number: int) -> str:
         table=now.id,
         read_version=now.latest_version,
         read_tip=now.tip,
-        reads=Looked(),
+        reads=WriterReads(),
     )
     return lake.delta.commit([one]).commit.id
 
@@ -221,7 +221,7 @@ def _delete(lake: Lake, number: int) -> str:
     (status,) = lake.delta.status(TABLE)
     for file in files:  # a revert looks whether they are there
         Path(status.location, path(file)).touch()
-    looked = Looked(files=tuple(map(path, files)))
+    looked = WriterReads(files=tuple(map(path, files)))
     one = TableCommit(
         key=KEY,
         actions="".join(map(remove, files)),

@@ -13,11 +13,11 @@ import msgspec
 
 from benchmarks.lakes import Workshop
 from benchmarks.report import Cell, Findings, Goal, Table, at_least, table
+from penstock.bench.commit_strategies import CommitStrategy
 from penstock.bench.load import LoadShape
 from penstock.bench.measure import Measured
 from penstock.bench.run import Pair, Plan, run
 from penstock.bench.site import own_lake
-from penstock.bench.ways import Way
 from tests.servers import dynamodb, mongodb, postgresql, proxy, s3
 from tests.servers.process import HOST, Missing
 
@@ -164,12 +164,12 @@ def _table(shape: LoadShape, found: Mapping[str, list[Pair]]) -> Table:
 
 
 def _rows(name: str, pair: Pair) -> Iterator[list[Cell]]:
-    yield _row(name, pair, Way.GROUP_COMMIT, pair.group, pair.times_naive)
+    yield _row(name, pair, CommitStrategy.GROUP_COMMIT, pair.group, pair.times_naive)
     if pair.naive is not None:
-        yield _row(name, pair, Way.NAIVE, pair.naive, None)
+        yield _row(name, pair, CommitStrategy.NAIVE, pair.naive, None)
 
 
-def _row(name: str, pair: Pair, way: Way, found: Measured, times: float | None) -> list[Cell]:
+def _row(name: str, pair: Pair, way: CommitStrategy, found: Measured, times: float | None) -> list[Cell]:
     return [
         name,
         pair.writers,

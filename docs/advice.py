@@ -43,17 +43,17 @@ REPEATING: Final = (
             "is published up to version {} only, not {}; try again",
             "was not cancelled; try again",
         ),
-        "Nothing was changed, so that it is done once.",
+        "Nothing was changed by the refused request, so repeating it does the work once.",
         "tests/advice/test_repeating.py::test_what_was_given_up_is_tried_again_and_done_once",
     ),
     Advice(
         ("were changed while the rows were written: run the statement again",),
-        "Nothing was committed, so that the rows are there once.",
+        "Nothing was committed. The statement, run again, writes the rows once.",
         "tests/spark/test_sql_served.py::test_columns_that_change_while_rows_are_written_refuse_them",
     ),
     Advice(
         ("has no room left: free space there, then try again",),
-        "Nothing was changed, so that it is done once.",
+        "Nothing was changed by the refused request, so repeating it does the work once.",
         "tests/outages/test_full_disk.py::test_tables_on_a_full_disk_say_so_and_take_rows_again_once_there_is_room",
     ),
     Advice(
@@ -63,7 +63,8 @@ REPEATING: Final = (
             "the owner of the table at {} cannot be determined; try again",
             "it could not be recorded at {} that its files must be kept; try again",
         ),
-        "What is at its place already is found there and stays; else it is put there. It is there once.",
+        "If the file was written, the retry finds it and keeps it; if not, the retry writes it. It "
+        "exists once.",
         "tests/advice/test_repeating.py::test_a_lance_write_whose_answer_was_lost_is_tried_again_and_there_once",
     ),
     Advice(
@@ -73,12 +74,12 @@ REPEATING: Final = (
             "Repeating the request with idempotency key {} is safe",
             "repeating the request is safe",
         ),
-        "It is done once, whether it had been applied before or not.",
+        "The request is applied once, whether or not the first try was applied.",
         "tests/server/test_limits.py::test_a_write_that_takes_too_long_may_still_be_applied",
     ),
     Advice(
         ("Write again with job_id='{}'",),
-        "The job is done once: if it had landed, the answer is what came of it then.",
+        "The job commits once. If it had committed before, the answer is the earlier result.",
         "tests/spark/files/test_jobs.py"
         "::test_property_21_after_a_lost_answer_the_job_can_be_asked_for_again_by_its_id",
     ),
@@ -89,8 +90,8 @@ REPEATING: Final = (
             "was tried {} times; give it another id",
             "'{}' was not written: give this job another id",
         ),
-        "It is a new job, and writes its rows. Nothing of the earlier one is undone: of what that had "
-        "written, the message says what became.",
+        "The job runs as a new one and writes its rows. The earlier job is not undone; its message says"
+        " what happened to its rows.",
         "tests/advice/test_repeating.py::test_a_job_whose_id_is_another_requests_writes_under_a_new_one",
     ),
     Advice(
@@ -101,7 +102,7 @@ REPEATING: Final = (
             "across a fork; open it again in the child process",
             "could not be synced: {}. Open the lake again",
         ),
-        "A new handle reads what is stored. What was acknowledged is there.",
+        "A new handle reads what is stored, with every acknowledged row.",
         "tests/advice/test_repeating.py::test_a_lake_that_was_closed_is_opened_anew_with_all_rows",
     ),
     Advice(
@@ -112,25 +113,25 @@ REPEATING: Final = (
             "read the table again, and run the job again",
             "is no longer in its log: read it again",
         ),
-        "Nothing of the refused write is in the table. The rows are written on top of what others wrote, "
-        "and nothing of theirs is lost.",
+        "The refused write left nothing in the table. The repeated write goes on top of what others "
+        "wrote and loses none of it.",
         "tests/formats/delta/test_conflict_advice.py"
         "::test_a_writer_that_was_overtaken_reads_again_and_repeats_its_work",
     ),
     Advice(
         ("does not match its size and SHA-256; write it again", "at any time; write them again"),
-        "The files were in no commit yet, so that nobody has read them. They are written and committed once.",
+        "The files were part of no commit, so no reader saw them. They are written again and committed once.",
         "tests/advice/test_files.py::test_files_that_waited_too_long_are_written_again",
     ),
     Advice(
         ("restart the query with its checkpoint",),
-        "The stream goes on after the last batch that it has read, and reads the new columns.",
+        "The stream continues after the last batch that it read, and reads the new columns.",
         "tests/spark/without_session/test_stream_offsets.py"
         "::test_new_columns_end_the_stream_and_are_read_after_a_restart",
     ),
     Advice(
         ("run penstock init '{}' to migrate",),
-        "The tables of the database get what this version needs. All that is stored stays.",
+        "The database's tables are changed to what this version needs. All stored data stays.",
         "tests/stores/test_postgres.py::test_an_older_schema_is_migrated_by_init_once_and_by_nobody_else",
     ),
 )
@@ -143,8 +144,8 @@ CONFLICTS: Final = (
             "keep this one with the mode 'drop'",
             "keep it with the mode 'drop'",
         ),
-        "The target keeps its rows. Those of the source stay on its branch, and later merges of it do "
-        "not bring them either: write them to the target if they are wanted there.",
+        "The target keeps its rows. The source's rows stay on its branch, and later merges of that "
+        "branch leave them out too: write them to the target if they are wanted there.",
         "tests/formats/delta/test_conflict_advice.py::test_the_advice_of_a_conflict_leads_out_of_it",
     ),
     Advice(
@@ -158,8 +159,8 @@ CONFLICTS: Final = (
             "restore it with the mode 'force', or leave it dropped with 'drop'",
             "use the mode 'force' (the source's) or 'drop' (the target's)",
         ),
-        "The table has the rows of the side that was taken. Those of the other side are no longer in it; "
-        "the commits that wrote them stay in the history, where they can be read.",
+        "The table has the rows of the side that was taken. The rows of the other side are no longer in"
+        " it; the commits that wrote them stay in the history and can be read.",
         "tests/formats/files/test_conflict_advice.py::test_the_advice_of_a_conflict_leads_out_of_it",
     ),
     Advice(
@@ -168,9 +169,9 @@ CONFLICTS: Final = (
             "rebase the source onto the target without it and run the job again under a new id",
             "To redo it: penstock rebase {} --onto {}{}{}, then the job, under a new id",
         ),
-        "What the branch did to the table is taken back there. Its old commits can be had back for half "
-        "of the grace period; after that, only the job can bring it again. A job id or idempotency key "
-        "that was used counts as done, so that it needs a new one. A stream does not send its batches "
+        "The branch loses its changes to the table. Its old commits can be recovered for half of the "
+        "grace period; after that, only the job can write the rows again. A job id or idempotency key "
+        "that was used counts as done, so the job needs a new one. A stream does not send its batches "
         "again: take a side instead, or write their rows by hand.",
         "tests/advice/test_repeating.py::test_a_job_runs_again_after_a_rebase_under_a_new_id",
     ),
@@ -181,7 +182,7 @@ CONFLICTS: Final = (
             "set them to the same values on both sides, and repeat the merge",
             "repeat the change, or make it in a transaction with the policy 'rebase'",
         ),
-        "Both sides' rows are in the target.",
+        "The target has the rows of both sides.",
         "tests/advice/test_lance.py::test_both_sides_are_had_as_a_merge_advises",
     ),
     Advice(
@@ -189,13 +190,13 @@ CONFLICTS: Final = (
             "rename one of them",
             "rename one of the two",
         ),
-        "Both tables are there, each under a name of its own, with all rows.",
+        "Both tables exist, each under its own name, with all rows.",
         "tests/formats/delta/test_conflict_advice.py::test_the_advice_of_a_conflict_leads_out_of_it",
     ),
     Advice(
         ("drop or rename it here too", "To take the other one, drop this one first, then merge"),
-        "A table that is dropped goes from the branch, with the rows that it has there. Earlier commits "
-        "have it; a revert of the drop brings it back.",
+        "The dropped table leaves the branch with the rows that it has there. Earlier commits still "
+        "have it, and reverting the drop restores it.",
         "tests/advice/test_lance.py::test_a_table_that_made_way_for_another_comes_back_by_a_revert",
     ),
     Advice(
@@ -203,8 +204,8 @@ CONFLICTS: Final = (
             "write the changes of the other side there again",
             "adopt the table and append the rows that the other side has",
         ),
-        "The table has all rows up to where it was handed back. What the other side has on top is "
-        "written again; until then it is on its branch alone.",
+        "The table has all rows up to the version at which it was released. The other side's later "
+        "changes are written again; until then only its branch has them.",
         "tests/advice/test_delta.py::test_a_branch_from_before_a_table_was_handed_back_brings_its_rows_by_hand",
     ),
     Advice(
@@ -214,7 +215,7 @@ CONFLICTS: Final = (
             "include its later commits in another request",
             "merge branches instead of transplanting",
         ),
-        "All that is brought is there, by one merge or by several.",
+        "Everything is merged, in one merge or in several.",
         "tests/formats/delta/test_conflict_advice.py::test_the_advice_of_a_conflict_leads_out_of_it",
     ),
     Advice(
@@ -231,14 +232,15 @@ CONFLICTS: Final = (
             "revert those first, or use the mode 'force', which drops the table with all its rows",
             "or the mode 'drop', which leaves it as it is",
         ),
-        "What is undone goes from the table, by a new version, and nothing else does; with 'force' all goes "
-        "that came since, with 'drop' nothing. The commits stay in the history, and a revert of the revert "
-        "brings back what it took.",
+        "A new version removes what the commit did and nothing else; with 'force' also everything "
+        "later, with 'drop' nothing. The commits stay in the history, and reverting the revert restores"
+        " the rows.",
         "tests/formats/delta/test_conflict_advice.py::test_the_advice_of_a_conflict_leads_out_of_it",
     ),
     Advice(
         (": revert that commit instead",),
-        "What the merge brought goes, and the rows that it took are back; what came since stays.",
+        "A new version removes what the merge brought and restores the rows that it removed; later "
+        "changes stay.",
         "tests/formats/delta/test_undo.py"
         "::test_an_overwrite_of_a_branch_whose_merge_took_rows_of_main_is_undone_with_the_merge",
     ),
@@ -248,8 +250,8 @@ CONFLICTS: Final = (
             "To undo single commits, revert them",
             "cannot be aborted; 'penstock revert' undoes a commit",
         ),
-        "What is undone goes from the table, by a new version. Its commits stay in the history, and a "
-        "revert of the revert brings it back.",
+        "A new version removes what is undone. The commits stay in the history, and reverting the "
+        "revert restores the rows.",
         "tests/advice/test_lance.py::test_what_was_undone_as_advised_comes_back_by_undoing_that",
     ),
     Advice(
@@ -259,43 +261,43 @@ CONFLICTS: Final = (
             "before this commit, without any later change, with the mode 'force'",
             "leave the table as it is with the mode 'drop'",
         ),
-        "A revert that others are in the way of: what is reverted goes from the table by a new version, with "
-        "'force' all that came since goes too, and with 'drop' nothing does. A revert of the revert brings "
-        "it back.",
+        "A new version removes what the commits did; with 'force' also everything later, with 'drop' "
+        "nothing. Reverting the revert restores the rows.",
         "tests/formats/lance/test_reverting.py"
         "::test_rows_that_were_changed_since_are_a_conflict_with_ways_out",
     ),
     Advice(
         ("in files that a later commit wrote; revert that commit first",),
-        "The files are there again as the commit wrote them, and then go with it.",
+        "The first revert restores the files as the commit wrote them; the second one removes them.",
         "tests/formats/files/test_rewritten_files.py"
         "::test_a_commit_whose_rows_were_compacted_since_is_not_undone_by_itself",
     ),
     Advice(
         ("revert that first, and then this commit",),
-        "The table is there again, and then without what the commit did.",
+        "The first revert restores the table; the second one undoes the commit.",
         "tests/formats/lance/test_reverting.py"
         "::test_a_commit_of_a_table_that_was_dropped_waits_for_the_table",
     ),
     Advice(
         ("drop the table to undo both, or leave it as it is with the mode 'drop'",),
-        "The table goes with all its rows; a revert of that brings it back. With the mode 'drop' it stays.",
+        "Dropping removes the table with all its rows, and reverting the drop restores it. With the "
+        "mode 'drop' the table stays.",
         "tests/formats/lance/test_reverting.py"
         "::test_a_table_that_was_changed_since_its_creation_is_not_reverted_away",
     ),
     Advice(
         ("rename it, then revert the commit, or leave it as it is with the mode 'drop'",),
-        "Both tables are there, each at its own key. With the mode 'drop' only the one that is there stays.",
+        "Both tables exist, each at its own key. With the mode 'drop' only the present table stays.",
         "tests/formats/lance/test_reverting.py::test_another_table_in_its_place_is_a_conflict",
     ),
     Advice(
         ("revert the commit here",),
-        "What the commit did here is undone here.",
+        "The revert undoes what the commit did on this branch.",
         "tests/formats/lance/test_reverting.py::test_a_revert_is_not_repeated_where_its_rows_never_were",
     ),
     Advice(
         ("repeat the change, or revert the commit that reverted it",),
-        "What the commit did is there again.",
+        "The table has the commit's changes again.",
         "tests/formats/lance/test_reverting.py"
         "::test_a_reverted_commit_comes_back_by_a_revert_where_too_much_was_done_for_a_transplant",
     ),
@@ -306,16 +308,16 @@ CONFLICTS: Final = (
             "merge that branch instead",
             "cannot be rebased; rebase others onto it",
         ),
-        "The default branch keeps its versions and gets those of the other branch on top. A table that "
-        "is dropped goes from it, and a revert brings it back.",
+        "The default branch keeps its versions and gets those of the other branch on top. A dropped "
+        "table leaves the branch, and reverting the drop restores it.",
         "tests/advice/test_delta.py::test_a_default_branch_that_cannot_be_moved_gets_the_rows_by_a_merge",
     ),
 )
 RESTORING: Final = (
     Advice(
         ("penstock restore --all --to {} --branch {}",),
-        "All tables are as they were at that commit, by new versions of each; those that were created since "
-        "are dropped. Nothing is removed from history: a restore to the commit before it brings all back.",
+        "New versions set all tables to their state at that commit; tables that were created later are "
+        "dropped. The history stays: restoring to the commit before brings everything back.",
         "tests/restore/test_tables.py::test_the_advice_for_a_default_branch_that_cannot_be_assigned_gives_readers_the_same_rows",
     ),
     Advice(
@@ -323,30 +325,30 @@ RESTORING: Final = (
             "to remove it, drop it: penstock delete {}",
             "to restore a dropped table, restore it to a commit",
         ),
-        "The table goes from the branch. Earlier commits have it, and a restore to one of them brings it "
-        "back with all its rows.",
+        "The table leaves the branch. Earlier commits still have it, and a restore to one of them "
+        "brings it back with all rows.",
         "tests/advice/test_restore.py::test_a_table_that_is_to_be_gone_is_dropped_as_advised_and_comes_back",
     ),
     Advice(
         ("restore a newer state, or put the files back",),
-        "The table is as it was in the newer state; or, once the files are at their place, as in the one "
-        "that was asked for. Until then nothing was changed.",
+        "The table gets the newer state; or, once the files are back, the state that was asked for. "
+        "Until then nothing changes.",
         "tests/advice/test_restore.py::test_files_that_are_gone_are_brought_back_and_the_state_with_them",
     ),
     Advice(
         ("put the files back, or leave the table as it is with the mode 'drop'",),
-        "Once the files are at their place, what the commit had comes again. Until then nothing was changed.",
+        "Once the files are back, the commit's rows are restored. Until then nothing changes.",
         "tests/formats/delta/test_undo.py::test_files_that_are_gone_from_storage_do_not_come_back",
     ),
     Advice(
         ("restore another version, or restore the file",),
-        "The table is as it was in the other version; or, once the manifest is at its place, as in the one "
-        "that was asked for. Until then nothing was changed.",
+        "The table gets the other version; or, once the manifest is back, the version that was asked "
+        "for. Until then nothing changes.",
         "tests/advice/test_restore.py::test_a_manifest_that_is_gone_is_brought_back_and_the_version_with_it",
     ),
     Advice(
         ("restore it to one of its versions instead",),
-        "The table is as it was at that version, by a new one, and still the lake's.",
+        "A new version sets the table to that version; the lake still manages it.",
         "tests/restore/test_tables.py::test_a_table_that_was_adopted_since_goes_back_to_its_versions_only",
     ),
     Advice(
@@ -355,7 +357,7 @@ RESTORING: Final = (
             "name that table, or restore to a commit",
             "give one key, or restore to a revision",
         ),
-        "What was named is as it was then. Before that nothing was changed.",
+        "What the request names is set to its state at that time. The refused request changed nothing.",
         "tests/advice/test_restore.py::test_what_has_no_versions_is_restored_to_a_commit",
     ),
 )
@@ -371,14 +373,15 @@ DELTA: Final = (
             "'penstock resync {}' imports the versions of the log",
             "'penstock resync {}' imports those versions, with all their rows",
         ),
-        "The lake has all versions of the table's own log or folder, and goes on from them. Versions that "
-        "only the lake has are added on top, or stay until `--leave-own` says that they may be left.",
+        "The lake has all versions of the table's own log or folder and continues after them. Versions "
+        "that only the lake has are added on top; if they cannot be, the resync is refused until "
+        "`--leave-own` allows leaving them out.",
         "tests/lake/test_resync.py::test_a_resync_takes_over_all_rows_and_keeps_key_id_history_and_branches",
     ),
     Advice(
         ("'penstock resync {} --leave-own' takes the table's versions over", "write again what they did"),
-        "The table has its own versions. The lake's are read at the commit, and what is written again is on "
-        "top.",
+        "The table has its own versions. The lake's versions can be read at the commit that the message"
+        " names, and changes that are written again go on top.",
         "tests/lake/test_resync.py::test_what_cannot_be_added_on_top_is_left_only_if_that_is_said",
     ),
     Advice(
@@ -390,8 +393,8 @@ DELTA: Final = (
             "Restore it from a backup or from older versions of the objects, and publish again",
             "Restore the log of the table and publish again",
         ),
-        "Nothing is written before the file is what it was. Then every version is read and published as "
-        "before.",
+        "Nothing is written until the file has its original bytes again. Then every version is read and"
+        " published as before.",
         "tests/advice/test_delta.py::test_what_was_taken_from_a_log_is_brought_back_and_all_is_published",
     ),
     Advice(
@@ -399,31 +402,31 @@ DELTA: Final = (
             "If the table was deleted on purpose, drop it from the lake",
             "If that was on purpose, drop the table from the lake",
         ),
-        "The table goes from the branch, as it has gone from storage. Versions of it that only the lake "
-        "has can be read at earlier commits as long as their files are there.",
+        "The table leaves the branch, as its files have left storage. Versions that only the lake has "
+        "can be read at earlier commits while their files exist.",
         "tests/advice/test_delta.py::test_a_table_that_was_deleted_on_purpose_is_dropped",
     ),
     Advice(
         ("Rename it, as in '….damaged'", "if not, restore the file from a backup"),
-        "The table is read from its commits, with all rows; the file is kept under its new name. If "
-        "commits are missing too, nothing is read before a backup brings them.",
+        "The table is read from its commits, with all rows; the file stays under its new name. If "
+        "commits are missing too, the table can be read once a backup has restored them.",
         "tests/advice/test_delta.py::test_a_damaged_checkpoint_is_renamed_and_all_rows_are_read",
     ),
     Advice(
         ("Move it away, and write again",),
-        "The file is put there with the right bytes, and all versions that need it are read.",
+        "The repeated write puts the right bytes there, and every version that needs the file can be read.",
         "tests/formats/delta/test_composing.py"
         "::test_a_body_that_is_there_already_is_the_same_and_one_that_is_not_what_it_says_is_told",
     ),
     Advice(
         ("Revert the commit that dropped it",),
-        "The table is back with all versions, published or not.",
+        "The table is restored with all versions, published or not.",
         "tests/advice/test_delta.py::test_a_table_that_was_dropped_is_had_back_whole_by_a_revert",
     ),
     Advice(
         ("penstock delta recover",),
         "The lake owns the table as its log has it. Versions that the lost owner had not published are "
-        "not in it; files that may be such are named.",
+        "missing; the command names files that may belong to them.",
         "tests/formats/delta/test_recovery.py"
         "::test_versions_that_cannot_be_known_to_have_existed_are_named_one_by_one",
     ),
@@ -434,8 +437,8 @@ DELTA: Final = (
             "Move the files, so that all are in folders of the same partition columns",
             "Rewrite one of the files with the column name and type of the other",
         ),
-        "The folder is not the lake's yet, and nothing was changed. Once its files fit together, all "
-        "of their rows are in the table.",
+        "The folder is not a table of the lake yet, and nothing was changed. Once its files fit "
+        "together, the table has all of their rows.",
         "tests/formats/delta/test_parquet_folder.py::test_advice_about_a_folder_leads_to_a_table_with_all_rows",
     ),
     Advice(
@@ -452,13 +455,13 @@ DELTA: Final = (
             "Delete the key, then adopt the table: penstock delta adopt",
         ),
         "The lake decides the table's commits from its newest version on; every version stays. A key "
-        "that is deleted for it had only pointed at the table.",
+        "that had to be deleted first only pointed at the table.",
         "tests/advice/test_delta.py::test_a_table_goes_from_one_lake_to_another_with_all_rows",
     ),
     Advice(
         ("If only this lake writes there, use --sole-writer",),
-        "The lake writes without asking storage whether a file is there. Another writer at the same "
-        "place could overwrite a version, and be overwritten: say so only if there is none.",
+        "The lake writes without asking storage whether a file exists. Another writer at the same "
+        "location could overwrite a version, or be overwritten: use the option only if there is none.",
         "tests/formats/delta/test_conversion.py::test_storage_that_overwrites_needs_the_word_of_the_only_writer",
     ),
     Advice(
@@ -467,17 +470,17 @@ DELTA: Final = (
             "Copy its rows into a table of the lake",
             "copy the other columns into a table of the lake",
         ),
-        "A second table has the rows. The first one is not touched.",
+        "A second table has the rows. The first one is unchanged.",
         "tests/advice/test_delta.py::test_the_rows_of_an_invalid_table_are_copied",
     ),
     Advice(
         ("; drop it first", "as the change data feed does: rename it first"),
-        "The constraint is dropped, or the column has another name; rows stay.",
+        "The constraint is dropped, or the column renamed; rows stay.",
         "tests/formats/delta/test_alterations.py::test_what_refused_changes_advise_makes_them_possible",
     ),
     Advice(
         ("Merge it in parts, or with Spark: penstock.spark.merge",),
-        "Each part is a commit of its own; together they have merged all rows.",
+        "Each part is a commit of its own; together they merge all rows.",
         "tests/row_changes/test_merge_source.py::test_a_source_that_is_too_large_is_merged_in_parts",
     ),
     Advice(
@@ -488,24 +491,24 @@ DELTA: Final = (
     ),
     Advice(
         ("Write such files anew first: lake.table(…).optimize()",),
-        "Files with deletion vectors are replaced by files of the rows that are left.",
+        "Files with deletion vectors are replaced by files with the remaining rows.",
         "tests/formats/delta/test_iceberg_compat.py"
         "::test_a_table_with_vectors_suits_iceberg_once_its_files_are_written_anew",
     ),
     Advice(
         ("include the commits that changed the constraints",),
-        "The rows come with the constraints that they were checked against, or with none.",
+        "The rows come together with the constraints that they were checked against.",
         "tests/formats/delta/test_constraints.py"
         "::test_a_commit_is_not_repeated_where_its_rows_were_not_checked",
     ),
     Advice(
         ("or rewrite the table's files without their deleted rows",),
-        "A new version has the rows that were not deleted, in other files.",
+        "A new version has the remaining rows in other files.",
         "tests/spark/test_scans.py::test_more_deleted_rows_than_can_be_held_are_refused_with_a_way_out",
     ),
     Advice(
         ("remove that in the same commit",),
-        "The commit names each file once; its rows are counted once.",
+        "The commit names each file once, so its rows count once.",
         "tests/advice/test_delta.py::test_a_file_gets_another_deletion_vector_in_one_commit",
     ),
     Advice(
@@ -514,32 +517,31 @@ DELTA: Final = (
             "select partitions by other columns, or replace all of them",
             "or replace all files of this one",
         ),
-        "The rows that were there go from the table, and those that are written are in it. Earlier "
-        "versions have the old ones.",
+        "The new rows replace the old ones, which earlier versions still have.",
         "tests/advice/test_files.py::test_what_was_replaced_as_advised_is_in_the_history",
     ),
     Advice(
         ("rename them", "Rename the column", "is not nullable; assign '{}' too"),
-        "Nothing was written; the rows are written under other names, or with the value.",
+        "Nothing was written; the rows can be written under other names, or with the value.",
         "tests/spark/test_update.py::test_values_whose_types_allow_nulls_are_taken_where_they_have_none",
     ),
 )
 LANCE: Final = (
     Advice(
         ("register it there, and deregister it again",),
-        "The other lake lets go of the table, whose versions all stay in its folder.",
+        "The other lake gives up the table, whose versions all stay in its folder.",
         "tests/lance/test_namespace_owners.py"
         "::test_who_dies_before_letting_go_leaves_the_table_to_the_lake_which_can_register_it_again",
     ),
     Advice(
         ("create the branch here, repeat its changes, and only then delete it there",),
-        "The branch of Lance's is there with its rows before the other one goes. The versions of that "
-        "can be read at earlier commits of the source.",
+        "Lance's own branch exists here with its rows before the other one is deleted. The versions of "
+        "that one can be read at earlier commits of the source.",
         "tests/advice/test_lance.py::test_a_branch_of_lances_own_is_made_again_before_it_is_deleted",
     ),
     Advice(
         ("delete the tag there, or move it to the newest version", "points to no version; delete it there"),
-        "The name goes, and no version and no row with it.",
+        "Only the name goes; versions and rows stay.",
         "tests/advice/test_lance.py::test_a_tag_that_is_deleted_takes_no_row_along",
     ),
     Advice(
@@ -549,23 +551,23 @@ LANCE: Final = (
             "drop them on the other side, and create them here later",
             "drop it there, and merge again",
         ),
-        "An index goes, and can be made again from the rows, which stay.",
+        "The index is removed and can be built again from the rows, which stay.",
         "tests/advice/test_lance.py::test_an_index_that_is_in_the_way_is_dropped_and_made_again",
     ),
     Advice(
         ("and its first version cannot be undone; drop the table instead",),
-        "The table goes from the branch, with the rows of its first version. A revert brings it back.",
+        "The table leaves the branch with the rows of its first version, and a revert restores it.",
         "tests/advice/test_lance.py::test_a_first_version_is_undone_by_dropping_the_table",
     ),
     Advice(
         ("Rewrite the table with Lance, and register the new one",),
-        "A second table has the rows. The first one is not touched.",
+        "A second table has the rows. The first one is unchanged.",
         "tests/advice/test_lance.py::test_a_table_of_the_oldest_format_is_written_anew",
     ),
     Advice(
         ("Restore it from a backup", "Restore what is missing from a backup of"),
-        "The version is read again, with all rows. A restore of an earlier one is a new version, and "
-        "takes no other one away.",
+        "The version can be read again, with all rows. Restoring an earlier version adds a new version "
+        "and removes none.",
         "tests/advice/test_lance.py::test_a_file_that_is_brought_back_makes_its_version_readable",
     ),
     Advice(
@@ -575,26 +577,26 @@ LANCE: Final = (
                 "again"
             ),
         ),
-        "A restored version is the newest one again, with its rows. A table that is dropped is given up "
-        "on that branch; versions of it that can be read stay in the history.",
+        "The restored version is the newest one again, with its rows. A dropped table leaves that "
+        "branch; its readable versions stay in the history.",
         "tests/advice/test_lance.py"
         "::test_a_version_that_can_be_read_is_restored_where_the_newest_has_lost_a_file",
     ),
     Advice(
         ("write_dataset with the mode 'overwrite'",),
-        "Declare a table without a version gets its first one; there is nothing that could be overwritten.",
+        "A declared table without versions gets its first version; there is nothing to overwrite.",
         "tests/advice/test_lance.py::test_a_declared_table_gets_its_first_rows",
     ),
     Advice(
         ("drop it first", "Delete what is in it first", "use 'penstock delete {}'"),
-        "What is deleted goes from the branch, and a revert brings it back.",
+        "What is deleted leaves the branch, and a revert restores it.",
         "tests/advice/test_lance.py::test_a_namespace_is_emptied_and_a_revert_brings_all_back",
     ),
 )
 FILES: Final = (
     Advice(
         ("copy it, then remove it",),
-        "The file is in the other table before it goes from this one.",
+        "The other table has the file before this one loses it.",
         "tests/advice/test_files.py::test_a_file_is_copied_to_another_table_and_removed_then",
     ),
     Advice(
@@ -605,7 +607,7 @@ FILES: Final = (
     ),
     Advice(
         ("Create the table of the catalog again with",),
-        "The table of Spark's catalog only points at the lake, where the rows stay.",
+        "The table in Spark's catalog only points at the lake, where the rows stay.",
         "tests/spark/files_session/test_mapped_reads.py::test_partitions_are_those_of_the_lake",
     ),
 )
@@ -623,26 +625,27 @@ LAKES: Final = (
             "To complete the copy, run the same command again",
             "to complete the copy, run the same 'penstock {}' again",
         ),
-        "The source has everything until the copy has been compared with it. A copy that is cancelled "
-        "leaves the source as it was.",
+        "The source has everything until the copy has been compared with it. Cancelling a copy leaves "
+        "the source as it was.",
         "tests/advice/test_copies.py::test_a_copy_that_was_killed_is_run_again_and_has_all_rows",
     ),
     Advice(
         ("choose another location, or delete the database there first (not the files of tables)",),
-        "What is deleted is part of a copy that nobody could write to. The lake and its tables are where "
-        "they were.",
+        "The deleted database is part of a copy to which nothing was ever written. The lake and its "
+        "tables stay where they are.",
         "tests/advice/test_copies.py::test_a_cancelled_copy_is_deleted_and_begun_anew",
     ),
     Advice(
         ("Restore the lake's database from a backup", "restore its database from a backup"),
-        "The lake is what it was when the backup was made. What was committed since is not in it; tables "
-        "whose logs and folders have it take no commits until 'penstock resync'. Files of the old database "
-        "that lie beside it (`penstock.db-wal`, `penstock.db-shm`) are moved away first.",
+        "The lake has its state at the time of the backup. Commits since then are missing; tables whose"
+        " logs or folders have them accept no commits until 'penstock resync'. First move away the old "
+        "database's files beside it (`penstock.db-wal`, `penstock.db-shm`).",
         "tests/advice/test_copies.py::test_a_lake_whose_database_is_damaged_comes_back_from_a_backup",
     ),
     Advice(
         ("put it back", "If what is there now was put there on purpose, open the lake again"),
-        "The lake goes on with the file that it had. Opened anew, it has what the new file has, and no more.",
+        "The lake continues with its old file. Opened again instead, it has what the new file has, and "
+        "no more.",
         "tests/advice/test_copies.py::test_a_database_that_was_moved_away_is_put_back_with_all_rows",
     ),
     Advice(
@@ -650,7 +653,7 @@ LAKES: Final = (
             "Copy the directory, while no process writes to it, to a location where this process may write",
             "for several processes, copy the lake to a store that they can share",
         ),
-        "There is a second lake with all that the first one had; the first one is not touched, or has moved.",
+        "A second lake has everything that the first one had; the first one is unchanged, or has moved.",
         "tests/advice/test_copies.py::test_a_directory_of_rocksdb_is_copied_and_read",
     ),
     Advice(
@@ -658,7 +661,7 @@ LAKES: Final = (
             "let that history expire: penstock horizon",
             "Restore the log from a backup",
         ),
-        "Commits before the horizon are given up. Branches and tags keep what they have.",
+        "Commits before the horizon are given up. Branches and tags keep their present state.",
         "tests/advice/test_horizons.py::test_history_that_cannot_be_read_expires_and_branches_stay",
     ),
     Advice(
@@ -666,8 +669,8 @@ LAKES: Final = (
             "Drop the table that should not be there",
             "no kept commit has the table any more: penstock horizon",
         ),
-        "The table goes from the branch, and with the history what only it has. What the other table has "
-        "stays.",
+        "The table leaves the branch, and its own data goes when its history expires. The other table "
+        "keeps its data.",
         "tests/advice/test_horizons.py::test_a_table_inside_of_another_is_dropped_and_the_other_one_stays",
     ),
     Advice(
@@ -679,8 +682,9 @@ LAKES: Final = (
             "are left to 'penstock sweep --remove-data'",
             "penstock sweep removes the tag when none has it any more",
         ),
-        "What no kept commit needs is removed. With less than the lake's own grace period, files of a "
-        "write that is not committed yet may go: so only while nobody writes.",
+        "The sweep removes what no retained commit needs. With a shorter time than the lake's grace "
+        "period it may also remove files of a write that is not committed yet: use it only while "
+        "nothing writes.",
         "tests/advice/test_horizons.py::test_a_sweep_takes_nothing_that_a_kept_commit_has",
     ),
     Advice(
@@ -688,8 +692,8 @@ LAKES: Final = (
             "remove it (penstock backups expire {} {})",
             "forget it (penstock backups forget {}{})",
         ),
-        "The backup goes, or the lake keeps no files for it: rows that only it had are gone, as an erase "
-        "wants. The lake has all that its branches have.",
+        "The backup is removed, or the lake stops keeping files for it: rows that only the backup had "
+        "are gone, as an erase requires. The branches of the lake keep all their rows.",
         "tests/backup/test_erased_tables.py"
         "::test_an_erase_names_the_backups_that_hold_the_rows_and_later_backups_are_whole",
     ),
@@ -698,13 +702,13 @@ LAKES: Final = (
             "run the command again with --own, which seals that lake",
             "and is to take that lake's place: penstock restore-backup BACKUP PLACE --own",
         ),
-        "The lake that the backup is of takes no more writes, and can still be read: what was committed "
-        "after the backup is there. The restored one has its id and its tables.",
+        "The lake that was backed up accepts no more writes and can still be read, with everything that"
+        " was committed after the backup. The restored lake has its id and its tables.",
         "tests/backup/test_restored_lakes.py::test_to_own_the_tables_seals_the_source_for_good",
     ),
     Advice(
         ("If 'penstock fsck' finds nothing wrong with the lake, run the same command again",),
-        "All objects are copied once more; earlier backups at the same place stay.",
+        "All objects are copied again; earlier backups at the same location stay.",
         "tests/backup/test_backups.py::test_a_backup_killed_anywhere_is_completed_by_the_next_one",
     ),
     Advice(
@@ -712,61 +716,62 @@ LAKES: Final = (
             "this one was delayed for too long. Run the same command again",
             "Run the same command again: it completes",
         ),
-        "What was begun is completed, by whoever comes next.",
+        "The next run completes what was begun.",
         "tests/backup/test_backups.py::test_a_backup_killed_anywhere_is_completed_by_the_next_one",
     ),
     Advice(
         ("Remove it where it is: penstock backups expire PLACE {}",),
-        "The files go that no other backup has, or the lake forgets a backup that nobody has any more.",
+        "The backup's files are removed unless another backup has them; or the lake forgets a backup "
+        "that no longer exists.",
         "tests/backup/test_backups_with_data.py"
         "::test_a_backup_with_data_that_is_lost_is_forgotten_only_if_that_is_said",
     ),
     Advice(
         ("The same command, run again, makes a new backup of the present state",),
-        "The backup that cannot become complete is given up, and a new one is made. Other backups stay.",
+        "The incomplete backup is given up, and a new one is made. Other backups stay.",
         "tests/backup/test_backups_with_data.py"
         "::test_a_file_that_goes_away_meanwhile_is_named_and_the_repeat_begins_anew",
     ),
     Advice(
         ("Run the same command again; if the files are missing again, find out what removes them there",),
-        "The files that are not there are copied again.",
+        "The missing files are copied again.",
         "tests/backup/test_backups_with_data.py::test_a_file_that_the_target_lost_is_found_and_copied_again",
     ),
     Advice(
         ("With --data, TARGET must be a directory or a bucket: penstock backup DIRECTORY --data",),
-        "A backup is made there; nothing was made before.",
+        "The backup is made there; the refused command wrote nothing.",
         "tests/backup/test_backups_with_data.py::test_a_large_file_is_copied_in_pieces",
     ),
     Advice(
         ("Move the folder away, if its files are not needed",),
-        "The files of the backup are put there then. What was moved away is as it was.",
+        "The files of the backup are restored there. The folder that was moved away is unchanged.",
         "tests/backup/test_backups_with_data.py::test_another_file_in_the_place_of_one_is_left_alone",
     ),
     Advice(
         ("To restore a backup as a lake: penstock restore-backup BACKUP PLACE",),
-        "There is a lake with all that the backup has; the backup stays as it is.",
+        "A lake has everything that the backup has; the backup stays as it is.",
         "tests/backup/test_restored_lakes.py::test_beside_its_source_it_reads_managed_tables_and_changes_none",
     ),
     Advice(
         ("Bring the files back, choose a later backup, or use --missing-ok",),
-        "The lake is restored; tables whose files are gone cannot be read at these branches, as before.",
+        "The lake is restored; tables whose files are missing cannot be read on these branches, as before.",
         "tests/backup/test_restored_lakes.py::test_files_that_are_gone_are_named_before_anything_is_written",
     ),
     Advice(
         ("repeat the command with the same --map, and change them afterwards with 'penstock root map'",),
-        "The lake is as it was restored first, and takes over the tables if that was asked for.",
+        "The lake has the mapping of its first restore, and takes over the tables if that was requested.",
         "tests/backup/test_moved_roots.py"
         "::test_a_copy_beside_the_lake_reads_the_new_place_and_takes_over_with_the_same_mapping",
     ),
     Advice(
         ("Open the lake again; a server has to be started again",),
-        "The process finds the files at their new place. Until then it changed nothing.",
+        "The process finds the files at their new location. Until then it changed nothing.",
         "tests/backup/test_moved_roots.py::test_a_process_that_had_the_lake_open_says_that_it_has_to_open_it_again",
     ),
     Advice(
         ("Move or copy all files below the old location, with the same names, or use --missing-ok",),
-        "The lake finds all files at the new place. With --missing-ok, tables whose files are not there "
-        "cannot be read until these are brought there.",
+        "The lake finds all files at the new location. With --missing-ok, tables whose files are "
+        "missing cannot be read until the files are copied there.",
         "tests/backup/test_moved_roots.py::test_nothing_is_mapped_while_files_are_missing",
     ),
     Advice(
@@ -774,7 +779,7 @@ LAKES: Final = (
             "'penstock move SOURCE --cancel' cancels it",
             "if it is too late for that, run the same move again to complete it",
         ),
-        "The lake stays at the source, which has everything, or it lives at the target with everything.",
+        "The lake stays at the source, which has everything; or it is at the target with everything.",
         "tests/copy/test_undo_move.py::test_only_a_move_between_these_places_is_undone",
     ),
     Advice(
@@ -787,20 +792,20 @@ LAKES: Final = (
             "'penstock copy' makes a copy and leaves the lake as it is",
             "To make a copy instead, answer no and use 'penstock copy' or 'penstock backup'",
         ),
-        "With --yes the source takes no more writes, and everything is at the target. A copy leaves the "
-        "source as it is.",
+        "With --yes the source accepts no more writes, and the target has everything. A copy leaves the"
+        " source as it is.",
         "tests/cli/test_copy.py::test_a_move_that_nobody_confirms_changes_nothing",
     ),
     Advice(
         ("TARGET is missing: penstock move SOURCE TARGET",),
-        "The lake moves to an empty place; the source can be read, and takes no more writes.",
+        "The lake moves to an empty location; the source can be read and accepts no more writes.",
         "tests/advice/test_copies.py::test_a_copy_that_was_killed_is_run_again_and_has_all_rows",
     ),
 )
 WORK: Final = (
     Advice(
         ("nothing of it was committed: run again what wrote in it",),
-        "The rows of the transaction are written by a new one. Nothing of the old one was ever seen.",
+        "A new transaction writes the rows. No reader ever saw those of the old one.",
         "tests/advice/test_transactions.py::test_a_transaction_that_was_aborted_is_run_again",
     ),
     Advice(
@@ -809,13 +814,13 @@ WORK: Final = (
             "'penstock tx commit ID' finishes it",
             "'penstock tx commit {}' finishes it",
         ),
-        "It lands once, as often as it is asked for.",
+        "The transaction lands once, however often it is asked to.",
         "tests/cli/test_tx.py::test_one_is_committed_by_hand_as_often_as_wanted",
     ),
     Advice(
         ("'penstock tx abort {id}' can abort it instead", "abort it with 'penstock tx abort {id}'"),
-        "It ends without having landed, and its rows go. If it had landed already, that is the answer, "
-        "and they stay.",
+        "The transaction ends without landing, and its rows are removed. If it had landed already, the "
+        "answer says so, and the rows stay.",
         "tests/transactions/test_stuck.py"
         "::test_what_keeps_it_from_landing_is_mended_or_it_is_aborted_after_a_while",
     ),
@@ -825,7 +830,7 @@ WORK: Final = (
             "make it read less, or remove it and run it as a check of publish",
             "remove the expectation first",
         ),
-        "A rule goes that rows are held to; rows stay.",
+        "The lake stops checking that rule; rows stay.",
         "tests/advice/test_transactions.py::test_an_expectation_that_is_removed_takes_no_row_along",
     ),
 )
@@ -838,24 +843,25 @@ ERASING: Final = (
     ),
     Advice(
         ("not finished: run this again{}",),
-        "What was too young to go is removed as soon as no writer can rely on it; live rows stay.",
+        "What was too young to remove is removed once no writer can depend on it; live rows stay.",
         "tests/erase/test_erase_delta.py"
         "::test_an_erase_waits_for_the_grace_period_says_until_when_and_ends_after_it",
     ),
     Advice(
         ("until the erase has begun; try again, or if it does not end, erase the table again",),
-        "The erase is taken up, and the branch is written to after it is rebased; nothing was written then.",
+        "The erase is continued, and the branch can be written to after a rebase; the refused request "
+        "wrote nothing.",
         "tests/erase/test_erase_turns.py"
         "::test_an_erase_that_was_killed_is_taken_up_and_the_branch_is_written_to_again",
     ),
     Advice(
         ("delete the fork, and then its note ({}); --all-references erases the table here anyway",),
-        "The fork goes, as is wanted, and then files that it shared with the lake; rows of the lake stay.",
+        "The fork is deleted, then the files that it shared with the lake; rows of the lake stay.",
         "tests/sweep/test_table_copies.py::test_an_erase_ends_once_the_fork_and_its_note_are_removed",
     ),
     Advice(
         ("is being erased: nothing can be restored until the erase has begun; try again",),
-        "What was there before the erase stays refused, what came after it is brought back.",
+        "What is older than the erase stays refused; what is newer is restored.",
         "tests/erase/test_erase_delta.py::test_a_revert_is_refused_while_an_erase_is_about_to_begin",
     ),
     Advice(
@@ -865,7 +871,7 @@ ERASING: Final = (
             "it has changes of its own to the table; merge it and delete it, or delete it",
             "it has changes of its own from before that; merge it and delete it, or delete it",
         ),
-        "What was neither merged nor landed goes with its branch or transaction; all other rows stay.",
+        "Rows that were neither merged nor landed go with their branch or transaction; all other rows stay.",
         "tests/erase/test_erase_delta.py::test_following_the_advice_of_a_refusal_lets_the_erase_go_on",
     ),
     Advice(
@@ -873,34 +879,34 @@ ERASING: Final = (
             "it has versions of its own; delete it (delete_table_branch of the Lance namespace)",
             "delete it (delete_table_tag of the Lance namespace); --all-references deletes it as well",
         ),
-        "Versions that only Lance's own branch or tag had go; the rows of the table stay.",
+        "Versions that only Lance's own branch or tag had are removed; the rows of the table stay.",
         "tests/erase/test_erase_lance.py::test_following_the_advice_of_a_refusal_lets_the_erase_go_on",
     ),
     Advice(
         ("it still has the table; drop the table there as well, or delete the branch",),
-        "The table goes from that branch, and all of it is erased then, as is wanted; other tables stay.",
+        "The table leaves that branch, and the erase then removes all of it; other tables stay.",
         "tests/erase/test_erase_dropped.py::test_who_still_has_the_table_holds_it",
     ),
     Advice(
         ("it has files of this table; overwrite it with its own rows, and erase it first",),
-        "The clone has its rows in files of its own, and its history begins there.",
+        "The clone has its rows in its own files, and its history begins there.",
         "tests/erase/test_erase_lance.py"
         "::test_a_clone_that_has_files_of_the_table_holds_rows_until_it_is_written_anew",
     ),
     Advice(
         ("cannot be rebuilt here\n  Drop it, erase the table, and create the index again then.",),
-        "An index is not there for a while; rows stay.",
+        "The index is missing for a while; rows stay.",
         "tests/erase/test_erase_lance.py"
         "::test_an_index_that_cannot_be_made_anew_is_dropped_first_and_created_again",
     ),
     Advice(
         ("write its rows to a new table, and drop this one",),
-        "The rows are in the new table.",
+        "The new table has the rows.",
         "tests/erase/test_erase_lance.py::test_a_table_in_the_oldest_file_format_is_written_to_a_new_one",
     ),
     Advice(
         ("Open the table again, and create the index on the version that it has now.",),
-        "The index is made of the rows that there are.",
+        "The index is built from the present rows.",
         "tests/erase/test_erase_lance.py"
         "::test_an_index_that_was_made_of_an_earlier_version_does_not_come_back",
     ),

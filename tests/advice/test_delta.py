@@ -123,7 +123,7 @@ def test_a_damaged_checkpoint_is_renamed_and_all_rows_are_read(
 def test_a_table_that_was_dropped_is_had_back_whole_by_a_revert(
     lake: Lake, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.formats.delta.publishing.publisher.backfill", unpublished)
+    monkeypatch.setattr("penstock.formats.delta.publishing.publisher.publish_versions", unpublished)
     lake.table("a.t").append(rows(3))
     lake.branch().drop("a.t")
     assert published(place) == [1, 2]

@@ -6,16 +6,16 @@ from threading import Event, Thread
 
 import pytest
 
+from penstock.bench.commit_strategies import CommitStrategy
 from penstock.bench.load import Load, LoadShape
 from penstock.bench.measure import Measured, measure
 from penstock.bench.run import Pair, Plan, run
 from penstock.bench.site import Site
 from penstock.bench.tally import StoreTally, TallyStore
-from penstock.bench.ways import Way
 from penstock.errors import Denied
 from penstock.kernel.kernel import Kernel
 from penstock.stores.memory import MemoryStore
-from penstock.stores.port import Advanced, Turn
+from penstock.stores.port import AdvanceResult, Turn
 from penstock.stores.wrapped import Advance
 from tests.queue.hooks import wait_until
 
@@ -71,7 +71,7 @@ def test_commits_are_those_of_the_branch_and_the_warm_up_is_left_out() -> None:
     """A clock cannot be read at the same instant as a tally: between the two, any number may land."""
     store = Noting()
     branch, *_ = branches = Site(store.inner).branches(1)
-    found = measure(store, Load(LoadShape.ONE_BRANCH, 2, branches), Way.NAIVE, 0.2, 0.2)
+    found = measure(store, Load(LoadShape.ONE_BRANCH, 2, branches), CommitStrategy.NAIVE, 0.2, 0.2)
     kernel = Kernel(store)
     landed = kernel.history.commit(kernel.references.get(branch).head).depth - 1
     assert 3 <= found.commits < landed, "of five swaps, each writer's last may not be acknowledged"
@@ -81,14 +81,14 @@ def test_commits_are_those_of_the_branch_and_the_warm_up_is_left_out() -> None:
     assert 0 < before.swaps < after.swaps
 
 
-@pytest.mark.parametrize("way", Way)
-def test_nothing_counts_before_every_writer_has_been_at_all_its_branches(way: Way) -> None:
+@pytest.mark.parametrize("way", CommitStrategy)
+def test_nothing_counts_before_every_writer_has_been_at_all_its_branches(way: CommitStrategy) -> None:
     class Gated(TallyStore):
         """Keeps the last branch from moving until it is opened."""
 
         opened = Event()
 
-        def advance(self, turn: Turn, wish: Advance) -> Advanced:
+        def advance(self, turn: Turn, wish: Advance) -> AdvanceResult:
             if wish.name == branches[-1]:
                 assert self.opened.wait(60)
             return super().advance(turn, wish)
@@ -107,7 +107,7 @@ def test_nothing_counts_before_every_writer_has_been_at_all_its_branches(way: Wa
 
 def test_an_error_of_one_writer_ends_the_measurement() -> None:
     class Refusing(TallyStore):
-        def advance(self, turn: Turn, wish: Advance) -> Advanced:
+        def advance(self, turn: Turn, wish: Advance) -> AdvanceResult:
             if self.tally.swaps == 20:
                 raise Denied("no more")
             return super().advance(turn, wish)
@@ -115,14 +115,16 @@ def test_an_error_of_one_writer_ends_the_measurement() -> None:
     store = Refusing(MemoryStore())
     branches = Site(store).branches(1)
     with pytest.raises(Denied, match="no more"):
-        measure(store, Load(LoadShape.ONE_BRANCH, 4, branches), Way.GROUP_COMMIT, 600, 600)
+        measure(store, Load(LoadShape.ONE_BRANCH, 4, branches), CommitStrategy.GROUP_COMMIT, 600, 600)
 
 
 def test_a_plan_is_carried_out_in_its_order() -> None:
     plan = Plan(writers=(1, 2), seconds=0.01)
-    announced: list[tuple[LoadShape, int, Way]] = []
+    announced: list[tuple[LoadShape, int, CommitStrategy]] = []
     pairs = list(run(Site(MemoryStore()), plan, lambda *what: announced.append(what)))
-    assert announced == [(shape, writers, way) for shape in LoadShape for writers in (1, 2) for way in Way]
+    assert announced == [
+        (shape, writers, way) for shape in LoadShape for writers in (1, 2) for way in CommitStrategy
+    ]
     assert [(pair.shape, pair.writers) for pair in pairs] == [(s, w) for s in LoadShape for w in (1, 2)]
     assert len(announced) == plan.measurements
     assert plan.takes_s == pytest.approx(12 * 0.012)

@@ -8,14 +8,14 @@ from threading import Barrier, Event, Thread
 
 import pytest
 
+from penstock.bench.commit_strategies import META, CommitStrategy, Naive
 from penstock.bench.load import TABLES, Load, LoadShape, put
 from penstock.bench.site import Site
 from penstock.bench.tally import TallyStore
-from penstock.bench.ways import META, Naive, Way
 from penstock.errors import Damaged, OutcomeUnknown
 from penstock.kernel.kernel import Kernel
 from penstock.stores.memory import MemoryStore
-from penstock.stores.port import Advanced, Row, Store, Turn
+from penstock.stores.port import AdvanceResult, Row, Store, Turn
 from penstock.stores.sqlite import SqliteStore
 from penstock.stores.wrapped import Advance
 from penstock.testing.samples import scan_all
@@ -43,8 +43,8 @@ def depth(store: Store, branch: str) -> int:
     return kernel.history.commit(kernel.references.get(branch).head).depth
 
 
-@pytest.mark.parametrize("way", Way)
-def test_what_is_said_to_have_landed_is_on_the_branch(store: TallyStore, way: Way) -> None:
+@pytest.mark.parametrize("way", CommitStrategy)
+def test_what_is_said_to_have_landed_is_on_the_branch(store: TallyStore, way: CommitStrategy) -> None:
     branch, *_ = branches = Site(store).branches(1)
     load, stop = Load(LoadShape.ONE_BRANCH, 4, branches), Event()
     committing, barrier = way.start(store, 4, stop), Barrier(4)
@@ -64,7 +64,7 @@ def test_what_is_said_to_have_landed_is_on_the_branch(store: TallyStore, way: Wa
     assert all(tries >= 5 for tries in committing.tries)
     assert depth(store, branch) == at_first + 20
     swaps = (store.tally - before).swaps
-    assert swaps == 20 if way is Way.NAIVE else 1 <= swaps <= 20
+    assert swaps == 20 if way is CommitStrategy.NAIVE else 1 <= swaps <= 20
 
 
 class Overtaking(TallyStore):
@@ -96,7 +96,7 @@ def test_a_naive_writer_who_is_always_overtaken_ends_when_the_time_is_up(inner: 
     stop = Event()
 
     class Ending(Overtaking):
-        def note(self, advanced: Advanced) -> None:
+        def note(self, advanced: AdvanceResult) -> None:
             super().note(advanced)
             if self.tally.lost_swaps == 3:
                 stop.set()
@@ -109,7 +109,7 @@ def test_a_naive_writer_who_is_always_overtaken_ends_when_the_time_is_up(inner: 
 
 def test_a_naive_writer_who_got_no_answer_begins_anew(inner: Store) -> None:
     class Silent(TallyStore):
-        def advance(self, turn: Turn, wish: Advance) -> Advanced:
+        def advance(self, turn: Turn, wish: Advance) -> AdvanceResult:
             advanced = super().advance(turn, wish)
             if self.tally.swaps == 1:
                 raise OutcomeUnknown("no answer")
@@ -134,8 +134,8 @@ def test_a_row_from_memory_costs_no_call() -> None:
     assert (store.tally.swaps, store.tally.lost_swaps) == (2, 1)
 
 
-@pytest.mark.parametrize("way", Way)
-def test_an_error_that_no_waiting_cures_is_raised(store: TallyStore, way: Way) -> None:
+@pytest.mark.parametrize("way", CommitStrategy)
+def test_an_error_that_no_waiting_cures_is_raised(store: TallyStore, way: CommitStrategy) -> None:
     branch, *_ = Site(store).branches(1)
     head = Kernel(store).references.get(branch).head
     store.delete([one for one in scan_all(store) if one.id == head])

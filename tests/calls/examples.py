@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from penstock.formats.delta.lake import calls as delta_calls
-from penstock.formats.files.intents import When
+from penstock.formats.files.intents import WriteCondition
 from penstock.formats.files.lake import calls as files_calls
 from penstock.formats.files.lake import sweep_calls as files_care_calls
 from penstock.formats.lance.lake import calls as lance_calls
@@ -147,7 +147,7 @@ WRITES: dict[str, Make] = {
         key=RAW,
         folder=world.pool_folder,
         added=(new_file("new.txt", 3),),
-        when=When.IGNORE,
+        when=WriteCondition.IGNORE,
     ),
     "the files of a job": lambda world: files_calls.WriteFiles(
         key=RAW, folder=world.job_folder, put=(new_file("job.txt", 8),), job=JOB, fence=FENCE

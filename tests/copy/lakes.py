@@ -16,7 +16,7 @@ from penstock.model.encoding import ObjectId
 from penstock.model.nessie import IcebergTable
 from penstock.model.references import Kind
 from penstock.stores.memory import MemoryStore
-from penstock.stores.port import Advanced, Row, Store, Stored, Turn
+from penstock.stores.port import AdvanceResult, Row, Store, StoredObject, Turn
 from penstock.stores.wrapped import Advance, WrappedStore
 from penstock.testing.samples import scan_all
 
@@ -126,7 +126,7 @@ class MortalStore(WrappedStore):
     def store(self, objects: Mapping[ObjectId, bytes]) -> None:
         self._life.live(lambda: self.inner.store(objects))
 
-    def advance(self, turn: Turn, wish: Advance) -> Advanced:
+    def advance(self, turn: Turn, wish: Advance) -> AdvanceResult:
         return self._life.live(lambda: wish.on(turn))
 
     def reference(self, name: str) -> Row | None:
@@ -135,5 +135,5 @@ class MortalStore(WrappedStore):
     def references(self, kind: str, prefix: str = "", after: str = "", limit: int = 1000) -> list[Row]:
         return self._life.live(lambda: self.inner.references(kind, prefix, after, limit))
 
-    def scan(self, after: bytes, limit: int) -> tuple[list[Stored], bytes]:
+    def scan(self, after: bytes, limit: int) -> tuple[list[StoredObject], bytes]:
         return self._life.live(lambda: self.inner.scan(after, limit))

@@ -20,7 +20,7 @@ from penstock.model.encoding import ObjectId, decoder
 from penstock.model.keys import Key
 from penstock.model.operations import Put
 from penstock.stores.memory import MemoryStore
-from penstock.stores.port import Store, Stored
+from penstock.stores.port import Store, StoredObject
 from penstock.stores.sqlite import SqliteStore
 from penstock.stores.wrapped import WrappedStore
 from tests.copy.lakes import QUICK, fill, move, new_store, objects, reopened, rows, table
@@ -206,7 +206,7 @@ class _Measuring(WrappedStore):
         self.most_objects = max(self.most_objects, len(objects))
         super().store(objects)
 
-    def scan(self, after: bytes, limit: int) -> tuple[list[Stored], bytes]:
+    def scan(self, after: bytes, limit: int) -> tuple[list[StoredObject], bytes]:
         self.scans += 1
         return super().scan(after, limit)
 

@@ -27,7 +27,7 @@ from penstock.formats.delta.protocol.actions import Cdc, DeletionVector
 from penstock.formats.delta.rows.vectors import DeletedRows
 from penstock.formats.delta.rows.vectors import inline_vector as rows_vector
 from penstock.kernel.settings import Settings
-from penstock.lake.erase import EraseRun, Settled
+from penstock.lake.erase import EraseRun, FirstVersionKept
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
 from tests.erase.tables import MARKER, alone, people, where_is
@@ -368,7 +368,7 @@ def test_a_revert_is_refused_while_an_erase_is_about_to_begin(
     deletion = lake.branch().head
     settle = DeltaErasure.settle
 
-    def racing(erasure: DeltaErasure, erase: str) -> Settled:
+    def racing(erasure: DeltaErasure, erase: str) -> FirstVersionKept:
         with pytest.raises(MergeConflict, match="is being erased"):
             lake.revert(deletion, "main")
         return settle(erasure, erase)

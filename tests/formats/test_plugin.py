@@ -61,7 +61,7 @@ def test_every_call_of_a_format_is_answered_by_one_plugin(lake: Lake) -> None:
     assert isinstance(catalogue, Embedded)
     for plugin in catalogue.plugins:
         assert {*plugin.calls} == {*plugin.handlers, *plugin.long_handlers}, plugin.name
-    own = {*catalogue._ways, *LONG_CALLS, *transaction_calls.ANSWERED, *audit_calls.CALLS}
+    own = {*catalogue._handlers_by_type, *LONG_CALLS, *transaction_calls.ANSWERED, *audit_calls.CALLS}
     assert not own & answered.keys()
     assert {*CALLS} <= own | answered.keys()
 

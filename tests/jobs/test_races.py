@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from penstock.errors import JobOver, OutcomeUnknown
-from penstock.formats.files.intents import When
+from penstock.formats.files.intents import WriteCondition
 from penstock.kernel.attempts import Attempts
 from penstock.kernel.jobs import PREFIX, Jobs
 from penstock.kernel.settings import Settings
@@ -120,12 +120,12 @@ def test_a_job_that_only_fills_an_empty_table_makes_no_commit_if_it_was_filled_m
     lakes.begin(lake, B, id="2" * 32)
     lakes.commit(lake, B, id="2" * 32)
     head = lake.resolve("main")
-    written = lakes.commit(lake, A, when=When.IGNORE)
+    written = lakes.commit(lake, A, when=WriteCondition.IGNORE)
     assert (written.commit, written.head) == (None, head)
     assert lake.resolve("main") == head
     assert lakes.files(lake) == [B]
     assert lakes.job(lake).state is JobState.COMMITTED
-    assert lakes.commit(lake, A, when=When.IGNORE).commit is None
+    assert lakes.commit(lake, A, when=WriteCondition.IGNORE).commit is None
     assert lakes.branches(lake) == ["main"]
 
 
@@ -133,9 +133,9 @@ def test_a_job_that_only_fills_an_empty_table_makes_no_commit_if_it_was_filled_m
 def test_a_job_that_only_fills_an_empty_table_fills_it_once(own_branch: bool) -> None:
     lake = open_lake(MemoryStore())
     lakes.begin(lake, A, own_branch=own_branch)
-    written = lakes.commit(lake, A, when=When.IGNORE)
+    written = lakes.commit(lake, A, when=WriteCondition.IGNORE)
     assert written.commit is not None
-    assert lakes.commit(lake, A, when=When.IGNORE).commit == written.commit
+    assert lakes.commit(lake, A, when=WriteCondition.IGNORE).commit == written.commit
     assert lakes.files(lake) == [A]
     assert lakes.branches(lake) == ["main"]
 

@@ -17,7 +17,7 @@ from penstock.model.nessie import IcebergTable
 from penstock.model.operations import Delete, Operation, Put
 from penstock.model.references import Kind
 from penstock.stores.memory import MemoryStore
-from penstock.stores.port import Row, Store, Stored
+from penstock.stores.port import Row, Store, StoredObject
 
 State = dict[Key, AnyContent]
 
@@ -123,7 +123,7 @@ def places(kernel: Kernel, at: str | ObjectId = "main") -> dict[str, str]:
 
 def stored(store: Store) -> tuple[dict[ObjectId, bytes], list[Row]]:
     """Every object and every row of a store, byte for byte."""
-    ids: list[Stored] = []
+    ids: list[StoredObject] = []
     token = b""
     while True:
         page, token = store.scan(token, 1000)

@@ -9,7 +9,7 @@ import pytest
 import penstock
 from penstock import Delete, IcebergTable, Key, Lake, Put
 from penstock.errors import CommitConflict
-from penstock.kernel.format import Applied, Refused, Table
+from penstock.kernel.format import AppliedChange, Refused, Table
 from penstock.kernel.kernel import Kernel
 from penstock.model.content import AnyContent
 from penstock.model.encoding import NO_COMMIT, ObjectId
@@ -195,7 +195,7 @@ def test_what_else_is_in_the_commit_lands_beside_a_change_of_nothing(lake: Lake)
 class Brief(JournalFormat):
     """Keeps another intent than it was given."""
 
-    def apply(self, table: Table, change: Change, prepared: State | None) -> Applied:
+    def apply(self, table: Table, change: Change, prepared: State | None) -> AppliedChange:
         return super().apply(table, change, prepared)._replace(intent=append("diary", "kept").intent)
 
 
@@ -219,8 +219,8 @@ class Owned(JournalFormat):
     def prepare(self, table: Table, change: Change) -> State:
         return State()
 
-    def apply(self, table: Table, change: Change, prepared: State | None) -> Applied:
-        return Applied(DeltaTable(state=change.intent))
+    def apply(self, table: Table, change: Change, prepared: State | None) -> AppliedChange:
+        return AppliedChange(DeltaTable(state=change.intent))
 
     def admit(self, table: Table, content: AnyContent | None) -> None:
         raise Refused("is managed")

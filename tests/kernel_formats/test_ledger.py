@@ -10,7 +10,7 @@ import pytest
 import penstock
 from penstock import Delete, Key, Lake, Put
 from penstock.errors import CommitConflict, MergeConflict
-from penstock.kernel.format import Applied, Table
+from penstock.kernel.format import AppliedChange, Table
 from penstock.kernel.ledger import ledger_key
 from penstock.model.conflicts import ConflictKind
 from penstock.model.content import Unknown
@@ -76,7 +76,7 @@ def test_the_ledger_is_neither_listed_nor_part_of_a_difference(lake: Lake) -> No
 class Same(JournalFormat):
     """Journals that are all the same table, as where one in storage is adopted at two keys."""
 
-    def apply(self, table: Table, change: Change, prepared: State | None) -> Applied:
+    def apply(self, table: Table, change: Change, prepared: State | None) -> AppliedChange:
         applied = super().apply(table, change, prepared)
         assert applied.content is not None
         return applied._replace(content=msgspec.structs.replace(applied.content, id=UUID(int=7)))

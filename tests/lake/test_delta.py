@@ -18,7 +18,7 @@ from penstock import Settings
 from penstock.errors import AdministratorError, CommitConflict, InvalidRequest, PenstockError
 from penstock.formats.delta.branch_log.intents import CreateIntent, change
 from penstock.formats.delta.lake import table as delta
-from penstock.formats.delta.lake.calls import ActionsFile, CommitTables, Looked, Part, TableCommit
+from penstock.formats.delta.lake.calls import ActionsFile, CommitTables, TableCommit, TablePart, WriterReads
 from penstock.lake.lake import Lake
 from penstock.lake.row_input import schema_text
 from penstock.model.keys import Key
@@ -223,9 +223,9 @@ def test_a_table_that_was_recovered_is_released_as_it_was_before_its_first_owner
         {"actions": ActionsFile(name="_penstock/bodies/\udcff.json", size=1, sha256=bytes(32))},
         {"actions": ActionsFile(name="_penstock/bodies/a.json", size=2**64, sha256=bytes(32))},
         {"actions": ActionsFile(name="_penstock/bodies/a.json", size=2**63, sha256=bytes(32))},
-        {"reads": Looked(files=("\ud800",))},
-        {"replaces": (Part(values={"day": ("\ud800",)}),)},
-        {"replaces": (Part(where="day = '\ud800'"),)},
+        {"reads": WriterReads(files=("\ud800",))},
+        {"replaces": (TablePart(values={"day": ("\ud800",)}),)},
+        {"replaces": (TablePart(where="day = '\ud800'"),)},
     ],
     ids=["version", "read version", "text", "file", "size", "smaller size", "files", "partitions", "where"],
 )

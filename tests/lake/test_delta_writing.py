@@ -27,9 +27,9 @@ from penstock.formats.delta.lake.calls import (
     ActionsFile,
     CommitTables,
     CreateTable,
-    Looked,
-    Part,
     TableCommit,
+    TablePart,
+    WriterReads,
 )
 from penstock.formats.delta.ownership.handover import Handover
 from penstock.formats.delta.protocol.actions import Add, write_commit
@@ -298,14 +298,14 @@ def test_what_is_no_condition_is_refused_before_anything_is_written(orders: Tabl
 
 
 def test_a_condition_goes_with_a_call_too(lake: Lake, orders: Table) -> None:
-    looked = Looked(parts=(Part(where="day >= '2026-11-01'"),))
+    looked = WriterReads(parts=(TablePart(where="day >= '2026-11-01'"),))
 
     def commit(path: str, day: str) -> int:
         actions = write_commit([add(path, {"day": day})]).decode()
         one = TableCommit(key=Key("orders"), actions=actions, read_version=0, reads=looked)
         return lake.do(CommitTables(tables=(one,))).version
 
-    replaces = (Part(where="day < '2026-11-01'"),)
+    replaces = (TablePart(where="day < '2026-11-01'"),)
     lake.do(CommitTables(tables=(TableCommit(key=Key("orders"), actions="", replaces=replaces),)))
     assert commit("a", "2026-11-07") == 2
     with pytest.raises(TableConflict, match="'orders'"):

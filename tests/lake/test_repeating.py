@@ -24,13 +24,13 @@ from penstock.errors import (
 from penstock.lake.answers import Landing
 from penstock.lake.call import request_digest
 from penstock.lake.calls import (
+    CommitDescription,
     CommitOperations,
     CreateReference,
     DeleteReference,
     GetOutcome,
     Merge,
     Revert,
-    Said,
     Write,
 )
 from penstock.lake.lake import Lake
@@ -241,11 +241,13 @@ def test_the_outcome_of_a_very_request_is_not_that_of_another_under_its_key(lake
 
 def test_a_request_has_the_hash_that_it_had_in_the_first_release() -> None:
     """A job that repeats a request after an upgrade is told what the first one did."""
-    told = Said(message="m", authors=("ada",), properties={"a": ("b",)}, author_time=datetime.now(UTC))
+    told = CommitDescription(
+        message="m", authors=("ada",), properties={"a": ("b",)}, author_time=datetime.now(UTC)
+    )
     operations = (Put(Key("n"), Namespace()),)
     commit = CommitOperations(branch="main", operations=operations, said=told, idempotency_key="k")
     assert request_digest(commit).hex() == "6be943acf153ce70f72cf3e6ea7db89a741ec0dd1fad89da9452bee6ad58e9fe"
-    merge = Merge(source="dev", into="main", said=Said(message=None))
+    merge = Merge(source="dev", into="main", said=CommitDescription(message=None))
     assert request_digest(merge).hex() == "85412f70eb45527a0d1fe68c1550cd37a14264d49a21d3983d7ddfbc2710b8ae"
 
 

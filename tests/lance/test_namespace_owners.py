@@ -15,7 +15,7 @@ from lance_namespace.errors import InvalidTableStateError, TableAlreadyExistsErr
 
 import penstock
 from penstock.errors import ManagedElsewhere
-from penstock.formats.lance.lake.notes import Stays, note_intended, stays
+from penstock.formats.lance.lake.notes import DeregisteredNote, note_intended, stays
 from penstock.formats.lance.names import OWNER
 from penstock.lake.copy import copy_lake
 from penstock.lake.embedded import Embedded
@@ -73,7 +73,7 @@ def test_a_fork_that_drops_a_table_leaves_what_its_owner_noted(fork: tuple[Lake,
     note_intended(lake.places.at(folder))
     for branch in ("dev", "main"):
         lake.branch(branch).drop("items")
-    assert stays(lake.places.at(folder)) is Stays.INTENDED
+    assert stays(lake.places.at(folder)) is DeregisteredNote.INTENDED
 
 
 # -- letting go --------------------------------------------------------------------------------------------

@@ -8,10 +8,10 @@ from typing import Any
 from uuid import NAMESPACE_URL, uuid4, uuid5
 
 from penstock.formats.lance.content import LanceTable
-from penstock.formats.lance.intents import Create, Declare, Placed, Step, Steps, encode_steps
+from penstock.formats.lance.intents import Create, Declare, NumberedStep, Step, Steps, encode_steps
 from penstock.formats.lance.lake.parts import LanceParts
 from penstock.formats.lance.manifests import Manifest, ManifestOperation, transaction
-from penstock.formats.lance.relocation import rehome
+from penstock.formats.lance.relocation import move_to_folder
 from penstock.formats.lance.state import NAME, Versions, state_of
 from penstock.formats.lance.wire import Message
 from penstock.kernel.kernel import Kernel
@@ -65,7 +65,7 @@ def stage_on_line(template: Path, location: Path, line: Path, version: int) -> s
     """The manifest of a version that goes on, in a line, from the first one; its name below the table's."""
     first = Manifest.read((template / "_versions" / file_name(1)).read_bytes())
     said = transaction(ManifestOperation.CONFIG, version - 1, str(uuid4()), Message(), {})
-    moved = rehome(first, str(location), str(line)).as_version(version, None, said, 0)
+    moved = move_to_folder(first, str(location), str(line)).as_version(version, None, said, 0)
     name = line / "_versions" / f"{file_name(version)}-{uuid4()}"
     name.parent.mkdir(parents=True, exist_ok=True)
     name.write_bytes(moved.pack())
@@ -133,7 +133,7 @@ class Tables:
         return location
 
     def change(self, name: str, *steps: Step, branch: str = "main") -> None:
-        placed = Steps(tuple(Placed(number, step) for number, step in enumerate(steps)))
+        placed = Steps(tuple(NumberedStep(number, step) for number, step in enumerate(steps)))
         self.kernel.commit(branch, [Change(Key(name), NAME, encode_steps(placed))], CommitMeta())
 
     def create(self, *versions: int, name: str = "t", branch: str = "main") -> None:

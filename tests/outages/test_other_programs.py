@@ -13,7 +13,7 @@ from penstock.errors import InvalidRequest, OutcomeUnknown, UnsupportedFormat
 from penstock.formats.delta.lake.answers import TableVersions
 from penstock.formats.lance.lake.jobs import JobNamespace, LanceJob
 from penstock.formats.rows.schema import Field
-from penstock.lake.call import Said
+from penstock.lake.call import CommitDescription
 from penstock.model.keys import Key
 
 PROTOCOL = '{"protocol":{"minReaderVersion":1,"minWriterVersion":2}}'
@@ -21,7 +21,9 @@ PROTOCOL = '{"protocol":{"minReaderVersion":1,"minWriterVersion":2}}'
 
 def test_a_lance_that_does_not_ask_the_lake_is_not_believed(tmp_path: Path) -> None:
     with penstock.open(tmp_path / "lake", create=True, author="ada") as lake:
-        job = LanceJob(key=Key("t"), branch="main", id="load-1", id_name="idempotency_key", said=Said())
+        job = LanceJob(
+            key=Key("t"), branch="main", id="load-1", id_name="idempotency_key", said=CommitDescription()
+        )
         with pytest.raises(OutcomeUnknown, match="the lake did not receive that version") as raised:
             JobNamespace(lake, job).run(lambda _: SimpleNamespace(version=7))
     assert raised.value.details["key"] == "load-1"

@@ -13,7 +13,7 @@ from penstock.kernel.time_limits import due, time_limit
 from penstock.server.access import OpenGate
 from penstock.server.limits import Limits
 from penstock.server.native import NATIVE
-from penstock.server.options import Serving
+from penstock.server.options import ServerOptions
 from penstock.server.run import check_serving
 from tests.server.running import local
 
@@ -61,17 +61,19 @@ def test_in_a_program_of_ones_own_the_setting_is_named(tmp_path: Path) -> None:
 
 
 def test_a_server_whose_limits_contradict_each_other_does_not_start() -> None:
-    serving = Serving(lake="memory:", limits=Limits(request_timeout_s=30, expectation_timeout_s=60))
+    serving = ServerOptions(lake="memory:", limits=Limits(request_timeout_s=30, expectation_timeout_s=60))
     with pytest.raises(InvalidRequest) as refused:
         check_serving(serving)
     assert "--expectation-timeout-s 60 is more than a request has" in refused.value.message
     assert "Use --request-timeout-s 90" in refused.value.message
-    check_serving(Serving(lake="memory:", limits=Limits(request_timeout_s=90, expectation_timeout_s=60)))
+    check_serving(
+        ServerOptions(lake="memory:", limits=Limits(request_timeout_s=90, expectation_timeout_s=60))
+    )
 
 
 @pytest.mark.parametrize("request_timeout_s", [0.1, 30.0, 600.0])
 def test_a_limit_that_is_not_given_goes_with_any_other(request_timeout_s: float) -> None:
-    check_serving(Serving(lake="memory:", limits=Limits(request_timeout_s=request_timeout_s)))
+    check_serving(ServerOptions(lake="memory:", limits=Limits(request_timeout_s=request_timeout_s)))
 
 
 def test_a_limit_is_what_is_left_until_the_work_is_due(monkeypatch: pytest.MonkeyPatch) -> None:

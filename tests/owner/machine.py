@@ -19,7 +19,7 @@ from deltalake import DeltaTable as ForeignTable
 
 from penstock.errors import ConflictError
 from penstock.formats.delta.lake.answers import TableVersions
-from penstock.formats.delta.lake.calls import Looked, Part, TableCommit
+from penstock.formats.delta.lake.calls import TableCommit, TablePart, WriterReads
 from penstock.formats.delta.protocol.actions import Add, CommitInfo, Remove, parse_commit, write_commit
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
@@ -156,7 +156,7 @@ class World:
             key=Key.parse(key),
             actions=_text(remove(old), add(name)),
             read_version=max(0, latest - behind),
-            reads=Looked(files=(old,)),
+            reads=WriterReads(files=(old,)),
         )
         deed = self._commit(branch, [one], {(branch, key): live - {old} | {name}})
         return msgspec.structs.replace(deed, may_be_refused=behind > 0)
@@ -164,7 +164,7 @@ class World:
     def replace(self, branch: str, key: str) -> Deed:
         """Put one file in the place of all."""
         name = self._new()
-        everything: tuple[Part, ...] = ()
+        everything: tuple[TablePart, ...] = ()
         one = TableCommit(key=Key.parse(key), actions=_text(add(name)), replaces=everything)
         self._replaced.add((branch, key))
         return self._commit(branch, [one], {(branch, key): frozenset({name})})

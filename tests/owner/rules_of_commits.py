@@ -20,7 +20,7 @@ from penstock.errors import (
     KeyNotFound,
     TableConflict,
 )
-from penstock.formats.delta.lake.calls import Looked, TableCommit
+from penstock.formats.delta.lake.calls import TableCommit, WriterReads
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
 from penstock.testing.threads import at_once
@@ -254,7 +254,7 @@ class RulesOfCommits:
             key=table.key,
             actions=json.dumps(remove("a")),
             read_version=1,
-            reads=Looked(whole_table=True),
+            reads=WriterReads(whole_table=True),
         )
         with pytest.raises(TableConflict) as caught:
             lake.delta.commit([mine])

@@ -23,10 +23,10 @@ from penstock.model.nessie import IcebergTable
 from penstock.model.objects import CommitObject, LogEntry
 from penstock.model.operations import Delete, Put
 from penstock.model.references import Kind
-from penstock.stores.port import Advanced, Row, Store, Stored, Turn
+from penstock.stores.port import AdvanceResult, Row, Store, StoredObject, Turn
 
 T = TypeVar("T")
-Go: TypeAlias = Callable[[], Advanced]
+Go: TypeAlias = Callable[[], AdvanceResult]
 """Lets an advance go on."""
 WAIT_S = 60.0
 """How long a test waits for a thread that should be done at once, before it says that it hangs."""
@@ -60,12 +60,12 @@ class HookedStore(Store):
 
     def __init__(self, inner: Store) -> None:
         self.inner, self.url = inner, inner.url
-        self.around_advance: Callable[[Go], Advanced] = lambda go: go()
+        self.around_advance: Callable[[Go], AdvanceResult] = lambda go: go()
         self.before_turn: Callable[[str], None] = _pass_on
         self.before_swap: Callable[[], None] = lambda: None
         self.before_read: Callable[[], None] = lambda: None
         self.before_scan: Callable[[], None] = lambda: None
-        self.before_delete: Callable[[Sequence[Stored]], None] = _pass_on
+        self.before_delete: Callable[[Sequence[StoredObject]], None] = _pass_on
         self.advances = 0
         self.swaps = 0
         self.fetched = 0
@@ -98,11 +98,11 @@ class HookedStore(Store):
         self.rows_read += len(rows)
         return rows
 
-    def scan(self, after: bytes, limit: int) -> tuple[list[Stored], bytes]:
+    def scan(self, after: bytes, limit: int) -> tuple[list[StoredObject], bytes]:
         self.before_scan()
         return self.inner.scan(after, limit)
 
-    def delete(self, objects: Sequence[Stored]) -> int:
+    def delete(self, objects: Sequence[StoredObject]) -> int:
         self.before_delete(objects)
         return self.inner.delete(objects)
 
@@ -120,7 +120,7 @@ class _HookedTurn(Turn):
 
     def advance(
         self, objects: Mapping[ObjectId, bytes], row: Row | None, fresh: Collection[ObjectId] = ()
-    ) -> Advanced:
+    ) -> AdvanceResult:
         self._store.advances += 1
 
         def written() -> None:
@@ -129,7 +129,7 @@ class _HookedTurn(Turn):
 
         self._inner.written = written
 
-        def go() -> Advanced:
+        def go() -> AdvanceResult:
             advanced = self._inner.advance(objects, row, fresh)
             self._store.swaps += advanced.swapped
             return advanced

@@ -12,7 +12,7 @@ from penstock.model.commits import CommitMeta
 from penstock.model.keys import Key
 from penstock.model.operations import Put
 from penstock.model.references import Kind
-from penstock.stores.port import Advanced, Store
+from penstock.stores.port import AdvanceResult, Store
 from tests.queue.hooks import (
     Go,
     HookedStore,
@@ -34,7 +34,7 @@ QUICK = Settings(tries_max=4, backoff_min_ms=0, write_timeout_s=5)
 def _loses_answer(store: HookedStore, was_applied: bool, times: int = 1) -> None:
     first = Once(times)
 
-    def lose(go: Go) -> Advanced:
+    def lose(go: Go) -> AdvanceResult:
         if not first():
             return go()
         if was_applied:
@@ -133,7 +133,7 @@ def test_a_store_that_goes_down_with_the_answer_leaves_a_key_to_ask_with(
     lake = new_lake(store, settings=QUICK)
     kernel, down = lake.kernel, Down(store)
 
-    def break_down(go: Go) -> Advanced:
+    def break_down(go: Go) -> AdvanceResult:
         if was_applied:
             go()
         down.now()
@@ -163,7 +163,7 @@ def test_a_key_of_the_stores_own_choice_can_be_asked_for_too(store: HookedStore)
     lake = new_lake(store, settings=QUICK)
     down = Down(store)
 
-    def break_down(go: Go) -> Advanced:
+    def break_down(go: Go) -> AdvanceResult:
         go()
         down.now()
         raise OutcomeUnknown("the connection broke")
@@ -186,7 +186,7 @@ def test_doubt_is_not_forgotten_when_the_store_then_fails_otherwise(
     def then_refuse(_: str) -> None:
         raise problem
 
-    def lose(go: Go) -> Advanced:
+    def lose(go: Go) -> AdvanceResult:
         go()
         store.before_turn = then_refuse
         raise OutcomeUnknown("the connection broke")
@@ -206,7 +206,7 @@ def test_a_branch_deleted_while_its_commit_is_in_doubt_is_still_doubt(
         store.before_turn = lambda _: None
         theirs.references.delete("dev")
 
-    def lose(go: Go) -> Advanced:
+    def lose(go: Go) -> AdvanceResult:
         go()
         store.before_turn = then_delete
         raise OutcomeUnknown("the connection broke")
@@ -273,7 +273,7 @@ def test_a_reference_in_doubt_names_a_key_to_repeat_with(store: HookedStore, was
     references, down = kernel.references, Down(store)
     references.create("dev", Kind.BRANCH, first)
 
-    def break_down(go: Go) -> Advanced:
+    def break_down(go: Go) -> AdvanceResult:
         if was_applied:
             go()
         down.now()

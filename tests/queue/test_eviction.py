@@ -13,7 +13,7 @@ from penstock.model.commits import CommitMeta
 from penstock.model.keys import Key
 from penstock.model.operations import Put
 from penstock.model.references import Kind
-from penstock.stores.port import Advanced
+from penstock.stores.port import AdvanceResult
 from tests.queue.hooks import Caller, Gate, Go, HookedStore, Once, head, history, messages, new_kernel, table
 
 BRANCHES = ["b0", "b1", "b2", "b3", "b4"]
@@ -79,7 +79,7 @@ def test_a_busy_queue_is_not_evicted(store: HookedStore) -> None:
     kernel.references.create("b0", Kind.BRANCH, head(kernel))
     gate, first = Gate(), Once()
 
-    def hold_first(go: Go) -> Advanced:
+    def hold_first(go: Go) -> AdvanceResult:
         if first():
             gate.pass_through()
         return go()

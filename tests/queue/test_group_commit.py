@@ -15,7 +15,7 @@ from penstock.model.objects import OBJECT_MAX_BYTES
 from penstock.model.operations import Delete, Operation, Put, Unchanged
 from penstock.model.references import Kind
 from penstock.stores.memory import MemoryStore
-from penstock.stores.port import Advanced
+from penstock.stores.port import AdvanceResult
 from tests.queue.hooks import (
     Arrivals,
     Caller,
@@ -38,7 +38,7 @@ def test_what_arrives_while_a_swap_is_under_way_lands_by_one_further_swap(store:
     kernel = new_kernel(store)
     gate, first = Gate(), Once()
 
-    def hold_first(go: Go) -> Advanced:
+    def hold_first(go: Go) -> AdvanceResult:
         if first():
             gate.pass_through()
         return go()
@@ -278,7 +278,7 @@ def test_branches_do_not_wait_for_each_other(shared: MemoryStore) -> None:
     kernel.references.create("dev", Kind.BRANCH, head(kernel))
     gate, first = Gate(), Once()
 
-    def hold_main(go: Go) -> Advanced:
+    def hold_main(go: Go) -> AdvanceResult:
         if first():
             gate.pass_through()
         return go()

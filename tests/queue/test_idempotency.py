@@ -23,7 +23,7 @@ from penstock.model.keys import Key
 from penstock.model.operations import Delete, Operation, Put, Unchanged
 from penstock.model.references import Kind
 from penstock.stores.memory import MemoryStore
-from penstock.stores.port import Advanced
+from penstock.stores.port import AdvanceResult
 from penstock.stores.sqlite import SqliteStore
 from tests.queue.hooks import (
     DAY_S,
@@ -216,7 +216,7 @@ def _dies_after_losing(store: HookedStore, winner: Kernel, win: Callable[[], obj
     """The next try stores its objects, loses its swap, and its process is killed."""
     first = Once()
 
-    def lose_and_die(go: Go) -> Advanced:
+    def lose_and_die(go: Go) -> AdvanceResult:
         if not first():
             return go()
         put(winner, "winner", message="won") if win is None else win()
@@ -259,7 +259,7 @@ def test_one_request_sent_through_two_processes_at_once_lands_once(shared: Memor
     landed = []
     first = Once()
 
-    def overtake(go: Go) -> Advanced:
+    def overtake(go: Go) -> AdvanceResult:
         if not first():
             return go()
         put(theirs, "x", message="won")
@@ -279,7 +279,7 @@ def test_a_repetition_that_lost_to_its_first_sending_finds_it(shared: MemoryStor
     repeated: list[Outcome] = []
     first = Once()
 
-    def first_way(go: Go) -> Advanced:
+    def first_way(go: Go) -> AdvanceResult:
         if not first():
             return go()
         put(new_kernel(shared), "x", message="won")
@@ -289,7 +289,7 @@ def test_a_repetition_that_lost_to_its_first_sending_finds_it(shared: MemoryStor
 
     tries = iter(range(10))
 
-    def second_way(go: Go) -> Advanced:
+    def second_way(go: Go) -> AdvanceResult:
         if next(tries) == 1:
             put(new_kernel(shared), "y", message="won again")
         return go()

@@ -21,7 +21,7 @@ from penstock.kernel.request import Request, RequestTerms
 from penstock.kernel.settings import Settings
 from penstock.model.references import Event, Reference
 from penstock.stores.memory import MemoryStore
-from penstock.stores.port import Advanced
+from penstock.stores.port import AdvanceResult
 from tests.queue.hooks import (
     WAIT_S,
     Arrivals,
@@ -86,7 +86,7 @@ def test_a_leader_that_is_stopped_leaves_nobody_waiting(
     kernel = new_kernel(store)
     first = Once()
 
-    def stop(go: Go) -> Advanced:
+    def stop(go: Go) -> AdvanceResult:
         if not first():
             return go()
         if was_applied:
@@ -124,7 +124,7 @@ def test_those_behind_a_stopped_leader_are_served(store: HookedStore) -> None:
     kernel = new_kernel(store)
     gate, first = Gate(), Once()
 
-    def stop(go: Go) -> Advanced:
+    def stop(go: Go) -> AdvanceResult:
         if first():
             gate.pass_through()
             raise KeyboardInterrupt
@@ -170,7 +170,7 @@ def test_a_waiting_thread_that_is_interrupted_does_not_stall_the_queue(
     kernel = new_kernel(store)
     gate, first = Gate(), Once()
 
-    def hold_first(go: Go) -> Advanced:
+    def hold_first(go: Go) -> AdvanceResult:
         if first():
             gate.pass_through()
         return go()

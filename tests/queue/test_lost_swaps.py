@@ -12,7 +12,7 @@ from penstock.model.keys import Key
 from penstock.model.operations import Operation, Put, Unchanged
 from penstock.model.references import Kind
 from penstock.stores.memory import MemoryStore
-from penstock.stores.port import Advanced
+from penstock.stores.port import AdvanceResult
 from tests.queue.hooks import (
     Go,
     HookedStore,
@@ -33,7 +33,7 @@ def _loses_to(store: HookedStore, other: Callable[[], object], times: int = 1) -
     """Have something else happen between what a batch read and its swap."""
     first = Once(times)
 
-    def overtake(go: Go) -> Advanced:
+    def overtake(go: Go) -> AdvanceResult:
         if first():
             other()
         return go()
@@ -165,7 +165,7 @@ def test_a_request_that_failed_does_not_land_with_the_next_one(
         put(kernel, "before")
     first = Once()
 
-    def refuse(go: Go) -> Advanced:
+    def refuse(go: Go) -> AdvanceResult:
         if first():
             raise Denied("the disk is read-only")
         return go()

@@ -16,7 +16,7 @@ from penstock.model.objects import Receipt, decode_object
 from penstock.model.operations import Put
 from penstock.model.references import Kind
 from penstock.stores.memory import MemoryStore
-from penstock.stores.port import Advanced, Store
+from penstock.stores.port import AdvanceResult, Store
 from penstock.testing.samples import scan_all
 from penstock.testing.threads import at_once
 from tests.queue.hooks import (
@@ -69,7 +69,7 @@ def test_an_answer_that_was_lost_is_found_by_the_key_in_the_error(
     hasty = Kernel(store, settings=HASTY)
     first = Once()
 
-    def lose(go: Go) -> Advanced:
+    def lose(go: Go) -> AdvanceResult:
         if not first():
             return go()
         if was_applied:
@@ -127,7 +127,7 @@ def test_many_repetitions_at_once_are_done_once() -> None:
 def _key_of_nothing(kernel: Kernel, store: HookedStore, name: str) -> str:
     """The key of a request that the store never applied."""
 
-    def lose(_: Go) -> Advanced:
+    def lose(_: Go) -> AdvanceResult:
         raise OutcomeUnknown("the answer was lost")
 
     store.around_advance = lose
@@ -155,7 +155,7 @@ def test_a_key_made_by_a_process_that_was_idle_finds_its_request() -> None:
     _busy_hours(busy, clock)
     tries = iter(range(10))
 
-    def lose_second(go: Go) -> Advanced:
+    def lose_second(go: Go) -> AdvanceResult:
         advanced = go()
         if next(tries) == 1:
             raise OutcomeUnknown("the answer was lost")

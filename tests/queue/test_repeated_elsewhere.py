@@ -5,7 +5,7 @@ import pytest
 import penstock
 from penstock.errors import ReferenceNotFound
 from penstock.stores.memory import MemoryStore
-from penstock.stores.port import Advanced
+from penstock.stores.port import AdvanceResult
 from tests.queue.hooks import Go, HookedStore, Once, SetClock, new_lake, table
 
 HOUR_S = 3600
@@ -19,7 +19,7 @@ def test_a_try_lost_to_a_branch_created_anew_lands_once() -> None:
     lake.branch("dev").create()
     first = Once()
 
-    def recreate(go: Go) -> Advanced:
+    def recreate(go: Go) -> AdvanceResult:
         if first():
             other.branch("dev").delete()
             other.branch("dev").create(at="main")
@@ -40,7 +40,7 @@ def test_a_clock_that_is_an_hour_behind_the_log_does_not_make_a_request_land_twi
     other.branch().put("busy", table())
     lost = 0
 
-    def be_slower(go: Go) -> Advanced:
+    def be_slower(go: Go) -> AdvanceResult:
         nonlocal lost
         lost += 1
         if lost <= 20:

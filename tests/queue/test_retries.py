@@ -14,7 +14,7 @@ from penstock.model.keys import Key
 from penstock.model.operations import Put
 from penstock.model.references import Kind
 from penstock.stores.memory import MemoryStore
-from penstock.stores.port import Advanced
+from penstock.stores.port import AdvanceResult
 from tests.queue.hooks import (
     Go,
     HookedStore,
@@ -128,7 +128,7 @@ def _always_loses(shared: MemoryStore) -> HookedStore:
     theirs, numbers = new_kernel(shared), count()
     store = HookedStore(shared)
 
-    def overtake(go: Go) -> Advanced:
+    def overtake(go: Go) -> AdvanceResult:
         theirs.commit("main", [Put(Key(f"t{next(numbers)}"), table())], CommitMeta(message="theirs"))
         return go()
 
@@ -223,7 +223,7 @@ def test_a_store_that_comes_back_in_time_is_not_noticed(store: HookedStore, what
         store.before_turn = lambda _: _away() if first() else None
     else:
 
-        def refuse(go: Go) -> Advanced:
+        def refuse(go: Go) -> AdvanceResult:
             if first():
                 _away()
             return go()
@@ -239,7 +239,7 @@ def test_a_store_without_room_is_not_tried_again(store: HookedStore, what: str) 
     kernel = new_kernel(store, settings=Settings(tries_max=4, backoff_min_ms=0))
     at, before = head(kernel), everything(store)
 
-    def full(_: Go) -> Advanced:
+    def full(_: Go) -> AdvanceResult:
         raise StorageFull("the disk is full")
 
     store.around_advance = full
@@ -254,7 +254,7 @@ def test_a_store_without_room_is_not_tried_again(store: HookedStore, what: str) 
 def test_a_branch_that_moves_after_a_doubt_does_not_say_that_nothing_was_changed(store: HookedStore) -> None:
     kernel = new_kernel(store, settings=Settings(tries_max=3, backoff_min_ms=0))
 
-    def lose(_: Go) -> Advanced:
+    def lose(_: Go) -> AdvanceResult:
         raise OutcomeUnknown("the connection broke")
 
     store.around_advance = lose

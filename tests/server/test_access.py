@@ -430,7 +430,7 @@ def test_an_open_gate_may_ask_everything() -> None:
 
 def test_what_is_written_says_whose_token_it_was_whatever_the_request_says() -> None:
     lake = new_lake()
-    said = calls.Said(authors=("grace",))
+    said = calls.CommitDescription(authors=("grace",))
     mine = guarded(lake, "write").do(
         calls.CommitOperations(operations=(put("sales.x"),), who="root", said=said, branch="dev/etl")
     )

@@ -77,7 +77,7 @@ def moves(message: str) -> list[calls.Write[Any]]:
     wanted: list[calls.Write[Any]] = [
         calls.CreateReference(name="a", kind=Kind.BRANCH, at="main"),
         calls.AssignReference(name="a", to="v1"),
-        calls.Merge(source="dev/etl", into="a", said=calls.Said(message=message)),
+        calls.Merge(source="dev/etl", into="a", said=calls.CommitDescription(message=message)),
         calls.Rebase(branch="a", onto="main"),
         calls.DeleteReference(name="a"),
     ]

@@ -24,7 +24,7 @@ from penstock.lake.tokens import new_token
 from penstock.server.limits import Limits
 from penstock.server.listener import bind, url_of
 from penstock.server.metrics_endpoint import MetricsEndpoint
-from penstock.server.options import Serving
+from penstock.server.options import ServerOptions
 from penstock.server.run import Service
 from tests.processes.ends import Ending
 from tests.server.running import Client, Program, program, read_all
@@ -265,7 +265,7 @@ def test_requests_that_do_not_end_are_given_up_after_a_time(tmp_path: Path) -> N
 @pytest.mark.verify
 def test_work_that_goes_on_after_its_answer_is_waited_for_at_the_end(lake: Lake) -> None:
     trial, started = Trial(), threading.Event()
-    serving = Serving(lake="memory:", is_dev=True, limits=Limits(request_timeout_s=0.1))
+    serving = ServerOptions(lake="memory:", is_dev=True, limits=Limits(request_timeout_s=0.1))
     with bind("127.0.0.1", 0) as listener:
         client = Client(url_of(listener))
         service = Service(lake.catalogue, serving, MetricsEndpoint(), apis=[trial_api(trial)])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from penstock.server import starts
-from penstock.server.starts import AT_ONCE, Starts
+from penstock.server.starts import AT_ONCE, ReadStarter
 from penstock.server.threads import Threads
 
 COUNT = 5 * AT_ONCE
@@ -61,7 +61,7 @@ async def wait_until(what: Callable[[], Any]) -> None:
 def test_all_reads_of_a_caller_are_done_by_a_few_threads_in_the_order_in_which_they_came() -> None:
     async def run() -> None:
         threads, reads = Threads(64), Reads()
-        begun = Starts(threads)
+        begun = ReadStarter(threads)
         futures = [begun.run("ada", reads.read(one), reads.end(one)) for one in range(COUNT)]
         await wait_until(lambda: len(reads.begun) == AT_ONCE)
         reads.gate.release(COUNT)
@@ -81,7 +81,7 @@ def test_all_reads_of_a_caller_are_done_by_a_few_threads_in_the_order_in_which_t
 def test_a_read_that_nobody_waits_for_any_more_is_not_begun() -> None:
     async def run() -> None:
         threads, reads = Threads(64), Reads()
-        begun = Starts(threads)
+        begun = ReadStarter(threads)
         futures = [begun.run("ada", reads.read(one), reads.end(one)) for one in range(COUNT)]
         await wait_until(lambda: len(reads.begun) == AT_ONCE)
         for future in futures[AT_ONCE : 2 * AT_ONCE]:
@@ -101,7 +101,7 @@ def test_reads_that_come_while_others_end_are_all_done() -> None:
 
     async def run() -> None:
         threads, reads = Threads(64), Reads()
-        begun = Starts(threads)
+        begun = ReadStarter(threads)
         reads.gate.release(100_000)
         futures = []
         for one in range(3_000):

@@ -22,7 +22,7 @@ from penstock.formats.delta.lake.rewrite import Rewrite
 from penstock.formats.delta.spark.job.tables import JobTable
 from penstock.formats.delta.spark.rewrites.merges import plan_merge
 from penstock.formats.delta.spark.rewrites.plans import plan_delete, plan_update
-from penstock.lake.call import Said
+from penstock.lake.call import CommitDescription
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
 from penstock.spark.merge_builder import merge
@@ -88,7 +88,7 @@ def begun(spark: SparkSession, lake: Lake, how: str, where: str) -> Rewrite:
 
 
 def land(change: Rewrite) -> int:
-    return change.commit(Said(), None).version
+    return change.commit(CommitDescription(), None).version
 
 
 @pytest.mark.parametrize(

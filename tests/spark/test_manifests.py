@@ -17,7 +17,7 @@ from penstock.lake.table import Table
 from penstock.spark.jar import COMMIT_PROTOCOL_SETTING
 from penstock.spark.reader import read
 from penstock.spark.scan import manifests
-from penstock.spark.scan.frames import How
+from penstock.spark.scan.frames import ReadSettings
 from tests.formats.delta.logs import add
 from tests.spark.reading_tables import SPARKS_OWN, put_file, shown, using
 
@@ -76,12 +76,12 @@ def test_a_manifest_that_is_gone_is_an_error_and_not_a_table_without_rows(
     schema = read(using(spark, "fallback"), "t").schema
     (manifest,) = manifests_of(table)
     folder = manifest.parent.parent
-    assert shown(manifests._read_manifest_files(spark, f"file://{folder}", schema, How())) == [(1,)]
+    assert shown(manifests._read_manifest_files(spark, f"file://{folder}", schema, ReadSettings())) == [(1,)]
     manifest.unlink()
     for left in (manifest.parent, folder, folder.parent):
         assert left.is_dir()
         with pytest.raises(AnalysisException, match="PATH_NOT_FOUND"):
-            manifests._read_manifest_files(spark, f"file://{folder}", schema, How())
+            manifests._read_manifest_files(spark, f"file://{folder}", schema, ReadSettings())
         shutil.rmtree(left)
 
 

@@ -15,7 +15,7 @@ from penstock.formats.delta.rows import deletion_words, vectors
 from penstock.formats.delta.spark.job.tables import JobTable
 from penstock.formats.delta.spark.rewrites import row_marks
 from penstock.formats.delta.spark.rewrites.plans import plan_delete, plan_update
-from penstock.lake.call import Said
+from penstock.lake.call import CommitDescription
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
 from penstock.spark.feed import changes
@@ -69,7 +69,7 @@ def marked(table: Table) -> dict[str, int]:
 
 def land(change: Rewrite | None) -> int:
     assert change is not None
-    return change.commit(Said(), None).version
+    return change.commit(CommitDescription(), None).version
 
 
 # -- the same rows as without --------------------------------------------------------------------------------

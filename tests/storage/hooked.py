@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from penstock.storage.buckets import BucketEntry, Condition, EntityTag, TaggedContent, Unanswered
+from penstock.storage.buckets import BucketEntry, Condition, EntityTag, TaggedContent, UnansweredWrite
 from penstock.storage.local import LocalBucket
 
 
@@ -44,7 +44,7 @@ class HookedBucket(LocalBucket):
             await asyncio.to_thread(acts.pop(0))
         if moment in self._lost:
             self._lost.remove(moment)
-            raise Unanswered("the connection was lost")
+            raise UnansweredWrite("the connection was lost")
 
     async def get(self, key: str) -> TaggedContent | None:
         await self._meet("before", "get", key)

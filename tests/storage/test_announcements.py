@@ -13,7 +13,7 @@ import pytest
 
 from penstock.errors import OutcomeUnknown, Unavailable
 from penstock.storage import announcements
-from penstock.storage.buckets import Unanswered
+from penstock.storage.buckets import UnansweredWrite
 from penstock.storage.local import LocalBucket
 from penstock.stores import objectstore
 from penstock.stores.objectstore import ObjectStore
@@ -193,7 +193,7 @@ def _die_before_deleting(sweeper: Handle) -> None:
     doomed = scan_all(sweeper)
 
     def die() -> None:
-        raise Unanswered("gone")
+        raise UnansweredWrite("gone")
 
     sweeper.bucket.at("before delete objects", die)
     with pytest.raises(Unavailable):

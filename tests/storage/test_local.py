@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import InvalidRequest
-from penstock.storage.buckets import EntityTag, Unanswered, WriteRefused
+from penstock.storage.buckets import EntityTag, UnansweredWrite, WriteRefused
 from penstock.storage.local import UNFINISHED, LocalBucket
 
 FAR_FUTURE_US = 2**60
@@ -83,17 +83,17 @@ class FailingDisk(LocalBucket):
     """A disk that takes names, and does not say that they will stay."""
 
     def _settle(self, folder: Path) -> None:
-        raise Unanswered(f"{folder.name} is not on the disk")
+        raise UnansweredWrite(f"{folder.name} is not on the disk")
 
 
 def test_a_name_that_may_be_lost_again_is_not_said_to_be_written(tmp_path: Path) -> None:
     bucket = FailingDisk(tmp_path)
     for _ in range(2):  # also where another wrote it, who may not know either
-        with pytest.raises(Unanswered, match="rows is not on the disk"):
+        with pytest.raises(UnansweredWrite, match="rows is not on the disk"):
             asyncio.run(bucket.put_all([("rows/a", b""), ("rows/b", b"")]))
-    with pytest.raises(Unanswered):
+    with pytest.raises(UnansweredWrite):
         asyncio.run(bucket.put("rows/a", b"", "absent"))
-    with pytest.raises(Unanswered):
+    with pytest.raises(UnansweredWrite):
         asyncio.run(bucket.put("rows/a", b""))
     bucket.close()
 

@@ -10,7 +10,7 @@ from threading import Barrier
 import pytest
 
 from penstock.errors import InvalidRequest, LocationRefused, OutcomeUnknown
-from penstock.storage.buckets import Bucket, Condition, EntityTag, Unanswered
+from penstock.storage.buckets import Bucket, Condition, EntityTag, UnansweredWrite
 from penstock.storage.local import LocalBucket
 from penstock.storage.places import Place, Places
 from tests.servers.s3 import S3Place
@@ -208,7 +208,7 @@ class SilentBucket(LocalBucket):
 
     async def put_all(self, items: object) -> int:
         await super().put_all(items)  # type: ignore[arg-type]
-        raise Unanswered("the connection was lost")
+        raise UnansweredWrite("the connection was lost")
 
 
 class Disks(Places):

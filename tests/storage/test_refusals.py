@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import ConflictError, Denied, LakeNotFound, StorageRefused, TryAgainError, Unavailable
-from penstock.storage.buckets import Unanswered
+from penstock.storage.buckets import UnansweredWrite
 from penstock.storage.remote import RemoteBucket
 
 
@@ -132,5 +132,5 @@ def test_a_lake_whose_bucket_is_not_there_is_not_found() -> None:
 def test_what_passes_is_no_refusal(operation: str) -> None:
     with refusing(503, "SlowDown") as server:
         error = error_of(server, OPERATIONS[operation][1])
-    assert isinstance(error, Unavailable | Unanswered)
+    assert isinstance(error, Unavailable | UnansweredWrite)
     assert not isinstance(error, Denied)

@@ -24,7 +24,7 @@ from penstock.errors import (
 from penstock.stores import dynamodb_wire
 from penstock.stores.dynamodb import DynamoStore
 from penstock.stores.dynamodb_items import ITEM_MAX_BYTES, KEY_SCHEMA
-from penstock.stores.port import Advanced, Row
+from penstock.stores.port import AdvanceResult, Row
 from penstock.testing.contract_rows import swap
 from penstock.testing.samples import row, sample, scan_all
 from penstock.testing.threads import at_once
@@ -97,7 +97,7 @@ def test_an_advance_on_a_remembered_row_is_one_request(store: DynamoStore) -> No
 def test_a_remembered_row_that_is_no_more_loses(store: DynamoStore, other: DynamoStore) -> None:
     swap(other, row("main", data=b"2"))
     with store.turn("main", row("main", data=b"1")) as turn:
-        assert turn.advance(sample(3), row("main", data=b"3")) == Advanced(False)
+        assert turn.advance(sample(3), row("main", data=b"3")) == AdvanceResult(False)
     assert store.reference("main") == row("main", data=b"2")
     assert scan_all(store) == [], "a lost advance that fits into a transaction leaves nothing behind"
 
@@ -143,7 +143,7 @@ def test_of_two_that_want_the_same_hundreds_of_fresh_objects_one_swaps(
     for attempt in range(3):
         fresh = sample(250, f"fresh {attempt}")
 
-        def advance(handle: DynamoStore, name: str, fresh: dict[bytes, bytes] = fresh) -> Advanced:
+        def advance(handle: DynamoStore, name: str, fresh: dict[bytes, bytes] = fresh) -> AdvanceResult:
             with handle.turn(name) as turn:
                 return turn.advance(fresh, row(name), list(fresh))
 
@@ -413,5 +413,5 @@ def test_a_store_is_not_used_across_a_fork(store: DynamoStore) -> None:
 def test_a_row_is_compared_by_its_kind_too(store: DynamoStore) -> None:
     swap(store, Row("main", "tag", b"1"))
     with store.turn("main", Row("main", "branch", b"1")) as turn:
-        assert turn.advance({}, Row("main", "branch", b"2")) == Advanced(False)
+        assert turn.advance({}, Row("main", "branch", b"2")) == AdvanceResult(False)
     assert [one.name for one in store.references("tag")] == ["main"]

@@ -15,7 +15,7 @@ import pytest
 from penstock.errors import OutcomeUnknown, Unavailable
 from penstock.stores import dynamodb_wire
 from penstock.stores.dynamodb import DynamoStore
-from penstock.stores.port import Advanced, Row
+from penstock.stores.port import AdvanceResult, Row
 from penstock.testing.contract_rows import swap
 from penstock.testing.samples import row, sample
 from tests.queue.hooks import wait_until
@@ -90,7 +90,7 @@ def test_a_swap_whose_answer_is_lost_is_found_to_be_done(
     fresh = sample(1, "fresh")
     with store.turn("main") as turn:
         cut = proxy.cut_after("to_client", 0)
-        assert turn.advance(sample(5) | fresh, after, list(fresh)) == Advanced(True)
+        assert turn.advance(sample(5) | fresh, after, list(fresh)) == AdvanceResult(True)
     assert cut.happened
     assert direct.reference("main") == after
     for kind in ("branch", "tag"):
@@ -133,7 +133,7 @@ def test_a_swap_in_doubt_is_known_by_its_fresh_objects_though_another_replaced_i
     fresh = sample(1, "fresh")
     with store.turn("main") as turn:
         proxy.cut_after("to_client", 0)
-        assert turn.advance(fresh, TWO, list(fresh)) == Advanced(True)
+        assert turn.advance(fresh, TWO, list(fresh)) == AdvanceResult(True)
     assert direct.reference("main") == row("main", data=b"theirs")
 
 
@@ -145,7 +145,7 @@ def test_a_swap_that_did_not_arrive_and_whose_fresh_object_came_from_another_is_
     before_try(store, 2, lambda: direct.store(fresh))
     with store.turn("main") as turn:
         proxy.cut_after("to_server", 0)
-        assert turn.advance(fresh, TWO, list(fresh)) == Advanced(False, frozenset(fresh))
+        assert turn.advance(fresh, TWO, list(fresh)) == AdvanceResult(False, frozenset(fresh))
     assert direct.reference("main") == ONE
 
 
@@ -156,7 +156,7 @@ def test_hundreds_of_fresh_objects_whose_answers_are_lost_are_our_own(
     forget_tokens(store)
     before_try(store, 1, lambda: proxy.cut_after("to_client", 0))
     with store.turn("main") as turn:
-        assert turn.advance(fresh | sample(5), ONE, list(fresh)) == Advanced(True)
+        assert turn.advance(fresh | sample(5), ONE, list(fresh)) == AdvanceResult(True)
     assert proxy.cuts == 1
     assert direct.fetch(list(fresh)) == fresh
 
@@ -239,7 +239,7 @@ def cut_at_random(store: DynamoStore, direct: DynamoStore, proxy: Proxy, count: 
                 proxy.cut_after("to_server", chance.randrange(REQUEST_BYTES))
             else:
                 proxy.cut_after("to_client", chance.randrange(ANSWER_BYTES))
-            assert turn.advance(objects, after, fresh) == Advanced(True)
+            assert turn.advance(objects, after, fresh) == AdvanceResult(True)
         proxy.forget_cut()
         assert direct.reference("main") == after
         assert direct.fetch(list(objects)) == objects

@@ -25,7 +25,7 @@ from penstock.errors import (
 )
 from penstock.stores import mongodb as adapter
 from penstock.stores.mongodb import DOCUMENT_MAX_BYTES, MARK, OBJECTS, ROWS, MongoStore
-from penstock.stores.port import Advanced, Row
+from penstock.stores.port import AdvanceResult, Row
 from penstock.testing.contract_rows import swap
 from penstock.testing.samples import row, sample, scan_all
 from penstock.testing.threads import at_once
@@ -81,7 +81,7 @@ def test_a_swap_whose_answer_is_lost_is_found_by_its_write_id(
     swap(direct, before, "main")
     with store.turn("main") as turn:
         cut = proxy.cut_after("to_client", 0)
-        assert turn.advance({}, after) == Advanced(True)
+        assert turn.advance({}, after) == AdvanceResult(True)
     assert cut.happened
     assert direct.reference("main") == after
 
@@ -123,7 +123,7 @@ def test_fresh_objects_whose_answer_is_lost_are_our_own(
     fresh = sample(5, "fresh")
     with store.turn("main") as turn:
         cut = proxy.cut_after("to_client", 0)
-        assert turn.advance(sample(5) | fresh, ONE, list(fresh)) == Advanced(True)
+        assert turn.advance(sample(5) | fresh, ONE, list(fresh)) == AdvanceResult(True)
     assert cut.happened
     assert direct.reference("main") == ONE
     assert direct.fetch(list(fresh)) == fresh
@@ -178,7 +178,7 @@ def cut_at_random(store: MongoStore, direct: MongoStore, proxy: Proxy, count: in
             proxy.cut_after(direction, chance.randrange(1200 if direction == "to_server" else 300))
             try:
                 advanced = turn.advance(objects, after, fresh)
-                assert advanced == Advanced(True)
+                assert advanced == AdvanceResult(True)
                 swapped = True
             except OutcomeUnknown:
                 pass  # it broke off on its way there
@@ -242,7 +242,7 @@ def test_a_swap_that_fails_is_looked_up(
     rows = direct._rows
     with direct.turn("main") as turn:
         monkeypatch.setattr(direct, "_rows", Failing(rows, [failure], before=False))
-        assert turn.advance({}, ONE) == Advanced(True)
+        assert turn.advance({}, ONE) == AdvanceResult(True)
     with direct.turn("main") as turn:
         monkeypatch.setattr(direct, "_rows", Failing(rows, [failure], before=True))
         with pytest.raises(OutcomeUnknown):
@@ -259,7 +259,7 @@ def test_objects_are_stored_again_when_it_is_not_known_that_they_are(
     fresh = sample(3, "fresh")
     with direct.turn("main") as turn:
         monkeypatch.setattr(direct, "_objects", Failing(objects, [failure] * 2, before))
-        assert turn.advance(sample(3) | fresh, ONE, list(fresh)) == Advanced(True)
+        assert turn.advance(sample(3) | fresh, ONE, list(fresh)) == AdvanceResult(True)
     assert direct.fetch([*sample(3), *fresh]) == sample(3) | fresh
 
 
@@ -341,7 +341,7 @@ def test_of_two_that_want_the_same_fresh_objects_one_swaps(direct: MongoStore, m
     with closing(MongoStore(mongodb_url, create=False)) as other:
         fresh = sample(1, "fresh")
 
-        def advance(handle: MongoStore, name: str) -> Advanced:
+        def advance(handle: MongoStore, name: str) -> AdvanceResult:
             with handle.turn(name) as turn:
                 return turn.advance(fresh | sample(30), row(name), list(fresh))
 

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.errors import OutcomeUnknown, Unavailable
 from penstock.stores.objectstore import ObjectStore
-from penstock.stores.port import Advanced
+from penstock.stores.port import AdvanceResult
 from penstock.testing.contract_rows import swap
 from penstock.testing.samples import row, sample
 from tests.servers.proxy import Proxy
@@ -28,7 +28,7 @@ def test_an_advance_is_done_once_though_an_answer_is_lost(folder: str, tmp_path:
     fresh = sample(3)
     bucket.lose(f"put {folder}")
     with store.turn("main") as turn:
-        assert turn.advance(fresh, row("main"), list(fresh)) == Advanced(True)
+        assert turn.advance(fresh, row("main"), list(fresh)) == AdvanceResult(True)
     assert store.fetch(list(fresh)) == fresh
     assert store.references("branch") == [row("main")]
     store.close()
@@ -75,7 +75,9 @@ def cut_again_and_again(place: S3Place, cuts: int, seed: int) -> tuple[int, int]
             try:
                 with store.turn("count", row("count", data=b"%d" % value)) as turn:
                     after = row("count", data=b"%d" % (value + 1))
-                    assert turn.advance(fresh, after, list(fresh)) == Advanced(True), "nobody else writes"
+                    assert turn.advance(fresh, after, list(fresh)) == AdvanceResult(True), (
+                        "nobody else writes"
+                    )
                 value += 1
             except Unavailable:
                 unknown += 1  # and surely nothing was done, as is checked below

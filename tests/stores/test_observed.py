@@ -24,7 +24,7 @@ from penstock.metrics.table import (
 from penstock.model.encoding import ObjectId
 from penstock.stores.memory import MemoryStore
 from penstock.stores.observed import ObservedStore
-from penstock.stores.port import Advanced, Store, Turn
+from penstock.stores.port import AdvanceResult, Store, Turn
 from penstock.stores.sqlite import SqliteStore
 from penstock.stores.wrapped import Advance, WrappedStore
 from penstock.testing import FaultyStore, StoreContract
@@ -162,7 +162,7 @@ def test_swaps_are_counted_by_what_came_of_them(observed: Observation) -> None:
     assert observed.swaps() == {"swapped": 1}
     with store.turn("main") as turn:
         swap(observed.faults, row("main", data=b"2"))
-        assert turn.advance({}, row("main", data=b"3")) == Advanced(False)
+        assert turn.advance({}, row("main", data=b"3")) == AdvanceResult(False)
     assert observed.swaps() == {"swapped": 1, "lost": 1}
     with store.turn("main") as turn:
         assert turn.advance({}, row("main", data=b"4"), list(fresh)).present
@@ -187,7 +187,7 @@ class _Failing(WrappedStore):
     def fetch(self, ids: object) -> dict[ObjectId, bytes]:
         raise self.error
 
-    def advance(self, turn: Turn, wish: Advance) -> Advanced:
+    def advance(self, turn: Turn, wish: Advance) -> AdvanceResult:
         raise self.error
 
 

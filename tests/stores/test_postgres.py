@@ -30,7 +30,7 @@ from penstock.errors import (
     UnsupportedFormat,
 )
 from penstock.stores import postgres, postgres_wire
-from penstock.stores.port import Advanced
+from penstock.stores.port import AdvanceResult
 from penstock.stores.postgres import PostgresStore
 from penstock.stores.postgres_sql import MIGRATIONS, Statement
 from penstock.stores.urls import without_secrets
@@ -331,14 +331,14 @@ def test_threads_in_turns_read_without_waiting_for_each_others_connections(postg
     objects = sample(3)
     store.store(objects)
 
-    def move(number: int) -> Advanced:
+    def move(number: int) -> AdvanceResult:
         with store.turn(f"branch{number}") as turn:
             assert store.fetch(list(objects)) == objects
             assert store.reference(f"branch{number}") == turn.row
             store.references("branch")
             return turn.advance(sample(2, f"of {number}"), row(f"branch{number}"))
 
-    assert at_once(*(partial(move, number) for number in range(64))) == [Advanced(True)] * 64
+    assert at_once(*(partial(move, number) for number in range(64))) == [AdvanceResult(True)] * 64
     assert len(store.references("branch")) == 64
     assert len(store._pool._idle) <= 2
     store.close()

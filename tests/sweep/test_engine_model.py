@@ -16,7 +16,7 @@ import pytest
 
 from penstock.lake.sweep_engine import Listing, SweepEngine, SweepTally, SweptFolder
 from penstock.storage.buckets import BucketEntry, EntityTag
-from penstock.storage.fates import Fate, Judged
+from penstock.storage.fates import FileFate, JudgedFile
 from penstock.storage.places import Place
 
 GRACE_US = 1000
@@ -141,14 +141,14 @@ class Folder:
         self.world.step()
         self.known |= self.world.referenced
 
-    def judge(self, listing: Listing) -> Iterator[Judged]:
+    def judge(self, listing: Listing) -> Iterator[JudgedFile]:
         before_us = self.world.now_us - GRACE_US
         for entry in listing(cast("Place", self), ""):
             self.world.removing.discard(self)
             if entry.key in self.known:
-                yield Judged(entry, Fate.KEPT)
+                yield JudgedFile(entry, FileFate.KEPT)
             else:
-                yield Judged(entry, Fate.DATA if entry.modified_us < before_us else Fate.WAITING)
+                yield JudgedFile(entry, FileFate.DATA if entry.modified_us < before_us else FileFate.WAITING)
 
     def entries(self, _folder: str) -> Iterator[BucketEntry]:
         for name in sorted(self.world.files):
@@ -162,10 +162,10 @@ class Folder:
         self.world.removing.add(self)
         self.world.step()
 
-    def judge_again(self, candidate: Judged) -> Fate:
-        return Fate.KEPT if candidate.entry.key in self.known else candidate.fate
+    def judge_again(self, candidate: JudgedFile) -> FileFate:
+        return FileFate.KEPT if candidate.entry.key in self.known else candidate.fate
 
-    def remove(self, files: Sequence[Judged]) -> None:
+    def remove(self, files: Sequence[JudgedFile]) -> None:
         for one in files:
             self.world.step()
             self.world.removed += self.world.files.pop(one.entry.key, None) is not None
@@ -242,7 +242,7 @@ class ListsFirst(SweepEngine):
 class JudgesOnce(SweepEngine):
     """References are gathered again, and candidates are not judged by them."""
 
-    def _remove(self, folder: SweptFolder, candidates: Sequence[Judged], tally: SweepTally) -> None:
+    def _remove(self, folder: SweptFolder, candidates: Sequence[JudgedFile], tally: SweepTally) -> None:
         if candidates:
             folder.look_again()
             folder.remove(candidates)
@@ -253,22 +253,22 @@ class RemovesYoungFiles(SweepEngine):
 
     def sweep(self, folder: SweptFolder, tally: SweepTally) -> None:
         folder.begin()
-        young = [one for one in folder.judge(self._entries) if one.fate is not Fate.KEPT]
-        self._remove(folder, [Judged(one.entry, Fate.DATA) for one in young], tally)
+        young = [one for one in folder.judge(self._entries) if one.fate is not FileFate.KEPT]
+        self._remove(folder, [JudgedFile(one.entry, FileFate.DATA) for one in young], tally)
 
 
 class RemovesOneBatch(SweepEngine):
     """What is beyond the first batch stays."""
 
-    def _remove(self, folder: SweptFolder, candidates: Sequence[Judged], tally: SweepTally) -> None:
-        if not tally.files[Fate.DATA]:
+    def _remove(self, folder: SweptFolder, candidates: Sequence[JudgedFile], tally: SweepTally) -> None:
+        if not tally.files[FileFate.DATA]:
             super()._remove(folder, candidates[:1], tally)
 
 
 class IgnoresForks(SweepEngine):
     """Notes of forks are not looked for."""
 
-    def _remove(self, folder: SweptFolder, candidates: Sequence[Judged], tally: SweepTally) -> None:
+    def _remove(self, folder: SweptFolder, candidates: Sequence[JudgedFile], tally: SweepTally) -> None:
         self._pinned_us = lambda: -1
         super()._remove(folder, candidates, tally)
 
@@ -306,4 +306,4 @@ def test_nothing_is_removed_that_was_not_to_be(remove_data: bool, dry_run: bool)
     engine = SweepEngine(remove_data=remove_data, dry_run=dry_run, pinned_us=lambda: -1)
     engine.sweep(Folder(world), tally)
     assert world.files.keys() == {"old", "young"}
-    assert (tally.names, tally.files[Fate.WAITING], tally.youngest_us) == (["old"], 1, world.now_us)
+    assert (tally.names, tally.files[FileFate.WAITING], tally.youngest_us) == (["old"], 1, world.now_us)

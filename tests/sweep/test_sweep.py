@@ -4,7 +4,7 @@ import pytest
 
 from penstock.errors import Damaged, ReferenceNotFound
 from penstock.kernel.description import read_description
-from penstock.kernel.format import Applied, Format, Table, blob
+from penstock.kernel.format import AppliedChange, Format, Table, blob
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.settings import Settings
 from penstock.lake.embedded import Embedded
@@ -16,7 +16,7 @@ from penstock.model.nessie import DeltaTable
 from penstock.model.objects import Blob
 from penstock.model.operations import Change, Delete, Put
 from penstock.stores.memory import MemoryStore
-from penstock.stores.port import Advanced
+from penstock.stores.port import AdvanceResult
 from tests.queue.hooks import (
     DAY_S,
     Go,
@@ -95,7 +95,7 @@ def test_what_lost_its_swap_is_removed(clock: SetClock) -> None:
     winner, loser = new_kernel(shared, clock, settings), new_kernel(mine, clock, settings)
     first = Once(3)
 
-    def overtake(go: Go) -> Advanced:
+    def overtake(go: Go) -> AdvanceResult:
         if first():
             put(winner, "theirs")
         return go()
@@ -156,7 +156,7 @@ class Holding(Format):
     def manages(self, content: AnyContent) -> bool:
         return isinstance(content, DeltaTable) or content.type == "HOLDING"
 
-    def apply(self, table: Table, change: Change, prepared: object) -> Applied:
+    def apply(self, table: Table, change: Change, prepared: object) -> AppliedChange:
         one, data = blob(change.intent)
         held, filling = (one,), b"s" * self._size
         content: AnyContent
@@ -164,7 +164,7 @@ class Holding(Format):
             content = DeltaTable(state=filling, held=held)
         else:
             content = Unknown(type_name="HOLDING", payload=filling, held=held)
-        return Applied(content, {one: data})
+        return AppliedChange(content, {one: data})
 
 
 @pytest.mark.parametrize("kind", [DeltaTable, Unknown])
@@ -203,9 +203,11 @@ class Chained(Holding):
     def __init__(self) -> None:
         super().__init__(DeltaTable, 1)
 
-    def apply(self, table: Table, change: Change, prepared: object) -> Applied:
+    def apply(self, table: Table, change: Change, prepared: object) -> AppliedChange:
         blobs = dict(chained(change.intent))
-        return Applied(DeltaTable(location="/tables/chained", state=b"s", held=(list(blobs)[-1],)), blobs)
+        return AppliedChange(
+            DeltaTable(location="/tables/chained", state=b"s", held=(list(blobs)[-1],)), blobs
+        )
 
 
 def chained(data: bytes) -> list[tuple[ObjectId, bytes]]:

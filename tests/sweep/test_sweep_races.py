@@ -16,7 +16,7 @@ from penstock.model.keys import Key
 from penstock.model.operations import Delete, Put
 from penstock.model.references import Kind
 from penstock.stores.memory import MemoryStore
-from penstock.stores.port import Advanced, Row, Stored
+from penstock.stores.port import AdvanceResult, Row, StoredObject
 from tests.queue.hooks import DAY_S, Caller, Go, HookedStore, Once, SetClock, keep_history, new_lake, table
 from tests.sweep.oracle import GRACE_S, ids, large, reachable, receipts, reopened
 
@@ -44,7 +44,7 @@ def test_an_object_stored_again_between_scan_and_delete_is_kept(
     doomed: list[bytes] = []
     first = Once()
 
-    def commit_again(objects: Sequence[Stored]) -> None:
+    def commit_again(objects: Sequence[StoredObject]) -> None:
         if first():
             doomed.extend(one.id for one in objects)
             _drop_a(lake, "main")
@@ -90,7 +90,7 @@ def test_a_commit_in_flight_during_a_whole_sweep_lands_whole(clock: SetClock) ->
     removed = []
     first = Once()
 
-    def sweep_meanwhile(go: Go) -> Advanced:
+    def sweep_meanwhile(go: Go) -> AdvanceResult:
         if first():
             removed.append(sweeper.sweep().removed)
         return go()

@@ -44,9 +44,9 @@ def stepping(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         waiting = iter(steps)
 
         class Stepping(KeptTables):
-            def news(self) -> Iterator[DeltaTable]:
+            def unseen(self) -> Iterator[DeltaTable]:
                 next(waiting, lambda: None)()
-                return super().news()
+                return super().unseen()
 
         monkeypatch.setattr(delta_sweep, "KeptTables", Stepping)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import penstock
-from penstock.kernel.format import Applied
+from penstock.kernel.format import AppliedChange
 from penstock.lake.embedded import Embedded
 from penstock.testing.format_contract import FormatContract
 from tests.journal_format.installation import install, installed
@@ -43,7 +43,7 @@ BREAKS: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
     "a_write_that_lands_after_another_was_prepared_is_kept": ("apply", _lose_what_landed),
     "rows_of_both_branches_are_merged_once": (
         "merge",
-        lambda *_: lambda _table, _base, source, _intents: Applied(source),
+        lambda *_: lambda _table, _base, source, _intents: AppliedChange(source),
     ),
     "a_transaction_whose_table_changed_since_it_was_read_does_not_land": (
         "check_read",
@@ -51,7 +51,7 @@ BREAKS: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
     ),
     "a_table_is_restored_and_goes_on": (
         "restore",
-        lambda *_: lambda table, _wanted: Applied(table.content),
+        lambda *_: lambda table, _wanted: AppliedChange(table.content),
     ),
 }
 """Tests of the contract, and how a format has to be broken for each to fail."""

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.errors import OutcomeUnknown, Unavailable
 from penstock.stores.memory import MemoryStore
-from penstock.stores.port import Advanced
+from penstock.stores.port import AdvanceResult
 from penstock.stores.sqlite import SqliteStore
 from penstock.testing import CountingStore, Counts, FaultyStore, Point, StoreContract
 from penstock.testing.contract_rows import swap
@@ -83,7 +83,7 @@ def faulty(request: pytest.FixtureRequest, tmp_path: Path) -> FaultyStore:
     return FaultyStore(data, locking=not unlocked)
 
 
-def advance(store: FaultyStore, name: str = "main", data: bytes = b"1") -> Advanced:
+def advance(store: FaultyStore, name: str = "main", data: bytes = b"1") -> AdvanceResult:
     with store.turn(name) as turn:
         return turn.advance(sample(2, f"for {name}"), row(name, data=data))
 
@@ -117,10 +117,10 @@ def test_a_lost_answer_leaves_everything_done(faulty: FaultyStore) -> None:
 def test_a_lost_swap_looks_like_a_faster_process(faulty: FaultyStore) -> None:
     advance(faulty)
     faulty.lose_swap(times=2)
-    assert advance(faulty, data=b"2") == Advanced(False)
-    assert advance(faulty, data=b"2") == Advanced(False)
+    assert advance(faulty, data=b"2") == AdvanceResult(False)
+    assert advance(faulty, data=b"2") == AdvanceResult(False)
     assert faulty.inner.reference("main") == row("main", data=b"1")
-    assert advance(faulty, data=b"2") == Advanced(True)
+    assert advance(faulty, data=b"2") == AdvanceResult(True)
 
 
 def test_faults_come_as_often_as_told_after_as_many_passes_as_told(faulty: FaultyStore) -> None:
@@ -174,7 +174,7 @@ def test_a_gate_stops_a_writer_between_its_objects_and_its_swap(tmp_path: Path) 
     for data in (MemoryStore(), SqliteStore(tmp_path / "penstock.db")):
         store = FaultyStore(data, locking=False)
         gate = store.pause(Point.BEFORE_SWAP)
-        answers: list[Advanced] = []
+        answers: list[AdvanceResult] = []
         writer = Thread(target=lambda: answers.append(advance(store, data=b"slow")))  # noqa: B023
         writer.start()
         gate.wait_until_reached()
@@ -182,6 +182,6 @@ def test_a_gate_stops_a_writer_between_its_objects_and_its_swap(tmp_path: Path) 
         assert swap(data, row("main", data=b"fast")).swapped
         gate.open()
         writer.join(30)
-        assert answers == [Advanced(False)]
+        assert answers == [AdvanceResult(False)]
         assert data.reference("main") == row("main", data=b"fast")
         data.close()

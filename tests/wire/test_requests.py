@@ -14,12 +14,12 @@ from penstock.errors import InvalidRequest
 from penstock.lake.calls import (
     CALLS,
     Call,
+    CommitDescription,
     CommitOperations,
     GetContents,
     GetReference,
     ListCommits,
     Merge,
-    Said,
     Write,
 )
 from penstock.model.content import Namespace
@@ -132,8 +132,8 @@ def test_what_cannot_be_sent_is_an_invalid_request(call: Any) -> None:
 
 def test_an_older_server_is_told_of_a_commit_only_what_is_said() -> None:
     operations = (Put(Key("n"), Namespace()),)
-    plain = request_of(CommitOperations(operations=operations, said=Said(message="m")))
+    plain = request_of(CommitOperations(operations=operations, said=CommitDescription(message="m")))
     assert msgspec.json.decode(plain.body or b"")["said"] == {"message": "m"}
-    dated = Said(message="m", author_time=datetime(1970, 1, 1, tzinfo=UTC))
+    dated = CommitDescription(message="m", author_time=datetime(1970, 1, 1, tzinfo=UTC))
     told = msgspec.json.decode(request_of(CommitOperations(operations=operations, said=dated)).body or b"")
     assert told["said"] == {"message": "m", "author_time": "1970-01-01T00:00:00Z"}

@@ -8,9 +8,9 @@ from typing import Final
 
 import msgspec
 
+from penstock.bench.commit_strategies import CommitLoop, CommitStrategy
 from penstock.bench.load import Load
 from penstock.bench.tally import StoreTally, TallyStore
-from penstock.bench.ways import Committing, Way
 
 WARM_UP_MAX_S: Final = 30.0
 POLL_S: Final = 0.01
@@ -52,7 +52,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 class Writers:
     """Threads that commit, one after the other each, until they are told to stop."""
 
-    def __init__(self, load: Load, committing: Committing, stop: Event) -> None:
+    def __init__(self, load: Load, committing: CommitLoop, stop: Event) -> None:
         self._load, self._committing, self._stop = load, committing, stop
         self.landed: list[tuple[float, float]] = []
         """When each commit was acknowledged, and when it was begun."""
@@ -109,7 +109,7 @@ class Writers:
             raise self._problems[0]
 
 
-def measure(store: TallyStore, load: Load, way: Way, seconds: float, warm_up_s: float) -> Measured:
+def measure(store: TallyStore, load: Load, way: CommitStrategy, seconds: float, warm_up_s: float) -> Measured:
     """Let the writers commit, and look at what they did between the end of the warm-up and the end.
 
     Whatever stops a writer stops all, and is raised here. Interrupted, it waits for the writers' last

@@ -7,18 +7,18 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from penstock.bench.commit_strategies import CommitStrategy
 from penstock.bench.load import Load, LoadShape
 from penstock.bench.measure import Measured, measure
 from penstock.bench.site import Site
 from penstock.bench.tally import TallyStore
-from penstock.bench.ways import Way
 
 WRITERS: Final = (1, 16, 64)
 SECONDS: Final = 5.0
 WARM_UP_PART: Final = 0.2
 """How long the writers run at least before anything is counted, as a part of the time that is."""
 
-Announce: TypeAlias = Callable[[LoadShape, int, Way], None]
+Announce: TypeAlias = Callable[[LoadShape, int, CommitStrategy], None]
 """Called before each measurement."""
 
 
@@ -33,8 +33,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """How long each measurement takes."""
 
     @property
-    def ways(self) -> tuple[Way, ...]:
-        return (Way.GROUP_COMMIT, Way.NAIVE) if self.naive else (Way.GROUP_COMMIT,)
+    def ways(self) -> tuple[CommitStrategy, ...]:
+        return (
+            (CommitStrategy.GROUP_COMMIT, CommitStrategy.NAIVE)
+            if self.naive
+            else (CommitStrategy.GROUP_COMMIT,)
+        )
 
     @property
     def warm_up_s(self) -> float:
@@ -68,7 +72,9 @@ def run(site: Site, plan: Plan, announce: Announce = lambda *_: None) -> Iterato
     """Measure one load after the other."""
     store = TallyStore(site.store)
 
-    def measure_load(shape: LoadShape, writers: int, way: Way, branches: Sequence[str]) -> Measured:
+    def measure_load(
+        shape: LoadShape, writers: int, way: CommitStrategy, branches: Sequence[str]
+    ) -> Measured:
         announce(shape, writers, way)
         return measure(store, Load(shape, writers, branches), way, plan.seconds, plan.warm_up_s)
 

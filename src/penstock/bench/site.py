@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 from urllib.parse import unquote
 from uuid import uuid4
 
+from penstock.bench.commit_strategies import META
 from penstock.bench.load import TABLES, put
-from penstock.bench.ways import META
 from penstock.errors import InvalidRequest, PenstockError, ReferenceNotFound, Unavailable
 from penstock.kernel.description import find_description, new_description, read_description, write_description
 from penstock.kernel.kernel import Kernel

@@ -9,7 +9,7 @@ from threading import Lock
 import msgspec
 
 from penstock.model.encoding import ObjectId
-from penstock.stores.port import Advanced, Row, Store, Turn
+from penstock.stores.port import AdvanceResult, Row, Store, Turn
 from penstock.stores.wrapped import Advance, WrappedStore
 
 
@@ -62,13 +62,13 @@ class TallyStore(WrappedStore):
                 self._call()
             yield turn
 
-    def advance(self, turn: Turn, wish: Advance) -> Advanced:
+    def advance(self, turn: Turn, wish: Advance) -> AdvanceResult:
         self._call()
         advanced = wish.on(turn)
         self.note(advanced)
         return advanced
 
-    def note(self, advanced: Advanced) -> None:
+    def note(self, advanced: AdvanceResult) -> None:
         """Count a swap, or one that was lost."""
         with self._lock:
             self._swaps += advanced.swapped

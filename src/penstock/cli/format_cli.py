@@ -66,7 +66,7 @@ class FormatCli:
         """What the doctor looks at, if the lake has tables of the format."""
         return ()
 
-    def tell_demo(self, story: Story) -> str:  # noqa: ARG002
+    def show_demo(self, story: Story) -> str:  # noqa: ARG002
         """Tell the part of the demonstration that is about the format, and return a command to try then."""
         return ""
 

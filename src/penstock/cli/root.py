@@ -65,7 +65,7 @@ SECTIONS: Final[dict[str, Mapping[str, Command]]] = {
     "Share": {
         "serve": _command("serve:serve", "Serve the lake to programs on other machines."),
         "token": _command("tokens:token", "List, create and revoke the tokens that a server knows."),
-        "root": _command("roots:root", "List, add and remove the places where tables may be."),
+        "root": _command("roots:root", "List, add, remove and map roots: the locations where tables may be."),
     },
     "Care": {
         "doctor": _command("doctor:doctor", "Check the installation, the lake and its surroundings."),

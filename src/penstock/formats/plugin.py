@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from penstock.kernel.fsck import Damage
     from penstock.kernel.reachable import Progress
     from penstock.lake.answers import Ratified, SweptTable
-    from penstock.lake.call import Call, Said
+    from penstock.lake.call import Call, CommitDescription
     from penstock.lake.calls import EraseTable, SweepTables
     from penstock.lake.embedded import Embedded
     from penstock.lake.erase import Erasure
@@ -204,7 +204,7 @@ class TableView(Protocol):
     def to_arrow(self, columns: Sequence[str] | None, where: str | None) -> Any:
         """The rows as a ``pyarrow.Table``."""
 
-    def append(self, data: Any, said: Said, idempotency_key: str | None) -> Ratified:
+    def append(self, data: Any, said: CommitDescription, idempotency_key: str | None) -> Ratified:
         """Add rows."""
 
     def overwrite(
@@ -212,26 +212,28 @@ class TableView(Protocol):
         data: Any,
         partitions: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None,
         where: str | None,
-        said: Said,
+        said: CommitDescription,
         idempotency_key: str | None,
     ) -> Ratified:
         """Put rows in the place of all, or of those in some partitions."""
 
     def write(self, rows: RowWrite) -> Any:
-        """Write rows; the table is created if it is not there. ``None`` if there was nothing to be done."""
+        """Write rows; the table is created if it does not exist. ``None`` if there was nothing to be done."""
 
 
 class ChangeView(Protocol):
     """What else a program does with a table, of formats that can: views of others lack the methods."""
 
-    def append_with_columns(self, data: Any, said: Said, idempotency_key: str | None) -> Ratified:
+    def append_with_columns(
+        self, data: Any, said: CommitDescription, idempotency_key: str | None
+    ) -> Ratified:
         """Add rows, and the columns that only they have."""
 
-    def delete(self, where: str | None, said: Said, idempotency_key: str | None) -> ChangedRows:
+    def delete(self, where: str | None, said: CommitDescription, idempotency_key: str | None) -> ChangedRows:
         """Delete the rows for which a condition is true."""
 
     def update(
-        self, values: RowValues, where: str | None, said: Said, idempotency_key: str | None
+        self, values: RowValues, where: str | None, said: CommitDescription, idempotency_key: str | None
     ) -> ChangedRows:
         """Give columns new values in the rows for which a condition is true."""
 
@@ -240,15 +242,15 @@ class ChangeView(Protocol):
         source: Any,
         on: str | Sequence[str],
         clauses: tuple[MergeClause, ...],
-        said: Said,
+        said: CommitDescription,
         idempotency_key: str | None,
     ) -> ChangedRows:
         """Update, delete and insert rows by those of a source."""
 
-    def optimize(self, order: OptimizeOrder, said: Said) -> OptimizedTable:
+    def optimize(self, order: OptimizeOrder, said: CommitDescription) -> OptimizedTable:
         """Rewrite files with the same rows: fewer, sorted, without deleted rows."""
 
-    def analyze(self, said: Said) -> AnalyzedTable:
+    def analyze(self, said: CommitDescription) -> AnalyzedTable:
         """Complete the statistics of files."""
 
     def checkpoint(self) -> int:

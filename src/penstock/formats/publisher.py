@@ -217,7 +217,7 @@ class BackgroundPublisher(ABC, Generic[T, B]):
             job = self._job(task.id)
             job.pending = self.merge_tasks(job.pending, task, is_taken=job.is_taken)
             if retry_alarm or not job.is_stuck:
-                self._want(job)
+                self._enqueue(job)
 
     def discard(self, id: JobId, is_done: Callable[[T], bool]) -> None:  # noqa: A002
         """A job came further: wake those who wait for it, and take from it the tasks that are done, unless a
@@ -494,7 +494,7 @@ class BackgroundPublisher(ABC, Generic[T, B]):
         if job.is_idle and self.jobs.get(job.id) is job:
             del self.jobs[job.id]
 
-    def _want(self, job: TableJob[T]) -> None:
+    def _enqueue(self, job: TableJob[T]) -> None:
         if job.is_queued or job.is_taken or self.is_closed or not self.background:
             return  # the thread that has it looks again when it leaves it
         job.is_queued = True
@@ -503,13 +503,13 @@ class BackgroundPublisher(ABC, Generic[T, B]):
             self._start_thread()
         self._wanted.notify()
 
-    def _want_later(self, job: TableJob[T]) -> None:
+    def _enqueue_later(self, job: TableJob[T]) -> None:
         if job.is_queued or not self.background:
             return
         if self.is_closing:
             if not job.is_last_try:
                 job.is_last_try = True
-                self._want(job)
+                self._enqueue(job)
             return
         job.is_queued = True
         heappush(self._later, (elapsed_s() + self._pause_s(job.tries), next(self._numbers), job))
@@ -591,7 +591,7 @@ class BackgroundPublisher(ABC, Generic[T, B]):
         with self.changed:
             job.is_taken = False
             if job.pending and not job.is_stuck:
-                self._want_later(job) if job.tries else self._want(job)
+                self._enqueue_later(job) if job.tries else self._enqueue(job)
             self._forget_idle(job)
             job.left.notify_all()
             if self.is_closing:

@@ -70,7 +70,7 @@ from penstock.model.encoding import ObjectId, encode
 from penstock.model.objects import AnyObject, LogEntry
 from penstock.model.references import Kind
 from penstock.stores import place_of
-from penstock.stores.port import Row, Store, Stored
+from penstock.stores.port import Row, Store, StoredObject
 
 ROWS: Final = (*KINDS, Kind.TOKEN, Kind.HORIZON)
 """The kinds of rows that a backup has beside the lake's own."""
@@ -430,7 +430,7 @@ class BackupMaker:
         heir_ids = set() if heir is None else reachable_from(self._target, [heir]) - earlier_ids
         sizes: list[int] = []
 
-        def is_kept(stored_object: Stored) -> bool:
+        def is_kept(stored_object: StoredObject) -> bool:
             if stored_object.id in heir_ids:
                 sizes.append(stored_object.size)
             return stored_object.id in marked
@@ -441,9 +441,9 @@ class BackupMaker:
         changed = msgspec.structs.replace(heir, objects=len(sizes), size_bytes=sum(sizes))
         return self._put_changed(heir, changed)
 
-    def _delete_unless(self, is_kept: Callable[[Stored], bool]) -> None:
+    def _delete_unless(self, is_kept: Callable[[StoredObject], bool]) -> None:
         """Delete all objects of the target but some."""
-        token, doomed = b"", list[Stored]()
+        token, doomed = b"", list[StoredObject]()
         while True:
             page, token = retry_reads(self._settings, partial(self._target.scan, token, SCAN_PAGE))
             doomed += [stored_object for stored_object in page if not is_kept(stored_object)]

@@ -155,7 +155,7 @@ class Batch:
                 self._queue.forget()
                 raise
             if self._flight is not None:
-                self._queue.come_back(self._flight)
+                self._queue.requeue(self._flight)
                 self._flight = None
             self._queue.forget()
             try:
@@ -332,7 +332,11 @@ class Batch:
             ticket.in_doubt_from, ticket.tried_at = position, reference.position
             ticket.was_sent = ticket.may_have_landed = True
         try:
-            failed = {key: one for ticket, _ in self._accepted for key, one in ticket.failed_receipts.items()}
+            failed = {
+                receipt_id: body
+                for ticket, _ in self._accepted
+                for receipt_id, body in ticket.failed_receipts.items()
+            }
             objects = {**chain.objects.fresh, entry_id: data, **failed, **receipts}
             advanced = turn.advance(objects, row, receipts.keys())
         except OutcomeUnknown:

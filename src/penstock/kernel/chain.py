@@ -46,7 +46,7 @@ class _Run(NamedTuple):
     values: list[Value | None]
 
 
-class _Open:
+class _OpenSegment:
     """The segment that the batch's commits share; what it takes in from before is known when it closes."""
 
     def __init__(self) -> None:
@@ -63,10 +63,10 @@ class _Open:
         return (*self.before, (self.id, self.taken_in + count))
 
 
-class _Pending(NamedTuple):
+class _PendingCommit(NamedTuple):
     draft: Draft
     root: ObjectId
-    segment: _Open
+    segment: _OpenSegment
     counted: int
 
 
@@ -79,7 +79,7 @@ class Chain:
         self.commit = objects.commit(tip)
         self._root = self.commit.root
         self._runs = self._load()
-        self._drafts: list[_Pending] = []
+        self._drafts: list[_PendingCommit] = []
         self._overlay: dict[bytes, Value | None] = {}
         for run in self._runs:
             self._overlay.update(zip(run.keys, run.values, strict=True))
@@ -145,7 +145,7 @@ class Chain:
         else:
             self._open.keys.extend(draft.changes.keys())
             self._open.values.extend(draft.changes.values())
-        self._drafts.append(_Pending(draft, self._root, self._open, len(self._open.keys)))
+        self._drafts.append(_PendingCommit(draft, self._root, self._open, len(self._open.keys)))
 
     def _fold(self) -> None:
         """Work everything not yet folded into the tree."""
@@ -157,8 +157,8 @@ class Chain:
         self._open = self._begin()
         self.view = Overlay(self._tree, self._overlay)
 
-    def _begin(self) -> _Open:
-        started = _Open()
+    def _begin(self) -> _OpenSegment:
+        started = _OpenSegment()
         started.before = tuple((run.id, len(run.keys)) for run in self._runs)
         return started
 
@@ -193,7 +193,7 @@ class Chain:
         self._open = self._begin()
         return sealed
 
-    def _commit(self, pending: _Pending, now_us: int) -> CommitObject:
+    def _commit(self, pending: _PendingCommit, now_us: int) -> CommitObject:
         parent, draft = self.commit, pending.draft
         time_us = max(now_us, parent.time_us + 1)
         generation = parent.generation

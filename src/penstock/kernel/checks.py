@@ -97,7 +97,7 @@ class Engine(Protocol):
         """Why a proposal is not as expected; ``None`` if it is."""
 
 
-class Assigning(TypedDict, total=False):
+class Assignment(TypedDict, total=False):
     """How a reference is assigned (see ``References.assign``)."""
 
     kind: Kind | None
@@ -290,7 +290,7 @@ def submit_checked(kernel: Kernel, branch: str, request: Request) -> Outcome:
     raise _moves_on_error(kernel, branch)
 
 
-def assign_checked(kernel: Kernel, name: str, to: ObjectId, **how: Unpack[Assigning]) -> Reference:
+def assign_checked(kernel: Kernel, name: str, to: ObjectId, **how: Unpack[Assignment]) -> Reference:
     """Let a branch or tag name another commit, as ``References.assign``, once its checks agree to that.
 
     What others read there is another state from then on, wherever that came from.

@@ -250,7 +250,7 @@ class CommitRequest(Request):
 
     def after_commit(self, commits: list[ObjectId]) -> None:
         if self._landing is not None:
-            self._landing.tell(commits)
+            self._landing.notify_formats(commits)
 
 
 class _Base:

@@ -18,7 +18,7 @@ import msgspec
 
 from penstock.errors import Damaged, InvalidContent
 from penstock.kernel.chain import Draft
-from penstock.kernel.format import DRY_RUN, Applied, Format, Formats, Refused, Table, Transacting
+from penstock.kernel.format import DRY_RUN, AppliedChange, Format, Formats, OpenTransaction, Refused, Table
 from penstock.kernel.ledger import Ledger, TableChange, last_content, ledger_entry
 from penstock.kernel.objects import Objects, Pending, check_object, content_of, split_value
 from penstock.kernel.state import Overlay, View, prefix_end
@@ -125,13 +125,13 @@ class Edit:
         )
 
     @cached_property
-    def _transaction(self) -> Transacting | None:
+    def _transaction(self) -> OpenTransaction | None:
         """The transaction on whose branch this is tried, if it is one's."""
         transaction = transaction_of(self._occasion.reference)
         if transaction is None:
             return None
         is_default = self._formats.is_default(transaction.target)
-        return Transacting(transaction.id, transaction.target, transaction.incarnation, is_default)
+        return OpenTransaction(transaction.id, transaction.target, transaction.incarnation, is_default)
 
     def is_strange(self, identity: UUID | None) -> bool:
         """Whether the branch never had a table of this id."""
@@ -162,7 +162,7 @@ class Edit:
         else:
             self._changes[key] = value
 
-    def put_applied(self, key: bytes, applied: Applied, identity: UUID | None = None) -> None:
+    def put_applied(self, key: bytes, applied: AppliedChange, identity: UUID | None = None) -> None:
         """Let a key hold what its format decided."""
         self._blobs.update(applied.blobs)
         self.put(key, applied.content, identity)
@@ -350,7 +350,7 @@ class LandingNotice:
         self._tables.update((key, (change, self._commits)) for key, change in tables.items())
         self._commits += 1
 
-    def tell(self, commits: Sequence[ObjectId]) -> None:
+    def notify_formats(self, commits: Sequence[ObjectId]) -> None:
         """Have formats publish what has landed as these commits.
 
         One that fails keeps no other from being told; the first failure is raised in the end.

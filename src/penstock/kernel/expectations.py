@@ -16,7 +16,7 @@ from penstock.errors import CommitVetoed, InvalidRequest, RetriesExhausted
 from penstock.kernel.chain import Chain
 from penstock.kernel.checks import NOBODY_ASKS, proposal_of, run_check
 from penstock.kernel.records import Keep
-from penstock.kernel.references import NOTE_MAX_BYTES, Move
+from penstock.kernel.references import NOTE_MAX_BYTES, ReferenceDecision
 from penstock.model.commits import CommitMeta
 from penstock.model.encoding import ObjectId
 from penstock.model.expectations import (
@@ -48,7 +48,7 @@ def add_expectation(kernel: Kernel, branch: str, expectation: Expectation) -> tu
             "commits"
         )
 
-    def decide(row: Row | None) -> Move | Keep[Reference | None]:
+    def decide(row: Row | None) -> ReferenceDecision | Keep[Reference | None]:
         reference = kernel.references.require_expected(branch, row, None, Kind.BRANCH)
         known_expectations = _require_expectations(reference)
         same = next(
@@ -80,9 +80,9 @@ def add_expectation(kernel: Kernel, branch: str, expectation: Expectation) -> tu
 
 
 def remove_expectation(kernel: Kernel, branch: str, name: str, who: str = "") -> tuple[Expectation, ...]:
-    """Have a branch not expect something any more; returns what is left. ``InvalidRequest`` if it did not."""
+    """Remove an expectation from a branch; returns the remaining ones. ``InvalidRequest`` if it did not."""
 
-    def decide(row: Row | None) -> Move:
+    def decide(row: Row | None) -> ReferenceDecision:
         reference = kernel.references.require_expected(branch, row, None, Kind.BRANCH)
         known_expectations = expectations_of(reference)
         remaining_expectations = tuple(
@@ -104,7 +104,7 @@ def _require_expectations(reference: Reference) -> tuple[Expectation, ...]:
     return expectations_of(reference)
 
 
-def _move_with(reference: Reference, expectations: tuple[Expectation, ...]) -> Move:
+def _move_with(reference: Reference, expectations: tuple[Expectation, ...]) -> ReferenceDecision:
     note = note_of(expectations)
     if len(note) > NOTE_MAX_BYTES:
         raise InvalidRequest(
@@ -112,7 +112,7 @@ def _move_with(reference: Reference, expectations: tuple[Expectation, ...]) -> M
             f"{NOTE_MAX_BYTES}\n  Remove one, or combine several into one query.",
             name=reference.name,
         )
-    return Move(msgspec.structs.replace(reference, note=note), Event.NOTE)
+    return ReferenceDecision(msgspec.structs.replace(reference, note=note), Event.NOTE)
 
 
 def _require_held(kernel: Kernel, reference: Reference, expectation: Expectation) -> None:

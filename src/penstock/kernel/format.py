@@ -83,7 +83,7 @@ class PrepareAgain(Exception):
     """Too much landed since ``prepare`` to decide without I/O: the request goes round once more."""
 
 
-class Crossed(NamedTuple):
+class CrossedHistory(NamedTuple):
     """What happened to a key on two sides that met after the source had begun to change it.
 
     Such a source has changes from before it took in the state at which the sides parted last. They are part
@@ -108,7 +108,7 @@ class LaterCommit(NamedTuple):
     """It does not build on the commit that is to be undone: a merge brought the two together."""
     is_merge: bool
     """It has several parents, whether these have expired or not."""
-    met: tuple[AnyContent | None, ...] = ()
+    other_side: tuple[AnyContent | None, ...] = ()
     """Of a merge that brought the commit to be undone to others: what the key held on their side."""
     id: str = ""
     author: str = ""
@@ -122,7 +122,7 @@ class LaterCommit(NamedTuple):
         return f"commit {self.id[:8]}{author}" + (f": {shown!r}" if shown else "")
 
 
-class Since:
+class LaterCommitLookup:
     """What was done to a key after a commit that is to be undone or repeated, or since two sides parted: the
     commits, oldest first.
 
@@ -140,7 +140,10 @@ class Since:
         self.undone = undone
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Since) and (self.commits, self.undone) == (other.commits, other.undone)
+        return isinstance(other, LaterCommitLookup) and (self.commits, self.undone) == (
+            other.commits,
+            other.undone,
+        )
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -173,7 +176,7 @@ def _intents_of(commits: Iterable[LaterCommit]) -> tuple[bytes, ...] | None:
     return tuple(intents)
 
 
-class Transacting(NamedTuple):
+class OpenTransaction(NamedTuple):
     """A transaction whose branch a table is on, and the branch that it will land on."""
 
     id: str
@@ -184,7 +187,7 @@ class Transacting(NamedTuple):
     """Whether the target is the lake's default branch."""
 
 
-class _Facts(NamedTuple):
+class _TableFacts(NamedTuple):
     key: Key
     content: AnyContent | None
     read: Callable[[ObjectId], bytes]
@@ -197,17 +200,17 @@ class _Facts(NamedTuple):
     is_repeated: bool
     objects: Objects | None
     paths: Mapping[str, MergeMode]
-    crossed: Crossed | None
+    crossed: CrossedHistory | None
     is_strange: bool
-    transaction: Transacting | None
+    transaction: OpenTransaction | None
     bases: tuple[AnyContent, ...]
-    since: Since | None
-    own: Since | None
-    theirs: Since | None
+    since: LaterCommitLookup | None
+    own: LaterCommitLookup | None
+    theirs: LaterCommitLookup | None
     brings_undone: bool
 
 
-class Table(_Facts):
+class Table(_TableFacts):
     """A table at a moment: where it is, what it holds, and a way to read kernel objects.
 
     ``branch`` is whose queue it is in, ``incarnation`` that branch's, ``is_default`` whether it is the
@@ -245,13 +248,13 @@ class Table(_Facts):
         is_repeated: bool = False,
         objects: Objects | None = None,
         paths: Mapping[str, MergeMode] = MappingProxyType({}),
-        crossed: Crossed | None = None,
+        crossed: CrossedHistory | None = None,
         is_strange: bool = False,
-        transaction: Transacting | None = None,
+        transaction: OpenTransaction | None = None,
         bases: tuple[AnyContent, ...] = (),
-        since: Since | None = None,
-        own: Since | None = None,
-        theirs: Since | None = None,
+        since: LaterCommitLookup | None = None,
+        own: LaterCommitLookup | None = None,
+        theirs: LaterCommitLookup | None = None,
         brings_undone: bool = False,
     ) -> Table:
         notes = {} if notes is None else notes  # never one that is shared by all that give none
@@ -309,7 +312,7 @@ def blob(data: bytes, held: Sequence[ObjectId] = ()) -> tuple[ObjectId, bytes]:
     return object_id(packed), packed
 
 
-class Applied(NamedTuple):
+class AppliedChange(NamedTuple):
     """What a change makes of a table.
 
     ``blobs`` are bytes that the kernel is to carry, as ``blob`` makes them; the content's ``held``, or that
@@ -359,7 +362,7 @@ class Format:
         """
         return None
 
-    def apply(self, table: Table, change: Change, prepared: Any) -> Applied:
+    def apply(self, table: Table, change: Change, prepared: Any) -> AppliedChange:
         """The table after the change.
 
         ``prepared`` is ``None`` where a merge replays a change that was prepared by its writer. Raises
@@ -373,22 +376,22 @@ class Format:
         base: AnyContent | None,
         source: AnyContent | None,
         intents: Sequence[bytes] | None,
-    ) -> Applied:
+    ) -> AppliedChange:
         """The table after the other side's changes: from ``base`` to ``source``, by intents, oldest first.
 
         ``intents`` is ``None`` if not all of the changes can be replayed. Asked for every managed key that a
         merge or transplant changes, also where only the source changed it.
         """
         if table.content == base:
-            return Applied(source)
+            return AppliedChange(source)
         if source is None or not intents or (table.content is None and base is not None):
             raise Refused("was changed on both sides")
-        applied = Applied(table.content)
+        applied = AppliedChange(table.content)
         for intent in intents:
             change = Change(table.key, self.name, intent)
             read = reader_with(table.read, applied.blobs)
             step = self.apply(table._replace(content=applied.content, read=read), change, None)
-            applied = Applied(step.content, {**applied.blobs, **step.blobs})
+            applied = AppliedChange(step.content, {**applied.blobs, **step.blobs})
         return applied
 
     def check_read(self, table: Table, before: AnyContent, parts: Sequence[str] | None) -> None:  # noqa: ARG002
@@ -397,9 +400,13 @@ class Format:
         ``parts`` are those that it has read, in this format's own words; ``None`` if it was all of it. Asked
         at the same two moments as ``merge``, of a table that is the same but has another state.
         """
-        raise Refused(READ_AND_CHANGED, expected=self.tell(before), found=self.tell(table.content or before))
+        raise Refused(
+            READ_AND_CHANGED,
+            expected=self.describe_state(before),
+            found=self.describe_state(table.content or before),
+        )
 
-    def tell(self, content: AnyContent) -> str:  # noqa: ARG002
+    def describe_state(self, content: AnyContent) -> str:  # noqa: ARG002
         """A state of a table, for people, where two states of it differ; nothing if it cannot be said."""
         return ""
 
@@ -411,11 +418,11 @@ class Format:
         """
         return False
 
-    def restore(self, table: Table, after: AnyContent | None) -> Applied:  # noqa: ARG002
+    def restore(self, table: Table, after: AnyContent | None) -> AppliedChange:  # noqa: ARG002
         """The table brought back to a wanted state: by a restore, revert, forced merge or given content."""
-        return Applied(after)
+        return AppliedChange(after)
 
-    def restore_version(self, table: Table, version: int) -> Applied:  # noqa: ARG002
+    def restore_version(self, table: Table, version: int) -> AppliedChange:  # noqa: ARG002
         """The table brought back to an earlier version of its own.
 
         Raises as ``merge``, and ``VersionNotFound`` if it has no such version, or not any more.
@@ -452,8 +459,8 @@ class Format:
         table: Table,  # noqa: ARG002
         before: AnyContent | None,  # noqa: ARG002
         after: AnyContent | None,  # noqa: ARG002
-        since: Since,  # noqa: ARG002
-    ) -> Applied | None:
+        since: LaterCommitLookup,  # noqa: ARG002
+    ) -> AppliedChange | None:
         """The table without a change that made ``was`` of ``wanted``, where others came after it.
 
         ``since`` is what they did and intended. ``None`` if it cannot be told, which is a conflict, unless

@@ -268,7 +268,7 @@ class _Fsck:
             )
 
     def _check_entry(self, entry_id: ObjectId, entry: LogEntry) -> None:
-        if _jumps_astray(self._entry, entry):
+        if _is_wrong_jump(self._entry, entry):
             self._damage(entry_id.hex(), "has a skip link to an entry that is not part of its log")
         if entry.previous == NO_COMMIT and entry.position != 1:
             self._damage(entry_id.hex(), f"is log entry {entry.position}, but there is no entry before it")
@@ -298,7 +298,7 @@ class _Fsck:
                 self._damage(
                     commit_id.hex(), f"uses {count} changes of segment {segment.hex()}, which has {length}"
                 )
-        if _jumps_astray(self._commit, commit):
+        if _is_wrong_jump(self._commit, commit):
             self._damage(
                 commit_id.hex(), "has a skip link to a commit that is not one of its first-parent ancestors"
             )
@@ -322,7 +322,7 @@ class _Fsck:
         return BEGINNING if entry_id == NO_COMMIT else self._entries.get(entry_id)
 
 
-def _jumps_astray(read: Callable[[ObjectId], Link | None], link: Link) -> bool:
+def _is_wrong_jump(read: Callable[[ObjectId], Link | None], link: Link) -> bool:
     """Whether a jump leads neither to the parent nor on from where the parent's jump leads (see ``skips``).
 
     Then it may leave the chain. Where the horizon has cut these off, it cannot be told.

@@ -18,7 +18,7 @@ from penstock.kernel.request_outcome import OutcomeLookup, SubmittedRequest
 from penstock.model.encoding import ObjectId
 
 
-class Handed(Protocol):
+class HandOffRow(Protocol):
     """The value in the row of a job or a transaction."""
 
     @property
@@ -35,7 +35,7 @@ class InDoubt:
 
 IN_DOUBT: Final = InDoubt()
 
-V = TypeVar("V", bound=Handed)
+V = TypeVar("V", bound=HandOffRow)
 K = TypeVar("K")
 
 

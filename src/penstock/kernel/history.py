@@ -155,8 +155,8 @@ class History:
             return False
         if goal.generation >= start.generation:
             return False
-        met, fork = skips.common(self.link, ancestor, of)
-        if met == ancestor:
+        shared, fork = skips.common(self.link, ancestor, of)
+        if shared == ancestor:
             return True
         if fork is not None and start.merges == fork.merges:
             return False
@@ -210,10 +210,10 @@ class History:
         between the two sides; what lies behind the fork costs nothing. The empty lake is everybody's
         ancestor. ``CommitNotFound`` if the common history has expired.
         """
-        met, fork = skips.common(self.link, left, right)
+        shared, fork = skips.common(self.link, left, right)
         left_commit, other = self.link(left), self.link(right)
         if fork is not None and left_commit and other and left_commit.merges == fork.merges == other.merges:
-            return [met]
+            return [shared]
         bases, _, met_horizon = self._paint(left, right)
         if bases:
             return bases
@@ -222,7 +222,7 @@ class History:
                 f"commits {left.hex()[:8]} and {right.hex()[:8]} have no common ancestor within the history "
                 "that this lake keeps"
             )
-        return [met]
+        return [shared]
 
     def _paint(self, left: ObjectId, right: ObjectId) -> tuple[list[ObjectId], list[ObjectId], bool]:
         """The newest common ancestors, what only the left side has, and whether the horizon was met.
@@ -271,7 +271,7 @@ class History:
 
     def only_in(self, source: ObjectId, target: ObjectId) -> list[tuple[ObjectId, CommitObject]]:
         """The commits reachable from ``source`` and not from ``target``, oldest first."""
-        met, fork = skips.common(self.link, source, target)
+        shared, fork = skips.common(self.link, source, target)
         source_commit, other = self.link(source), self.link(target)
         if (
             fork is not None
@@ -279,7 +279,7 @@ class History:
             and other
             and source_commit.merges == fork.merges == other.merges
         ):
-            own = list(takewhile(lambda item: item[0] != met, self.walk(source)))
+            own = list(takewhile(lambda item: item[0] != shared, self.walk(source)))
             return own[::-1]
         commits = [
             (commit_id, self.commit(commit_id))

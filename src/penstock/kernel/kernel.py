@@ -369,7 +369,7 @@ class Kernel:
                 changed = changed_tables(self.formats, self.objects, commit_id)
                 now = {key: content_of(self.objects, state.get(key.encode())) for key in changed}
                 landing.add({key: change._replace(after=now[key]) for key, change in changed.items()})
-            landing.tell(commits)
+            landing.notify_formats(commits)
         except (ReferenceNotFound, TransactionNotFound, TransactionOver):
             pass  # the branch is gone, and its tables with it
         except Exception:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 
-from penstock.kernel.format import Formats, LaterCommit, Since
+from penstock.kernel.format import Formats, LaterCommit, LaterCommitLookup
 from penstock.kernel.history import History
 from penstock.kernel.objects import content_of
 from penstock.kernel.request import NextBatch
@@ -32,7 +32,7 @@ class LaterCommits:
         commit = self._history.commit(self._commit)
         return changes_between(self._history, commit, self._history.commit(commit.parent))
 
-    def since(self, head: ObjectId | None, key: bytes) -> Since:
+    def since(self, head: ObjectId | None, key: bytes) -> LaterCommitLookup:
         """What was done to a key between the commit and a head of the branch.
 
         Whoever asks for the commits without a head comes first in the next batch.
@@ -40,7 +40,7 @@ class LaterCommits:
         own: Intents = {}
         gather_intents(self._history, self._history.commit(self._commit), own)
         intents = self._own_intents(key, own.get(key, []))
-        return Since(lambda: self._up_to(head, key), tuple(intents or ()))
+        return LaterCommitLookup(lambda: self._up_to(head, key), tuple(intents or ()))
 
     def _up_to(self, head: ObjectId | None, key: bytes) -> list[LaterCommit]:
         if head is None:
@@ -76,10 +76,10 @@ class LaterCommits:
         after, *before = (
             self._content_at(commit, key) for commit in (commit, *parents) if commit is not None
         )
-        met: list[AnyContent | None] = []
+        other_side: list[AnyContent | None] = []
         if commit.further_parents and not is_beside and None not in parents:
             builds = [self._history.is_ancestor(self._commit, parent) for parent in commit.parents]
-            met = [content for content, is_built in zip(before, builds, strict=True) if not is_built]
+            other_side = [content for content, is_built in zip(before, builds, strict=True) if not is_built]
         author = commit.authors[0] if commit.authors else commit.committer
         named = commit_id.hex(), author, commit.message
         return LaterCommit(
@@ -88,7 +88,7 @@ class LaterCommits:
             None if own_intents is None else tuple(own_intents),
             is_beside,
             bool(commit.further_parents),
-            tuple(met),
+            tuple(other_side),
             *named,
         )
 
@@ -119,12 +119,12 @@ class OwnCommits:
         self._merges: list[int] = []
         """The positions of merges: they may have changed any key."""
 
-    def since(self, head: ObjectId | None, key: bytes) -> Since:
+    def since(self, head: ObjectId | None, key: bytes) -> LaterCommitLookup:
         """What was done to a key up to a head of the branch: what commits found and left, oldest first.
 
         Whoever asks for the commits without a head comes first in the next batch.
         """
-        return Since(lambda: self._up_to(head, key))
+        return LaterCommitLookup(lambda: self._up_to(head, key))
 
     def _up_to(self, head: ObjectId | None, key: bytes) -> list[LaterCommit]:
         if head is None:

@@ -74,7 +74,7 @@ class Claim(msgspec.Struct, frozen=True, array_like=True):
     """The table before it."""
 
 
-class Below(msgspec.Struct, frozen=True, array_like=True):
+class TablesBelow(msgspec.Struct, frozen=True, array_like=True):
     """How many tables a branch has below a folder."""
 
     count: int
@@ -82,7 +82,7 @@ class Below(msgspec.Struct, frozen=True, array_like=True):
 
 _decode = decoder(LedgerEntry).decode
 _decode_claim = decoder(Claim).decode
-_decode_below = decoder(Below).decode
+_decode_below = decoder(TablesBelow).decode
 
 
 def ledger_key(identity: UUID) -> bytes:
@@ -129,7 +129,7 @@ def _count_below(look: Look, folder: str) -> int:
     if entry is None:
         return 0
     try:
-        below: Below = _decode_below(entry.payload if isinstance(entry, Unknown) else b"")
+        below: TablesBelow = _decode_below(entry.payload if isinstance(entry, Unknown) else b"")
     except msgspec.MsgspecError as problem:
         raise Damaged(f"the ledger's entry of {folder} cannot be read: {problem}") from None
     return below.count
@@ -292,7 +292,7 @@ class Ledger:
         for folder, more in self._below.items():
             if more:
                 count = max(0, _count_below(self._look, folder) + more)
-                below = Unknown(id=_FOLDER_ID, type_name=TYPE_NAME, payload=encode(Below(count)))
+                below = Unknown(id=_FOLDER_ID, type_name=TYPE_NAME, payload=encode(TablesBelow(count)))
                 yield folder_key(folder), below if count else None
 
     def _claims(self) -> Iterator[tuple[bytes, AnyContent | None]]:

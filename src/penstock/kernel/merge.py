@@ -76,7 +76,7 @@ class MergeRequest(ThreeWayRequest):
             edit = self._edit(self._history.objects, view, reference, may_read=True)
             with suppress(PrepareAgain):
                 self._check_reads(edit, plan.changes, head)
-                plan.bring(self._bringing(edit, plan, reference.head), managed)
+                plan.apply_difference(self._three_way_apply(edit, plan, reference.head), managed)
 
     def apply(self, chain: Chain, reference: Reference) -> list[Draft]:
         if chain.has_merge_drafts:
@@ -96,10 +96,10 @@ class MergeRequest(ThreeWayRequest):
         if chain.has_drafts and self._options.reads is not None and self._options.reads.lists:
             raise NextBatch  # what came and went is told by commits, and some have no id yet
         self._check_reads(edit, plan.changes, chain.commit)
-        bringing = self._bringing(edit, plan, None if chain.has_drafts else chain.tip)
-        plan.bring(bringing, plan.changes)
-        bringing.finish()
-        self.results = list(bringing.results.values())
+        three_way = self._three_way_apply(edit, plan, None if chain.has_drafts else chain.tip)
+        plan.apply_difference(three_way, plan.changes)
+        three_way.finish()
+        self.results = list(three_way.results.values())
         if edit.conflicts:
             raise MergeConflict(edit.conflicts)
         if plan.is_nothing and self._options.reads is None:
@@ -113,7 +113,7 @@ class MergeRequest(ThreeWayRequest):
         if self._options.reads is not None:
             check_reads(self._history, self._formats, edit, self._options.reads, changes, head)
 
-    def _bringing(self, edit: Edit, plan: MergePlan, head: ObjectId | None) -> ThreeWayApply:
+    def _three_way_apply(self, edit: Edit, plan: MergePlan, head: ObjectId | None) -> ThreeWayApply:
         own, theirs = self._own, OwnCommits(self._history, self._formats, plan.head)
         return ThreeWayApply(
             edit,
@@ -147,9 +147,11 @@ class MergePlan(NamedTuple):
         """
         return not self.changes and not self.intents
 
-    def bring(self, bringing: ThreeWayApply, changes: Difference) -> None:
+    def apply_difference(self, three_way: ThreeWayApply, changes: Difference) -> None:
         """Bring some of the changes."""
-        bringing.bring(changes, self.intents, self.ambiguous, self.crossed, self.renamed, self.bases)
+        three_way.apply_difference(
+            changes, self.intents, self.ambiguous, self.crossed, self.renamed, self.bases
+        )
 
     def holds_at(self, chain: Chain) -> bool:
         """Whether the plan still fits: the branch only grew since, and nothing was merged into it."""
@@ -212,15 +214,15 @@ def merge_plainly(
     view = state_of(objects, history.commit(target))
     edit = Edit(objects, view, formats, EditContext(reference, {}, may_read=True))
     own, theirs = OwnCommits(history, formats, source), OwnCommits(history, formats, target)
-    bringing = ThreeWayApply(
+    three_way = ThreeWayApply(
         edit,
         formats,
         MergeOptions(),
         own=lambda key: own.since(target, key),
         theirs=lambda key: theirs.since(source, key),
     )
-    plan.bring(bringing, changes)
-    refused = {key.encode() for key, result in bringing.results.items() if result.conflicts}
+    plan.apply_difference(three_way, changes)
+    refused = {key.encode() for key, result in three_way.results.items() if result.conflicts}
     return {key: edit.view.get(key) for key in changes if key not in refused}
 
 
@@ -228,8 +230,8 @@ def _find_crossed(
     history: History, bases: Sequence[ObjectId], source: ObjectId, head: ObjectId
 ) -> dict[bytes, CrossedIntents]:
     """The keys that the source had begun to change before the sides met, with what each side did to them."""
-    commit, met = history.commit(source), history.commit(bases[0])
-    if len(bases) == 1 and commit.merges == met.merges and history.is_on_line(bases[0], source):
+    commit, base_commit = history.commit(source), history.commit(bases[0])
+    if len(bases) == 1 and commit.merges == base_commit.merges and history.is_on_line(bases[0], source):
         return {}
     earlier: Intents = {}
     for commit_id, source_commit in history.only_in(source, head):

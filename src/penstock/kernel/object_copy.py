@@ -16,7 +16,7 @@ from penstock.kernel.objects import check_bytes
 from penstock.kernel.settings import Settings
 from penstock.kernel.time_limits import retry_reads
 from penstock.model.encoding import ObjectId
-from penstock.stores.port import Store, Stored
+from penstock.stores.port import Store, StoredObject
 
 SCAN_PAGE: Final = 5000
 CHUNK_MAX_BYTES: Final = 4 * 1024 * 1024
@@ -51,7 +51,7 @@ def copy_objects(
             retry_reads(settings, partial(target.store, data_by_id))
         return len(data_by_id), sum(map(len, data_by_id.values()))
 
-    def fetch(chunk: list[Stored]) -> tuple[int, int]:
+    def fetch(chunk: list[StoredObject]) -> tuple[int, int]:
         return carry(
             retry_reads(settings, partial(whole.fetch, [stored_object.id for stored_object in chunk]))
         )
@@ -91,9 +91,9 @@ def count_objects(store: Store, settings: Settings) -> int:
             return count
 
 
-def chunks(page: Iterable[Stored]) -> Iterator[list[Stored]]:
+def chunks(page: Iterable[StoredObject]) -> Iterator[list[StoredObject]]:
     """A page in parts that a worker can hold in memory."""
-    chunk: list[Stored] = []
+    chunk: list[StoredObject] = []
     size = 0
     for stored_object in page:
         if chunk and (len(chunk) >= SCAN_PAGE or size + stored_object.size > CHUNK_MAX_BYTES):

@@ -191,7 +191,7 @@ class BranchQueue:
             self._ahead = flight
             self._choose_leader(flight.leader)
 
-    def come_back(self, flight: Flight) -> None:
+    def requeue(self, flight: Flight) -> None:
         """A batch did not land: its leader leads again, as soon as whoever does now gives way."""
         with self._lock:
             flight.wants_back = True

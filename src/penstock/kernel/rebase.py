@@ -18,7 +18,7 @@ from penstock.kernel.checks import proposal_of, run, turn_of
 from penstock.kernel.format import DRY_RUN, PrepareAgain
 from penstock.kernel.moves import check_move
 from penstock.kernel.records import Keep
-from penstock.kernel.references import Move
+from penstock.kernel.references import ReferenceDecision
 from penstock.kernel.state import differing
 from penstock.kernel.three_way import MergeOptions, ThreeWayTerms
 from penstock.kernel.time_limits import Tries
@@ -119,7 +119,7 @@ class BranchRebase:
     def _require_expected(self, row: Row | None) -> Reference:
         return self._kernel.references.require_expected(self._branch, row, self._if_head, Kind.BRANCH)
 
-    def _decide(self, row: Row | None) -> Move | Keep[MergeResult]:
+    def _decide(self, row: Row | None) -> ReferenceDecision | Keep[MergeResult]:
         reference = self._require_expected(row)
         if self._is_done(reference):
             return Keep(self._unchanged_result(reference))
@@ -132,7 +132,7 @@ class BranchRebase:
             author, head = self._meta.committer, self._commits[-1]
             landed = (Landed(Event.TRANSPLANT.value, self._key, author, head, len(self._commits)),)
         after = msgspec.structs.replace(reference, head=chain.tip)
-        return Move(after, Event.TRANSPLANT, chain.objects.fresh, landed)
+        return ReferenceDecision(after, Event.TRANSPLANT, chain.objects.fresh, landed)
 
     def _check(self, reference: Reference, chain: Chain) -> None:
         """Show the checks of the branch, if it has any, what it is about to become."""

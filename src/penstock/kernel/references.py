@@ -46,7 +46,7 @@ from penstock.stores.port import Row, Store
 NOTE_MAX_BYTES = 16 * 1024
 
 
-class Move(NamedTuple):
+class ReferenceDecision(NamedTuple):
     """A decision about a row: what it becomes (``None``: nothing), and what the log says about it."""
 
     reference: Reference | None
@@ -56,7 +56,7 @@ class Move(NamedTuple):
 
 
 A = TypeVar("A")
-Decide: TypeAlias = Callable[[Row | None], Move | Keep[A]]
+Decide: TypeAlias = Callable[[Row | None], ReferenceDecision | Keep[A]]
 
 
 class References:
@@ -125,7 +125,7 @@ class References:
         self.require_kept(at)
         is_new_name = False
 
-        def decide(before: Row | None) -> Move:
+        def decide(before: Row | None) -> ReferenceDecision:
             nonlocal is_new_name
             is_new_name = before is None
             if (reference := branch_or_tag_in(before)) is not None:
@@ -142,7 +142,7 @@ class References:
                 created_us=self._clock(),
                 note=note,
             )
-            return Move(created, Event.CREATE)
+            return ReferenceDecision(created, Event.CREATE)
 
         created = self.swap(name, decide, who, key, asked or digest("create", name, kind, at, note))
         if is_new_name:
@@ -193,12 +193,12 @@ class References:
         """
         self.require_kept(to)
 
-        def decide(before: Row | None) -> Move:
+        def decide(before: Row | None) -> ReferenceDecision:
             reference = self.require_expected(name, before, expected, kind)
             if has_expectations(reference) if checked is None else _parts(checked) != _parts(reference):
                 raise PrepareAgain
             self._check_move(reference, to)
-            return Move(msgspec.structs.replace(reference, head=to), Event.ASSIGN)
+            return ReferenceDecision(msgspec.structs.replace(reference, head=to), Event.ASSIGN)
 
         return self.swap(name, decide, who, key, asked or digest("assign", name, to, expected or b""))
 
@@ -206,11 +206,11 @@ class References:
         """Replace a reference's note if nothing about the reference changed since it was read."""
         _check_note(note)
 
-        def decide(before: Row | None) -> Move:
+        def decide(before: Row | None) -> ReferenceDecision:
             reference = self.require_expected(name, before, None)
             if reference != expected:
                 raise ReferenceChanged(f"'{name}' changed since it was read", name=name, found=reference.id)
-            return Move(msgspec.structs.replace(reference, note=note), Event.ASSIGN)
+            return ReferenceDecision(msgspec.structs.replace(reference, note=note), Event.ASSIGN)
 
         return self.swap(name, decide, who)
 
@@ -233,11 +233,11 @@ class References:
         if lake is not None and name == lake.default_branch:
             raise InvalidRequest(f"the default branch '{name}' cannot be deleted", name=name)
 
-        def decide(before: Row | None) -> Move:
+        def decide(before: Row | None) -> ReferenceDecision:
             reference = self.require_expected(name, before, expected, kind)
             if not leave_log:
-                return Move(None, Event.DELETE)
-            return Move(
+                return ReferenceDecision(None, Event.DELETE)
+            return ReferenceDecision(
                 msgspec.structs.replace(reference, kind=Kind.DELETED, was=reference.kind), Event.DELETE
             )
 
@@ -477,7 +477,7 @@ class _ReferenceMove(Generic[A]):
         return reference, failed_receipts
 
     def _swap(
-        self, move: Move, before: Reference | None, failed_receipts: Mapping[ObjectId, bytes]
+        self, move: ReferenceDecision, before: Reference | None, failed_receipts: Mapping[ObjectId, bytes]
     ) -> Swap[Reference]:
         """The swap of the row, with an entry in its log, and a receipt if the caller gave a key."""
         after, event, objects, landed = move

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from penstock.errors import IdempotencyKeyReused, NotFound
 from penstock.kernel.batch import is_called_off, outcome_of
 from penstock.kernel.records import Keep
-from penstock.kernel.references import Move
+from penstock.kernel.references import ReferenceDecision
 from penstock.kernel.reflog import RefLog, find_earlier_request, receipt, receipt_id
 from penstock.kernel.rows import decode_reference_row, reference_in
 from penstock.model.encoding import ObjectId, encode, object_id
@@ -61,7 +61,7 @@ class OutcomeLookup:
     def call_off(self, sent: SubmittedRequest) -> ObjectId | None:
         """Make sure that a request does not land any more; returns its commit if it has."""
 
-        def decide(row: Row | None) -> Move | Keep[LogEntry | None]:
+        def decide(row: Row | None) -> ReferenceDecision | Keep[LogEntry | None]:
             reference = reference_in(row)
             if row is None or reference is None or reference.incarnation != sent.incarnation:
                 # No commit lands on a branch that is gone; what did before, its log may tell.
@@ -69,7 +69,7 @@ class OutcomeLookup:
             entry = self._entry(sent, reference)
             if entry is not None:
                 return Keep(entry)
-            return Move(
+            return ReferenceDecision(
                 reference,
                 Event.ABORT,
                 self._spend_key(sent, reference),

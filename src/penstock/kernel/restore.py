@@ -13,7 +13,7 @@ from typing import NamedTuple
 from penstock.errors import InvalidRequest, KeyNotFound, MergeConflict
 from penstock.kernel.chain import Chain, Draft
 from penstock.kernel.edit import Edit, LandingNotice
-from penstock.kernel.format import Applied, Format, Formats, PrepareAgain, Refused
+from penstock.kernel.format import AppliedChange, Format, Formats, PrepareAgain, Refused
 from penstock.kernel.history import History
 from penstock.kernel.ledger import find_table
 from penstock.kernel.objects import Objects, content_of
@@ -82,7 +82,7 @@ class RestoreRequest(ThreeWayRequest):
         if managed:
             edit = self._edit(self._history.objects, view, reference, may_read=True)
             with suppress(PrepareAgain):
-                self._restoring(edit).bring(managed, {})
+                self._restoring(edit).apply_difference(managed, {})
 
     def apply(self, chain: Chain, reference: Reference) -> list[Draft]:
         if chain.has_drafts and not self._scope.keys:
@@ -90,7 +90,7 @@ class RestoreRequest(ThreeWayRequest):
         changes = self._changes(chain.objects, chain.view, chain.commit, reference)
         edit = self._edit(chain.objects, chain.view, reference, self.may_read)
         restoring = self._restoring(edit)
-        restoring.bring(changes, {})
+        restoring.apply_difference(changes, {})
         restoring.finish()
         self.results = list(restoring.results.values())
         if edit.conflicts:
@@ -207,12 +207,12 @@ class _RestoreApply(ThreeWayApply):
         self._version = version
 
     def _settle(self, meeting: KeySides, how: KeyMerge) -> None:  # noqa: ARG002
-        met = len(self._edit.conflicts)
+        conflicts_before = len(self._edit.conflicts)
         if self._version is not None:
             self._restore_version(meeting, self._version)
         elif meeting.now != meeting.wanted:
             self._set(meeting)
-        if len(self._edit.conflicts) == met:
+        if len(self._edit.conflicts) == conflicts_before:
             self._check_files(meeting, self._version)
 
     def _restore_version(self, meeting: KeySides, version: int) -> None:
@@ -221,7 +221,7 @@ class _RestoreApply(ThreeWayApply):
         assert managing is not None, "or there is nothing to restore"
         table = self._edit.table(meeting.key, content)
 
-        def restore() -> Applied:
+        def restore() -> AppliedChange:
             self._refuse_erased(content, version=version)
             return managing.restore_version(table, version)
 
@@ -234,9 +234,9 @@ class _RestoreApply(ThreeWayApply):
             return
         if now is not None and after is not None and now.id != after.id:
             # Another table: the one that is there goes, and then the key is free for what was there.
-            met = len(self._edit.conflicts)
+            conflicts_before = len(self._edit.conflicts)
             self._restore(meeting, None)
-            if len(self._edit.conflicts) > met:
+            if len(self._edit.conflicts) > conflicts_before:
                 return
             meeting = meeting._replace(now=None)
         self._restore(meeting, after)
@@ -261,6 +261,6 @@ class _RestoreApply(ThreeWayApply):
         after = self._content(meeting.wanted)
         state = f"version {self._version}" if self._version is not None else ""
         if after is not None and not state:
-            state = managing.tell(after)
+            state = managing.describe_state(after)
         state = state or "what it was"
         return f"cannot be restored to {state}: {missing}; restore a newer state, or put the files back"

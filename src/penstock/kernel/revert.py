@@ -54,13 +54,13 @@ class RevertRequest(ThreeWayRequest):
             view = state_of(self._history.objects, self._history.commit(reference.head))
             edit = self._edit(self._history.objects, view, reference, may_read=True)
             with suppress(PrepareAgain):
-                self._reverting(edit, reference.head).bring(managed, {})
+                self._reverting(edit, reference.head).apply_difference(managed, {})
 
     def apply(self, chain: Chain, reference: Reference) -> list[Draft]:
         self._require_in(reference, chain.tip)
         edit = self._edit(chain.objects, chain.view, reference, self.may_read)
         reverting = self._reverting(edit, None if chain.has_drafts else chain.tip)
-        reverting.bring(self._later.undo, {})
+        reverting.apply_difference(self._later.undo, {})
         reverting.finish()
         self.results = list(reverting.results.values())
         if edit.conflicts:
@@ -84,7 +84,7 @@ class RevertRequest(ThreeWayRequest):
 class _RevertApply(ThreeWayApply):
     """A managed table is not replayed but restored, if nothing came after or its format knows how."""
 
-    def bring(self, changes: Difference, *args: Any, **kwargs: Any) -> None:
+    def apply_difference(self, changes: Difference, *args: Any, **kwargs: Any) -> None:
         """A table that the commit renamed gets its old name back as it is now, with all that came since."""
         for new, old in self._find_renamed(changes).items():
             now = self._edit.view.get(new)
@@ -95,7 +95,7 @@ class _RevertApply(ThreeWayApply):
                 key = Key.decode(stored)
                 self.results[key] = MergedKey(key=key, before=before, after=after)
             changes = {key: values for key, values in changes.items() if key not in (new, old)}
-        super().bring(changes, *args, **kwargs)
+        super().apply_difference(changes, *args, **kwargs)
 
     def _find_renamed(self, changes: Difference) -> dict[bytes, bytes]:
         """The new keys of tables that the commit only renamed and that are still there, with the old ones."""
@@ -161,7 +161,7 @@ class _RevertApply(ThreeWayApply):
 
     def _put_back(self, meeting: KeySides) -> None:
         """The table as it was before the commit, after which nothing came."""
-        met = len(self._edit.conflicts)
+        conflicts_before = len(self._edit.conflicts)
         self._restore(meeting, self._content(meeting.wanted))
-        if len(self._edit.conflicts) == met:
+        if len(self._edit.conflicts) == conflicts_before:
             self._check_returning(meeting)

@@ -22,7 +22,7 @@ from penstock.kernel.description import (
     read_description,
 )
 from penstock.kernel.records import Keep, pages
-from penstock.kernel.references import Move
+from penstock.kernel.references import ReferenceDecision
 from penstock.kernel.rows import decode_reference_row
 from penstock.model.encoding import ObjectId
 from penstock.model.objects import LogEntry
@@ -72,12 +72,12 @@ def seal(kernel: Kernel, copy: str, target: str, who: str, workers: Executor) ->
 def _seal_one(kernel: Kernel, name: str, copy: str, who: str) -> bool:
     """Seal a reference; whether that was left to do, as it is not where the reference is gone."""
 
-    def decide(row: Row | None) -> Move | Keep[None]:
+    def decide(row: Row | None) -> ReferenceDecision | Keep[None]:
         if row is None:
             return Keep(None)
         reference = decode_reference_row(row)
         entry = kernel.objects.find((reference.log,)).get(reference.log)
-        return Keep(None) if _is_seal(entry, copy) else Move(reference, Event.SEAL)
+        return Keep(None) if _is_seal(entry, copy) else ReferenceDecision(reference, Event.SEAL)
 
     return kernel.references.swap(name, decide, who, copy) is not None
 

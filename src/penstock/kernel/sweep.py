@@ -37,7 +37,7 @@ from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.objects import AnyObject, LogEntry, Receipt, decode_object
 from penstock.model.references import Kind, Reference
 from penstock.model.transactions import transaction_of
-from penstock.stores.port import Row, Stored
+from penstock.stores.port import Row, StoredObject
 
 if TYPE_CHECKING:
     from penstock.kernel.kernel import Kernel
@@ -289,7 +289,7 @@ def _collect(
     """Remove what is unmarked and old, and count what became of every object."""
     counts = Counter(kept=0, kept_bytes=0, removed=0, removed_bytes=0, waiting=0, receipts=0)
     token, scanned = b"", 0
-    doomed: list[Stored] = []
+    doomed: list[StoredObject] = []
     while True:
         page, token = kernel.store.scan(token, SCAN_PAGE)
         scanned += len(page)
@@ -331,7 +331,7 @@ def _collect(
             return counts
 
 
-def _remove(kernel: Kernel, doomed: list[Stored]) -> list[Stored]:
+def _remove(kernel: Kernel, doomed: list[StoredObject]) -> list[StoredObject]:
     """Delete objects, and say which are gone: not those that somebody stored again meanwhile."""
     if not doomed or kernel.store.delete(doomed) == len(doomed):
         return doomed
@@ -339,7 +339,7 @@ def _remove(kernel: Kernel, doomed: list[Stored]) -> list[Stored]:
     return [stored_object for stored_object in doomed if stored_object.id not in still_there]
 
 
-def _receipts(kernel: Kernel, objects: list[Stored]) -> set[ObjectId]:
+def _receipts(kernel: Kernel, objects: list[StoredObject]) -> set[ObjectId]:
     """Which objects are receipts, or may have been: nothing leads to them, but they are kept for a while."""
     data_by_id = kernel.store.uncached.fetch([stored_object.id for stored_object in objects])
     return {object_id for object_id, data in data_by_id.items() if _may_be_receipt(data)}

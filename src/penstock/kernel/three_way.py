@@ -21,13 +21,13 @@ from penstock.errors import InvalidRequest
 from penstock.kernel.edit import Edit, EditContext, LandingNotice, compare
 from penstock.kernel.format import (
     DRY_RUN,
-    Applied,
-    Crossed,
+    AppliedChange,
+    CrossedHistory,
     Format,
     Formats,
+    LaterCommitLookup,
     PrepareAgain,
     Refused,
-    Since,
 )
 from penstock.kernel.history import History
 from penstock.kernel.ledger import find_table, ledger_key
@@ -171,7 +171,7 @@ class ThreeWayRequest(Request):
 
     def after_commit(self, commits: list[ObjectId]) -> None:
         if self._landing is not None:
-            self._landing.tell(commits)
+            self._landing.notify_formats(commits)
 
 
 class KeySides(NamedTuple):
@@ -192,15 +192,15 @@ class KeySides(NamedTuple):
 
 
 class CrossedIntents(NamedTuple):
-    """What becomes ``Crossed`` for the format of the table that is merged."""
+    """What becomes ``CrossedHistory`` for the format of the table that is merged."""
 
     earlier: list[Intent]
     target: list[Intent]
 
-    def of_format(self, managing: Format) -> Crossed:
+    def of_format(self, managing: Format) -> CrossedHistory:
         earlier = tuple(intent.data for intent in self.earlier if intent.format == managing.name)
         target = intents_of_format(managing, self.target)
-        return Crossed(earlier, None if target is None else tuple(target))
+        return CrossedHistory(earlier, None if target is None else tuple(target))
 
 
 class Renamed(NamedTuple):
@@ -222,9 +222,9 @@ class ThreeWayApply:
         edit: Edit,
         formats: Formats,
         options: MergeOptions,
-        since: Callable[[bytes], Since] | None = None,
-        own: Callable[[bytes], Since] | None = None,
-        theirs: Callable[[bytes], Since] | None = None,
+        since: Callable[[bytes], LaterCommitLookup] | None = None,
+        own: Callable[[bytes], LaterCommitLookup] | None = None,
+        theirs: Callable[[bytes], LaterCommitLookup] | None = None,
     ) -> None:
         """``since`` tells what was done to a key after the commit that is brought, if the target has it;
         ``own`` what the target did to it that the source does not have, ``theirs`` the reverse."""
@@ -233,7 +233,7 @@ class ThreeWayApply:
         self._horizons: TableHorizons | None = None
         self.results: dict[Key, MergedKey] = {}
 
-    def bring(
+    def apply_difference(
         self,
         changes: Difference,
         intents: Intents,
@@ -249,39 +249,39 @@ class ThreeWayApply:
             if stored in renamed and self._is_one_table(after, now):
                 before, replayed = renamed[stored]
             sides = stored, before, after, now, replayed, stored in ambiguous
-            self._bring(KeySides(Key.decode(stored), *sides, crossed.get(stored), bases.get(stored, ())))
+            self._apply_key(KeySides(Key.decode(stored), *sides, crossed.get(stored), bases.get(stored, ())))
 
-    def _bring(self, meeting: KeySides) -> None:
-        met = len(self._edit.conflicts)
-        how = self._options.of(meeting.key)
-        self._settle(meeting, how)
-        before, after = self._content(meeting.now), self._edit.content(meeting.stored)
-        conflicts = tuple(self._edit.conflicts[met:])
-        self.results[meeting.key] = MergedKey(
-            key=meeting.key,
+    def _apply_key(self, key_sides: KeySides) -> None:
+        conflicts_before = len(self._edit.conflicts)
+        how = self._options.of(key_sides.key)
+        self._settle(key_sides, how)
+        before, after = self._content(key_sides.now), self._edit.content(key_sides.stored)
+        conflicts = tuple(self._edit.conflicts[conflicts_before:])
+        self.results[key_sides.key] = MergedKey(
+            key=key_sides.key,
             mode=how.mode,
             before=before,
             after=after,
             conflicts=conflicts,
-            change=None if conflicts else self.summarize(meeting.key, before, after),
+            change=None if conflicts else self.summarize(key_sides.key, before, after),
         )
 
-    def _settle(self, meeting: KeySides, how: KeyMerge) -> None:
+    def _settle(self, key_sides: KeySides, how: KeyMerge) -> None:
         """Decide what a key becomes."""
-        if not self._is_as_expected(meeting, how):
+        if not self._is_as_expected(key_sides, how):
             pass
         elif how.mode is MergeMode.DROP:
-            self._leave(meeting)
+            self._leave(key_sides)
         elif how.content is not None:
-            self._take(meeting, how.content)
-        elif self._options.is_snapshot and self._is_crossed(meeting):
-            self._edit.conflicts.append(self._describe_crossing(meeting))
-        elif meeting.now == meeting.wanted:
+            self._take(key_sides, how.content)
+        elif self._options.is_snapshot and self._is_crossed(key_sides):
+            self._edit.conflicts.append(self._describe_crossing(key_sides))
+        elif key_sides.now == key_sides.wanted:
             pass
         elif how.mode is MergeMode.FORCE:
-            self._restore(meeting, self._content(meeting.wanted))
+            self._restore(key_sides, self._content(key_sides.wanted))
         else:
-            self._merge(meeting)
+            self._merge(key_sides)
 
     def summarize(
         self, key: Key, before: AnyContent | None, after: AnyContent | None
@@ -292,55 +292,59 @@ class ThreeWayApply:
             return None
         return managing.summarize_change(self._edit.table(key, after), before, after)
 
-    def _is_crossed(self, meeting: KeySides) -> bool:
+    def _is_crossed(self, key_sides: KeySides) -> bool:
         """Whether the target changed a key too since the sides parted.
 
         Namespaces are no data: where both sides have one, they meet as in any merge.
         """
-        if meeting.now == meeting.was and not meeting.is_ambiguous:
+        if key_sides.now == key_sides.was and not key_sides.is_ambiguous:
             return False
-        return not all(isinstance(self._content(value), Namespace) for value in (meeting.wanted, meeting.now))
+        return not all(
+            isinstance(self._content(value), Namespace) for value in (key_sides.wanted, key_sides.now)
+        )
 
-    def _describe_crossing(self, meeting: KeySides) -> Conflict:
+    def _describe_crossing(self, key_sides: KeySides) -> Conflict:
         """That both sides changed a key, and what its states are, if its format can tell them apart."""
-        before, now = map(self._content, (meeting.was, meeting.now))
-        conflict, managing = compare(meeting.key, before, now), self._formats.managing(before, now)
-        if managing is None or before is None or now is None or not (message := managing.tell(now)):
+        before, now = map(self._content, (key_sides.was, key_sides.now))
+        conflict, managing = compare(key_sides.key, before, now), self._formats.managing(before, now)
+        if managing is None or before is None or now is None or not (message := managing.describe_state(now)):
             return conflict
         reason = (
             "was changed on both sides; repeat the change, or make it in a transaction with the policy "
             "'rebase'"
         )
-        return msgspec.structs.replace(conflict, expected=managing.tell(before), found=message, why=reason)
+        return msgspec.structs.replace(
+            conflict, expected=managing.describe_state(before), found=message, why=reason
+        )
 
-    def _leave(self, meeting: KeySides) -> None:
+    def _leave(self, key_sides: KeySides) -> None:
         """Leave a key as it is, and remember that if its format says so."""
-        managing = self._formats.managing(self._content(meeting.now))
+        managing = self._formats.managing(self._content(key_sides.now))
         if managing is None:
             return
-        if managing.is_beyond_difference(intents_of_format(managing, meeting.intents)):
-            self._edit.add_opaque(meeting.stored, managing)
+        if managing.is_beyond_difference(intents_of_format(managing, key_sides.intents)):
+            self._edit.add_opaque(key_sides.stored, managing)
 
-    def _take(self, meeting: KeySides, given_content: AnyContent) -> None:
+    def _take(self, key_sides: KeySides, given_content: AnyContent) -> None:
         """Bring a key into a state that the request gives, if it may.
 
         A managed table takes one of the states that are known of it. Any other one is a raw put, which its
         format has to admit.
         """
-        sides = [self._content(value) for value in (meeting.was, meeting.wanted, meeting.now)]
-        self._edit.check_held(meeting.key, given_content, *sides)
+        sides = [self._content(value) for value in (key_sides.was, key_sides.wanted, key_sides.now)]
+        self._edit.check_held(key_sides.key, given_content, *sides)
         for side in sides if given_content.id is not None else ():
             if side is not None and given_content.id == side.id and given_content.type != side.type:
-                self._edit.conflicts.append(compare(meeting.key, given_content, side))
+                self._edit.conflicts.append(compare(key_sides.key, given_content, side))
                 return
         managing = self._formats.managing(given_content, sides[-1])
         if managing is not None and given_content not in sides:
             try:
-                managing.admit(self._edit.table(meeting.key, sides[-1], given_content), given_content)
+                managing.admit(self._edit.table(key_sides.key, sides[-1], given_content), given_content)
             except Refused as refused:
-                self._edit.refuse(meeting.key, refused)
+                self._edit.refuse(key_sides.key, refused)
                 return
-        self._restore(meeting, given_content)
+        self._restore(key_sides, given_content)
 
     def _content(self, value: Value | None) -> AnyContent | None:
         return self._edit.decode_value(value)
@@ -349,40 +353,40 @@ class ThreeWayApply:
         mine, yours = self._content(value), self._content(other)
         return mine is not None and yours is not None and mine.id == yours.id
 
-    def _is_as_expected(self, meeting: KeySides, how: KeyMerge) -> bool:
+    def _is_as_expected(self, key_sides: KeySides, how: KeyMerge) -> bool:
         if how.expected is None and not how.expect_absent:
             return True
-        content = self._content(meeting.now)
+        content = self._content(key_sides.now)
         if content == how.expected:
             return True
-        self._edit.conflicts.append(compare(meeting.key, how.expected, content))
+        self._edit.conflicts.append(compare(key_sides.key, how.expected, content))
         return False
 
-    def _merge(self, meeting: KeySides) -> None:
-        base, source, target = map(self._content, (meeting.was, meeting.wanted, meeting.now))
+    def _merge(self, key_sides: KeySides) -> None:
+        base, source, target = map(self._content, (key_sides.was, key_sides.wanted, key_sides.now))
         managing = self._formats.managing(source or target or base)
-        if self._options.of(meeting.key).paths and (managing is None or not managing.has_paths):
-            raise InvalidRequest(f"'{meeting.key}' is not a file table, so it has no paths to merge")
-        if self._is_replaced(meeting):
-            self._replace(meeting)
-        elif managing is not None and (managing.takes_any_base or not meeting.is_ambiguous):
-            self._merge_managed(managing, meeting)
-        elif meeting.now == meeting.was and not meeting.is_ambiguous:
-            self._edit.put_value(meeting.stored, meeting.wanted)
+        if self._options.of(key_sides.key).paths and (managing is None or not managing.has_paths):
+            raise InvalidRequest(f"'{key_sides.key}' is not a file table, so it has no paths to merge")
+        if self._is_replaced(key_sides):
+            self._replace(key_sides)
+        elif managing is not None and (managing.takes_any_base or not key_sides.is_ambiguous):
+            self._merge_managed(managing, key_sides)
+        elif key_sides.now == key_sides.was and not key_sides.is_ambiguous:
+            self._edit.put_value(key_sides.stored, key_sides.wanted)
         elif isinstance(source, Namespace) and isinstance(target, Namespace):
-            self._merge_namespaces(meeting, source, target)
+            self._merge_namespaces(key_sides, source, target)
         else:
-            self._edit.conflicts.append(compare(meeting.key, base, target))
+            self._edit.conflicts.append(compare(key_sides.key, base, target))
 
-    def _merge_namespaces(self, meeting: KeySides, source: Namespace, target: Namespace) -> None:
+    def _merge_namespaces(self, key_sides: KeySides, source: Namespace, target: Namespace) -> None:
         """Both sides have a namespace: the target's, with the properties that only the source changed."""
-        bases = [meeting.was] if not meeting.is_ambiguous else list(meeting.bases or (None,))
+        bases = [key_sides.was] if not key_sides.is_ambiguous else list(key_sides.bases or (None,))
         before = [_properties(self._content(base)) for base in bases]
         properties, clashes = merge_properties(before, source.properties, target.properties)
         if not clashes:
-            self._edit.put(meeting.stored, msgspec.structs.replace(target, properties=properties))
+            self._edit.put(key_sides.stored, msgspec.structs.replace(target, properties=properties))
             return
-        conflict = compare(meeting.key, self._content(bases[0]), target)
+        conflict = compare(key_sides.key, self._content(bases[0]), target)
         names = ", ".join(f"'{name}'" for name in clashes)
         self._edit.conflicts.append(
             msgspec.structs.replace(
@@ -393,94 +397,96 @@ class ThreeWayApply:
             )
         )
 
-    def _is_replaced(self, meeting: KeySides) -> bool:
+    def _is_replaced(self, key_sides: KeySides) -> bool:
         """Whether the source has another table where both had one that the target has not changed since."""
         if (
-            meeting.was is None
-            or meeting.wanted is None
-            or meeting.now != meeting.was
-            or meeting.is_ambiguous
+            key_sides.was is None
+            or key_sides.wanted is None
+            or key_sides.now != key_sides.was
+            or key_sides.is_ambiguous
         ):
             return False
-        is_managed = self._formats.managing(self._content(meeting.was)) is not None
-        return is_managed and not self._is_one_table(meeting.was, meeting.wanted)
+        is_managed = self._formats.managing(self._content(key_sides.was)) is not None
+        return is_managed and not self._is_one_table(key_sides.was, key_sides.wanted)
 
-    def _replace(self, meeting: KeySides) -> None:
+    def _replace(self, key_sides: KeySides) -> None:
         """Let the table go that both had, and then the source's come to the key that is free."""
-        met = len(self._edit.conflicts)
-        for gone_or_come in (meeting._replace(wanted=None), meeting._replace(was=None, now=None)):
-            if len(self._edit.conflicts) == met:
+        conflicts_before = len(self._edit.conflicts)
+        for gone_or_come in (key_sides._replace(wanted=None), key_sides._replace(was=None, now=None)):
+            if len(self._edit.conflicts) == conflicts_before:
                 self._merge(gone_or_come)
 
-    def _merge_managed(self, managing: Format, meeting: KeySides) -> None:
+    def _merge_managed(self, managing: Format, key_sides: KeySides) -> None:
         """The table's format decides how the two sides meet."""
-        base, source, target = map(self._content, (meeting.was, meeting.wanted, meeting.now))
+        base, source, target = map(self._content, (key_sides.was, key_sides.wanted, key_sides.now))
         is_other = source is not None and target is not None and source.id != target.id
-        table = self._edit.table(meeting.key, target, source)._replace(
-            paths=self._options.of(meeting.key).paths,
-            crossed=meeting.crossed.of_format(managing) if meeting.crossed is not None else None,
+        table = self._edit.table(key_sides.key, target, source)._replace(
+            paths=self._options.of(key_sides.key).paths,
+            crossed=key_sides.crossed.of_format(managing) if key_sides.crossed is not None else None,
             is_strange=is_other and source is not None and self._edit.is_strange(source.id),
-            bases=tuple(content for content in map(self._content, meeting.bases) if content is not None),
-            since=None if self._since is None else self._since(meeting.stored),
-            own=None if self._own is None else self._own(meeting.stored),
-            theirs=None if self._theirs is None else self._theirs(meeting.stored),
+            bases=tuple(content for content in map(self._content, key_sides.bases) if content is not None),
+            since=None if self._since is None else self._since(key_sides.stored),
+            own=None if self._own is None else self._own(key_sides.stored),
+            theirs=None if self._theirs is None else self._theirs(key_sides.stored),
         )
         try:
             self._refuse_erased(source)
             states = self._drop_erased(base), self._drop_erased(source)
-            applied = managing.merge(table, *states, intents_of_format(managing, meeting.intents))
+            applied = managing.merge(table, *states, intents_of_format(managing, key_sides.intents))
         except Refused as refused:
-            self._edit.refuse(meeting.key, refused)
+            self._edit.refuse(key_sides.key, refused)
             return
-        self._edit.put_applied(meeting.stored, applied)
+        self._edit.put_applied(key_sides.stored, applied)
         if self._since is not None:
-            self._check_returning(meeting)
+            self._check_returning(key_sides)
         if applied.is_opaque:
-            self._edit.add_opaque(meeting.stored, managing)
+            self._edit.add_opaque(key_sides.stored, managing)
         elif applied.intent is not None:
-            self._edit.add_intent(meeting.stored, managing.name, applied.intent)
+            self._edit.add_intent(key_sides.stored, managing.name, applied.intent)
 
-    def _restore(self, meeting: KeySides, after: AnyContent | None) -> None:
+    def _restore(self, key_sides: KeySides, after: AnyContent | None) -> None:
         """Bring a key into a given state, by its format if it has one."""
-        target = self._content(meeting.now)
+        target = self._content(key_sides.now)
         managing = self._formats.managing(after, target)
         if managing is None:
             # A content keeps its type: one of another type without an id is another content.
             is_same = target is not None and after is not None and target.type == after.type
-            self._edit.put(meeting.stored, after, target.id if is_same and target is not None else None)
+            self._edit.put(key_sides.stored, after, target.id if is_same and target is not None else None)
             return
-        table = self._edit.table(meeting.key, target, after)
+        table = self._edit.table(key_sides.key, target, after)
 
-        def restore() -> Applied:
+        def restore() -> AppliedChange:
             self._refuse_erased(after)
             return managing.restore(table, self._drop_erased(after))
 
-        self._put_restored(meeting, managing, restore)
+        self._put_restored(key_sides, managing, restore)
 
-    def _put_restored(self, meeting: KeySides, managing: Format, restore: Callable[[], Applied]) -> None:
+    def _put_restored(
+        self, key_sides: KeySides, managing: Format, restore: Callable[[], AppliedChange]
+    ) -> None:
         """Let a key hold the state that a format restores, or note why it refuses to."""
         try:
             applied = restore()
         except Refused as refused:
-            self._edit.refuse(meeting.key, refused)
+            self._edit.refuse(key_sides.key, refused)
         else:
-            self._edit.put_applied(meeting.stored, applied)
-            self._edit.add_opaque(meeting.stored, managing)
+            self._edit.put_applied(key_sides.stored, applied)
+            self._edit.add_opaque(key_sides.stored, managing)
 
-    def _check_files(self, meeting: KeySides, *contents: object) -> None:
+    def _check_files(self, key_sides: KeySides, *contents: object) -> None:
         """Refuse a state whose data files are gone: nobody could read it.
 
         Storage is asked where it may be; at the turn it is known, or the request is prepared again.
         """
-        before, after = self._content(meeting.now), self._edit.content(meeting.stored)
+        before, after = self._content(key_sides.now), self._edit.content(key_sides.stored)
         managing = self._formats.managing(after)
         if managing is None or after is None or before == after:
             return
-        note = "missing files", meeting.stored, meeting.was, meeting.wanted, *contents
+        note = "missing files", key_sides.stored, key_sides.was, key_sides.wanted, *contents
         if note not in self._edit.notes:
             if not self._edit.may_read:
                 raise PrepareAgain
-            table = self._edit.table(meeting.key, after)
+            table = self._edit.table(key_sides.key, after)
             self._edit.notes[note] = tuple(managing.missing_files(table, before, after))
         if missing := self._edit.notes[note]:
             more = f" and {len(missing) - MISSING_SHOWN} more" if len(missing) > MISSING_SHOWN else ""
@@ -488,22 +494,22 @@ class ThreeWayApply:
                 f"{len(missing)} of its data files are gone from storage"
                 f" ({', '.join(missing[:MISSING_SHOWN])}{more}), as after a VACUUM by another engine"
             )
-            self._edit.refuse(meeting.key, Refused(self._describe_missing(managing, meeting, message)))
+            self._edit.refuse(key_sides.key, Refused(self._describe_missing(managing, key_sides, message)))
 
-    def _describe_missing(self, managing: Format, meeting: KeySides, missing: str) -> str:  # noqa: ARG002
+    def _describe_missing(self, managing: Format, key_sides: KeySides, missing: str) -> str:  # noqa: ARG002
         """Why a state cannot be, some of whose files are gone."""
         return (
             f"cannot be reverted: {missing}; put the files back, or leave the table as it is with the mode "
             "'drop'"
         )
 
-    def _check_returning(self, meeting: KeySides) -> None:
+    def _check_returning(self, key_sides: KeySides) -> None:
         """The same for a table of which some files come back. One that comes back as a whole, after it was
         dropped, is not gone through; nor one whose files nobody but the lake removes."""
-        after = self._edit.view.get(meeting.stored)
+        after = self._edit.view.get(key_sides.stored)
         managing = self._formats.managing(self._content(after))
-        if managing is not None and managing.may_lose_files and self._is_one_table(meeting.now, after):
-            self._check_files(meeting)
+        if managing is not None and managing.may_lose_files and self._is_one_table(key_sides.now, after):
+            self._check_files(key_sides)
 
     def _refuse_erased(self, *contents: AnyContent | None, version: int | None = None) -> None:
         """``Refused`` if a state of a table is to be brought back that was erased, or is about to be; or an
@@ -530,9 +536,9 @@ class ThreeWayApply:
             raise InvalidRequest(
                 f"a merge mode was given for {', '.join(unused)}, which this merge does not change"
             )
-        met = len(self._edit.conflicts)
+        conflicts_before = len(self._edit.conflicts)
         self._edit.check()
-        for conflict in self._edit.conflicts[met:]:
+        for conflict in self._edit.conflicts[conflicts_before:]:
             result = self.results.get(conflict.key, MergedKey(key=conflict.key))
             conflicts = (*result.conflicts, conflict)
             self.results[conflict.key] = msgspec.structs.replace(result, conflicts=conflicts)

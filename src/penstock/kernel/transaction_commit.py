@@ -32,7 +32,7 @@ from penstock.kernel.checks import require_able
 from penstock.kernel.hand_off import HandOff
 from penstock.kernel.reads import ReadEntry, Reads, noted_entries
 from penstock.kernel.records import Keep
-from penstock.kernel.references import Move
+from penstock.kernel.references import ReferenceDecision
 from penstock.kernel.request_outcome import OutcomeLookup
 from penstock.kernel.rows import reference_in, transaction_over_error
 from penstock.kernel.settings import DAY_US
@@ -159,10 +159,10 @@ class TransactionCommits(TransactionRows):
         """Remove the row of a transaction that ended long ago. It leaves no tombstone: its end is in the log
         of its target."""
 
-        def decide(row: Row | None) -> Move | Keep[None]:
+        def decide(row: Row | None) -> ReferenceDecision | Keep[None]:
             if row is None or not self.is_old(record_in_row(row)):
                 return Keep(None)
-            return Move(None, Event.DELETE)
+            return ReferenceDecision(None, Event.DELETE)
 
         self._swap_transaction(record.transaction.id, decide, "")
 

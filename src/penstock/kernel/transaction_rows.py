@@ -10,7 +10,7 @@ import msgspec
 
 from penstock.errors import InvalidRequest, PenstockError
 from penstock.kernel.records import PAGE, Keep, rows_of_kind
-from penstock.kernel.references import NOTE_MAX_BYTES, Decide, Move
+from penstock.kernel.references import NOTE_MAX_BYTES, Decide, ReferenceDecision
 from penstock.kernel.request_outcome import SubmittedRequest
 from penstock.kernel.rows import decode_reference_row, transaction_not_found_error, transaction_over_error
 from penstock.model.encoding import ObjectId, digest
@@ -66,7 +66,7 @@ class TransactionRows:
         return record_in_row(row) if row is not None else None
 
     def get(self, id: str) -> TransactionRecord:  # noqa: A002
-        """``TransactionNotFound`` if there is none, or not any more."""
+        """``TransactionNotFound`` if it does not exist, or no longer."""
         record = self.find(id)
         if record is None:
             raise transaction_not_found_error(id)
@@ -124,7 +124,7 @@ class TransactionRows:
         """
         check_transaction_id(id)
 
-        def decide_row(row: Row | None) -> Move | Keep[TransactionRecord | A]:
+        def decide_row(row: Row | None) -> ReferenceDecision | Keep[TransactionRecord | A]:
             if row is None:
                 raise transaction_not_found_error(id)
             record = record_in_row(row)
@@ -135,7 +135,9 @@ class TransactionRows:
                 return changed
             kind = Kind.ENDED_TRANSACTION if changed.has_ended else Kind.TRANSACTION
             note = encode_transaction(changed)
-            return Move(msgspec.structs.replace(record.reference, kind=kind, note=note), Event.NOTE)
+            return ReferenceDecision(
+                msgspec.structs.replace(record.reference, kind=kind, note=note), Event.NOTE
+            )
 
         return self._swap_transaction(id, decide_row, "")
 

@@ -17,7 +17,7 @@ from penstock.errors import CommitNotFound, HistoryExpired, InvalidRequest
 from penstock.kernel.description import require_unmoved
 from penstock.kernel.reads import ReadsRequest
 from penstock.kernel.records import Keep
-from penstock.kernel.references import Move
+from penstock.kernel.references import ReferenceDecision
 from penstock.kernel.settings import DAY_US
 from penstock.kernel.transaction_commit import TransactionCommits
 from penstock.kernel.transaction_rows import TransactionRecord, check_row_size, record_in, record_in_row
@@ -96,7 +96,7 @@ class Transactions(TransactionCommits):
         return record
 
     def _begin(self, transaction: StoredTransaction) -> TransactionRecord:
-        def decide(row: Row | None) -> Move | Keep[TransactionRecord]:
+        def decide(row: Row | None) -> ReferenceDecision | Keep[TransactionRecord]:
             if row is not None:
                 return Keep(record_in_row(row))
             reference = Reference(
@@ -109,7 +109,7 @@ class Transactions(TransactionCommits):
                 created_us=transaction.begun_us,
                 note=encode_transaction(check_row_size(transaction)),
             )
-            return Move(reference, Event.CREATE)
+            return ReferenceDecision(reference, Event.CREATE)
 
         return self._swap_transaction(transaction.id, decide, transaction.who)
 

@@ -12,7 +12,7 @@ import msgspec
 from penstock.errors import CommitNotFound, InvalidRequest, MergeConflict
 from penstock.kernel.chain import Chain, Draft
 from penstock.kernel.edit import Edit, LandingNotice
-from penstock.kernel.format import Formats, PrepareAgain, Since
+from penstock.kernel.format import Formats, LaterCommitLookup, PrepareAgain
 from penstock.kernel.history import History
 from penstock.kernel.later_commits import LaterCommits, OwnCommits
 from penstock.kernel.merge import merge_plainly, plan_merge
@@ -133,7 +133,7 @@ class TransplantRequest(ThreeWayRequest):
         for commit_id in self._commits:
             commit, change = self._history.commit(commit_id), self._effect_of(commit_id, reference)
             edit = self._edit(objects, below, reference, may_read, blobs)
-            self._bring(edit, change, repeated.results, self._since(commit_id, reference, head), head)
+            self._apply_commit(edit, change, repeated.results, self._since(commit_id, reference, head), head)
             if edit.conflicts:
                 repeated.conflicts.extend(edit.conflicts)
                 # What follows is judged as if this commit had landed: one conflict makes up no others.
@@ -158,19 +158,19 @@ class TransplantRequest(ThreeWayRequest):
 
     def _since(
         self, commit_id: ObjectId, reference: Reference, head: ObjectId | None
-    ) -> Callable[[bytes], Since] | None:
+    ) -> Callable[[bytes], LaterCommitLookup] | None:
         """What was done after a commit that the target has already; nothing if it has not."""
         if not self._formats or not self._history.is_ancestor(commit_id, head or reference.head):
             return None
         later = self._later.setdefault(commit_id, LaterCommits(self._history, self._formats, commit_id))
         return lambda key: later.since(head, key)
 
-    def _bring(
+    def _apply_commit(
         self,
         edit: Edit,
         own_change: _CommitEffect,
         results: dict[Key, MergedKey],
-        since: Callable[[bytes], Since] | None,
+        since: Callable[[bytes], LaterCommitLookup] | None,
         head: ObjectId | None,
     ) -> None:
         """Bring one commit's changes; a key that several commits change has one result."""
@@ -182,7 +182,7 @@ class TransplantRequest(ThreeWayRequest):
             key: Renamed(before, own_change.intents.get(key, []))
             for key, before in own_change.renamed.items()
         }
-        bringing.bring(own_change.changes, own_change.intents, own_change.unclear, renamed=renamed)
+        bringing.apply_difference(own_change.changes, own_change.intents, own_change.unclear, renamed=renamed)
         bringing.finish()
         for key, result in bringing.results.items():
             if (known_result := results.get(key)) is not None:

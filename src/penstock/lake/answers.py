@@ -32,13 +32,13 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     default_branch: str
     created: datetime
     warehouse: str = ""
-    """Where tables are that have no location of their own."""
+    """The location in which tables are created by default."""
     roots: tuple[str, ...] = ()
-    """All places where tables may be, the warehouse first."""
+    """All locations where tables may be, the warehouse first."""
     forked_from: str = ""
-    """The id of the lake that this one is a fork of; empty if it is none."""
+    """The id of the lake from which this one was forked; empty if it is not a fork."""
     moving_to: str = ""
-    """Where the lake is moving, or has moved, so that it takes no more writes here; empty if it stays."""
+    """The address to which the lake is moving or has moved, so that it is read-only here; otherwise empty."""
     history_rules: tuple[HistoryRule, ...] = ()
     """How much history is kept, by patterns of names. Of several that match, the last one holds."""
     grace_s: float = 86_400.0

@@ -55,7 +55,7 @@ from penstock.kernel.seal import finish, seal
 from penstock.kernel.settings import Settings
 from penstock.lake.backup_files import (
     BackupFiles,
-    PutBack,
+    RestoredFiles,
     data_location,
     no_room_error,
     require_data_location,
@@ -96,7 +96,7 @@ class RestoredLake(msgspec.Struct, frozen=True, kw_only=True):
     """Whether commits to managed tables are taken; else they can only be read."""
     missing: tuple[str, ...]
     """Files of tables that are gone, if that was allowed."""
-    put_back: PutBack | None = None
+    put_back: RestoredFiles | None = None
     """Files of tables that the backup has, and that were put back where they had been."""
     was_restored: bool = False
     """Whether the same restore was complete before: nothing was done now."""
@@ -135,15 +135,16 @@ def backup_lake(
     progress: CopyProgress = silent,
     **opening: Unpack[OpenOptions],
 ) -> BackedUp:
-    """Make a backup of a lake in use, with references, history, tokens by hash, expectations and settings.
+    """Back up a lake in use, with references, history, hashes of tokens, expectations and settings.
 
-    ``target`` is an address as of a lake, or a file whose name ends in ``.backup``. One that holds backups of
-    the lake gets what changed since. The files of tables are not copied: unless ``register`` says no, the
-    lake notes the backup, and keeps the files that it counts on until it is forgotten. With ``data`` they are
-    copied, as far as the target lacks them, and the lake keeps nothing once that is done; the target is a
-    directory or a bucket then. ``verify`` proves it by a restore in memory. ``keep_last`` and ``keep_days``
-    remove older backups at the target afterwards: those stay that either rule keeps. Interrupted, the same
-    call completes what was begun. ``opening`` is how the lake is opened: ``author``, ``settings``, ``clock``.
+    ``target`` is an address like that of a lake, or a file whose name ends in ``.backup``. If it already
+    holds backups of the lake, only changes are copied. Files of tables are not copied: unless ``register`` is
+    false, the lake registers the backup, and keeps the files that it needs until the backup is forgotten.
+    With ``data``, files that the target lacks are copied, and the lake keeps nothing afterwards; the target
+    must then be a directory or a bucket. ``verify`` checks the backup by a restore in memory. ``keep_last``
+    and ``keep_days`` remove older backups at the target afterwards; a backup stays if either rule keeps it.
+    After an interruption, the same call completes the backup. ``opening`` is how the lake is opened:
+    ``author``, ``settings``, ``clock``.
     """
     author, settings, clock = LakeOpening(**opening)
     with ExitStack() as stack:
@@ -173,14 +174,14 @@ def backup_lake(
 
 
 def list_backups(target: Place, *, clock: Clock = now_us) -> list[BackupPoint]:
-    """The backups that a place holds, the oldest first; also one that is not complete."""
+    """List the backups at a location, oldest first, including an incomplete one."""
     with _backup_store(target, False, clock) as store:
         require_backups(store)
         return read_points(store)
 
 
 def registered_backups(source: Place, *, settings: Settings | None = None) -> list[RegisteredBackup]:
-    """The backups that a lake knows of, the oldest first."""
+    """List the backups that a lake knows, oldest first."""
     with open_lake_at(source, None, settings, now_us) as lake:
         return list(read_description(lake.kernel.store).backups)
 
@@ -188,11 +189,11 @@ def registered_backups(source: Place, *, settings: Settings | None = None) -> li
 def forget_backups(
     source: Place, *ids: str, lost: bool = False, settings: Settings | None = None, clock: Clock = now_us
 ) -> list[str]:
-    """Let a lake keep nothing more for backups, wherever they are; returns which it knew.
+    """Forget backups, so that the lake keeps no files for them; returns those that it knew.
 
-    Sweeps may remove files of tables then that only these backups count on. What is at their target stays,
-    but for backups with data: these are removed there, with all files that no other backup has. ``lost``
-    states that the target of such a backup is gone.
+    Sweeps may then remove files of tables that only these backups need. Backups stay at their target, except
+    backups with data: these are removed there, with all files that no other backup has. ``lost`` states that
+    the target of such a backup is lost.
     """
     with open_lake_at(source, None, settings, clock) as lake:
         backups = read_description(lake.kernel.store).backups
@@ -233,9 +234,9 @@ def expire_backups(
     progress: CopyProgress = silent,
     clock: Clock = now_us,
 ) -> list[str]:
-    """Remove backups from a place, by id or by a rule, and what only they need; returns which.
+    """Remove backups from a location, by id or by a rule, with what only they need; returns the removed ones.
 
-    The lake that they are of, if it is given, forgets them.
+    If the backed-up lake is given, it forgets them.
     """
     rule = Retention(keep_last=keep_last, keep_days=keep_days).check()
     if not ids and keep_last is None and keep_days is None:
@@ -268,9 +269,9 @@ def verify_backup(
     progress: CopyProgress = silent,
     clock: Clock = now_us,
 ) -> Checked:
-    """Prove a backup, the newest one if none is given: it is restored in memory, and all of it is checked.
+    """Verify a backup, by default the newest: it is restored in memory, and all of it is checked.
 
-    Of one with data, it is seen to that all files are there, with the sizes that they had.
+    For a backup with data, the sizes of all files are checked.
     """
     own = settings or Settings()
     with (
@@ -303,22 +304,21 @@ def restore_backup(
     progress: CopyProgress = silent,
     **opening: Unpack[OpenOptions],
 ) -> RestoredLake:
-    """Make a lake of a backup at an empty place: the newest one, or ``at`` an id or a time.
+    """Restore a backup as a lake at an empty location: the newest one, or ``at`` an id or a time.
 
-    Commits keep their ids. A managed table has one owner: so the lake that the backup is of is looked for,
-    where it was or at ``source``. If it is gone, the restored lake takes its place, with its id, its tokens
-    and its tables. If it is there, or cannot be reached, the restored lake is a copy with an id of its own,
-    which reads managed tables. ``own`` seals the other lake, so that this one takes its place;
-    ``source_is_gone`` states that it is gone where that cannot be seen. Both may be given later, with the
-    same places.
+    Commits keep their ids. A managed table has one owner, so the call looks for the backed-up lake at its old
+    location or at ``source``. If that lake is gone, the restored one replaces it, with its id, tokens and
+    tables. If it exists or cannot be reached, the restored lake is a copy with its own id, which can read
+    managed tables. ``own`` makes the other lake read-only, so that this one replaces it; ``source_is_gone``
+    states that it is gone where that cannot be checked. Both can be given later, with the same locations.
 
-    Files of tables that are gone are put back where they were from a backup that has them, if the restored
-    lake takes the other's place. ``InvalidRequest`` if files are gone otherwise, which are named, unless
-    ``allow_missing`` says that it does not matter; no lake was made then.
+    If the restored lake replaces the other, missing files of tables are restored from a backup that has them.
+    If files are missing otherwise, ``InvalidRequest`` names them, and no lake is made, unless
+    ``allow_missing`` is true.
 
-    ``moved_roots`` maps old roots of tables to the places where their files are now: then these are looked
-    for, and put back, there. What is stored keeps the old ones. See ``map_root`` for what may be mapped.
-    ``opening`` is how lakes are opened: ``author``, ``settings``, ``clock``.
+    ``moved_roots`` maps old roots of tables to the present locations of their files: files are expected, and
+    restored, there. Stored data keeps the old locations. See ``map_root`` for what may be mapped. ``opening``
+    is how lakes are opened: ``author``, ``settings``, ``clock``.
     """
     author, settings, clock = LakeOpening(**opening)
     if source is not None:

@@ -86,7 +86,7 @@ T = TypeVar("T")
 Put = Callable[[dict[ObjectId, bytes]], None]
 
 
-class Needed(NamedTuple):
+class NeededFile(NamedTuple):
     """A file that a point needs."""
 
     folder: BackupFolder
@@ -96,7 +96,7 @@ class Needed(NamedTuple):
         return f"{self.folder.location}/{self.file.name}"
 
 
-class PutBack(NamedTuple):
+class RestoredFiles(NamedTuple):
     """What was put back where it had been."""
 
     files: int
@@ -183,7 +183,7 @@ class BackupFiles:
         with self._lake_at(point) as lake:
             places = _require_embedded(lake).places
 
-            def lost(folder: NeededFolder) -> Iterator[Needed]:
+            def lost(folder: NeededFolder) -> Iterator[NeededFile]:
                 for backup_folder in before:
                     if backup_folder.location == folder.location:
                         lacking = [
@@ -199,11 +199,11 @@ class BackupFiles:
     def copy_files(self, point: BackupPoint, put: Put, keep_alone: Callable[[], None]) -> BackupData:
         data = point.data or BackupData()
         new_files, new_bytes = data.new_files, data.new_bytes
-        lost_files: list[Needed] = []
+        lost_files: list[NeededFile] = []
         with self._lake_at(point) as lake:
             places = _require_embedded(lake).places
 
-            def lost(folder: NeededFolder) -> Iterator[Needed]:
+            def lost(folder: NeededFolder) -> Iterator[NeededFile]:
                 for needed in lost_files:
                     if needed.folder.location == folder.location and folder.needs(needed.file.name):
                         yield from _find_missing(places, needed.folder, [needed.file])
@@ -221,11 +221,11 @@ class BackupFiles:
         raise _went_away_error(lost_files)
 
     def _list(
-        self, lake: Lake, put: Put, lost: Callable[[NeededFolder], Iterable[Needed]]
-    ) -> tuple[BackupData, list[Needed]]:
+        self, lake: Lake, put: Put, lost: Callable[[NeededFolder], Iterable[NeededFile]]
+    ) -> tuple[BackupData, list[NeededFile]]:
         """List what is needed, folder by folder; also what ``lost`` finds of each: needed files that are
         gone."""
-        folders, lost_files = list[BackupFolder](), list[Needed]()
+        folders, lost_files = list[BackupFolder](), list[NeededFile]()
         needed = NeededFiles(
             _require_embedded(lake), lambda what, count: self._progress(f"reading {what}", count, 0)
         )
@@ -251,11 +251,11 @@ class BackupFiles:
 
     def _copy(
         self, point: BackupPoint, data: BackupData, places: Places, keep_alone: Callable[[], None]
-    ) -> tuple[int, int, list[Needed]]:
+    ) -> tuple[int, int, list[NeededFile]]:
         """Copy what is not there: how many files, of how many bytes, and which of them are gone."""
         point = msgspec.structs.replace(point, data=data)
         self._done_bytes, self._all_bytes = 0, data.size_bytes
-        count, size, lost = 0, 0, list[Needed]()
+        count, size, lost = 0, 0, list[NeededFile]()
         with ThreadPoolExecutor(FILE_WORKERS, "penstock-backup-files") as workers:
             for folder in folders_of(self._store, point):
                 source, target = places.at(folder.location), self._place(folder)
@@ -265,7 +265,7 @@ class BackupFiles:
                     keep_alone()
                     copied = [*workers.map(partial(self._carry, source, target), some)]
                     lost += [
-                        Needed(folder, file)
+                        NeededFile(folder, file)
                         for file, is_there in zip(some, copied, strict=True)
                         if not is_there
                     ]
@@ -365,7 +365,7 @@ class BackupFiles:
 
     # -- putting back ----------------------------------------------------------------------------------------
 
-    def put_back(self, point: BackupPoint) -> PutBack:
+    def put_back(self, point: BackupPoint) -> RestoredFiles:
         """Write the files of a point that are gone to where they were, or to where the roots of the lake were
         moved. What is there is left as it is.
 
@@ -394,8 +394,8 @@ class BackupFiles:
                 for folder in folders:
                     place, source = source_places.at(folder.location), self._place(folder)
                     for some in _portions(self._find_gone(source_places, folder)):
-                        [*workers.map(partial(self._bring, source, place), some)]
-            return PutBack(count, self._all_bytes)
+                        [*workers.map(partial(self._copy_back, source, place), some)]
+            return RestoredFiles(count, self._all_bytes)
         finally:
             source_places.close()
 
@@ -418,14 +418,14 @@ class BackupFiles:
             if sizes.get(file.stored_as) != file.size:
                 yield f"{self._location}/{folder.folder}/{file.stored_as}"
 
-    def _bring(self, source: Place, target: Place, file: BackupFile) -> None:
-        def bring() -> None:
+    def _copy_back(self, source: Place, target: Place, file: BackupFile) -> None:
+        def copy_file() -> None:
             if not _copy_file(source, file.stored_as, target, file.name, file.size, self._count):
                 raise Damaged(
                     f"{source.url}/{file.stored_as} is missing from the backup, or has another size"
                 )
 
-        self._retry(bring)
+        self._retry(copy_file)
 
     # -- means -----------------------------------------------------------------------------------------------
 
@@ -453,7 +453,7 @@ class BackupFiles:
                 tries.again(problem)
 
 
-def _went_away_error(lost: Sequence[Needed]) -> Damaged:
+def _went_away_error(lost: Sequence[NeededFile]) -> Damaged:
     names = "\n  ".join(map(str, lost[:NAMED_MAX]))
     return Damaged(
         f"{len(lost)} files of tables were removed while they were copied; the backup is incomplete:\n  "
@@ -488,10 +488,10 @@ def _files(folder: NeededFolder) -> Iterator[BackupFile]:
         yield BackupFile(entry.key, entry.size, "" if folder.is_unique(entry.key) else file_tag(entry))
 
 
-def _find_missing(places: Places, folder: BackupFolder, files: Sequence[BackupFile]) -> Iterator[Needed]:
+def _find_missing(places: Places, folder: BackupFolder, files: Sequence[BackupFile]) -> Iterator[NeededFile]:
     """Those of some files that are not in the lake's storage."""
     sizes = places.at(folder.location).sizes_in_order([file.name for file in files])
-    return (Needed(folder, file) for file in files if file.name not in sizes)
+    return (NeededFile(folder, file) for file in files if file.name not in sizes)
 
 
 def _copy_file(
@@ -513,21 +513,21 @@ def _copy_file(
             piece = source.read_range(name, start, min(PIECE_BYTES, size - start))
             if not piece:
                 broken.append(True)
-                raise _Broken
+                raise _TruncatedFile
             yield piece
             start += len(piece)
             count(len(piece))
 
     try:
         target.put_pieces(other, pieces())
-    except (_Broken, OutcomeUnknown, Unavailable):
+    except (_TruncatedFile, OutcomeUnknown, Unavailable):
         if broken:
             return False
         raise
     return True
 
 
-class _Broken(Exception):
+class _TruncatedFile(Exception):
     """A file ended before it should have."""
 
 

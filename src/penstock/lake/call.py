@@ -184,7 +184,9 @@ def _check_class(kind: type[Call[Any]]) -> None:
         raise TypeError(f"{kind.__name__} has no field {' nor '.join(unknown)}")
 
 
-class Said(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class CommitDescription(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
     """What a writer says about a commit."""
 
     message: str | None = None
@@ -203,17 +205,17 @@ class CommitOptions(TypedDict, total=False):
     """What a program may say with any write."""
 
     message: str | None
-    """Of the commit; one that says what was done, if nothing is given."""
+    """The commit message; by default one that names the operation."""
     author: str | None
-    """Who made it; who opened the lake, if nothing is given."""
+    """The author of the commit; by default that of the opened lake."""
     idempotency_key: str | None
-    """Under one key, the same request is done once."""
+    """An idempotency key: the same request under the same key is done once."""
 
 
 class CommitFields(TypedDict):
     """The same, as the fields of a call."""
 
-    said: Said
+    said: CommitDescription
     idempotency_key: str | None
 
 
@@ -232,14 +234,14 @@ def describe_commit(
     message: str | None,
     author: str | None = None,
     properties: Mapping[str, str | Sequence[str]] | None = None,
-) -> Said:
+) -> CommitDescription:
     """What a program says about a commit, as a call carries it."""
     lists = {
         name: tuple(values) if isinstance(values, list | tuple) else (values,)
         for name, values in (properties or {}).items()
     }
     authors = None if author is None else (author,) if author else ()
-    return Said(message=message, authors=authors, properties=lists)
+    return CommitDescription(message=message, authors=authors, properties=lists)
 
 
 class ReadAt(Call[R], frozen=True, kw_only=True):
@@ -257,7 +259,7 @@ class ReadAt(Call[R], frozen=True, kw_only=True):
 T = TypeVar("T")
 
 
-def commit_meta(said: Said, who: str, message: str) -> CommitMeta:
+def commit_meta(said: CommitDescription, who: str, message: str) -> CommitMeta:
     """What a commit says of itself: ``message``, unless its writer gave one."""
     return CommitMeta(
         message=message if said.message is None else said.message,
@@ -292,7 +294,7 @@ AFTER_DOUBT: Final = "after_doubt"
 """In an error's ``details``: it is of a later try, and nobody heard what came of the one before."""
 
 
-class _FirstSaid(msgspec.Struct, frozen=True, kw_only=True):
+class _FirstCommitDescription(msgspec.Struct, frozen=True, kw_only=True):
     """A description with the fields that it had in the first release, so that a request keeps its hash."""
 
     message: str | None
@@ -311,8 +313,8 @@ def request_digest(call: Write[Any]) -> bytes:
         return call.asked
     try:
         replaced = call.unhashed_values()
-        if isinstance(said := getattr(call, "said", None), Said):
-            replaced["said"] = _FirstSaid(message=said.message, properties=said.properties)
+        if isinstance(said := getattr(call, "said", None), CommitDescription):
+            replaced["said"] = _FirstCommitDescription(message=said.message, properties=said.properties)
         plain = msgspec.structs.replace(call, **replaced)
         return object_id(encode((type(call).__name__, plain)))
     except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as problem:

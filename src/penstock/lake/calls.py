@@ -22,7 +22,17 @@ from penstock.kernel.sweep import Swept
 from penstock.lake import resync_calls
 from penstock.lake.answers import About, ErasedTable, Landing, SweptTable
 from penstock.lake.audits import calls as audit_calls
-from penstock.lake.call import PAGE_MAX, Ask, Call, ReadAt, Retry, Said, Write, describe_commit, retry_of
+from penstock.lake.call import (
+    PAGE_MAX,
+    Ask,
+    Call,
+    CommitDescription,
+    ReadAt,
+    Retry,
+    Write,
+    describe_commit,
+    retry_of,
+)
 from penstock.lake.outcomes import landed_commit, left_reference
 from penstock.lake.plugins import plugin_types
 from penstock.lake.read_calls import (
@@ -64,6 +74,7 @@ __all__ = [
     "PAGE_MAX",
     "Ask",
     "Call",
+    "CommitDescription",
     "Compare",
     "CountRequests",
     "Diff",
@@ -85,7 +96,6 @@ __all__ = [
     "ReadAt",
     "Resolve",
     "Retry",
-    "Said",
     "SearchLog",
     "Write",
     "describe_commit",
@@ -303,7 +313,7 @@ class PutToken(Call[Token], frozen=True, kw_only=True):
 
 
 class RevokeToken(Call[Token], frozen=True, kw_only=True):
-    """Let a token not be used any more."""
+    """Revoke a token."""
 
     method = "DELETE"
     path = "/tokens/{id}"
@@ -421,7 +431,7 @@ class CommitOperations(Write[Commit], frozen=True, kw_only=True):
     """What to do; no key twice, except to delete it and put it anew."""
     branch: str | None = None
     """The default branch if nothing is given."""
-    said: Said = Said()
+    said: CommitDescription = CommitDescription()
     """What the commit says of itself."""
     base: str | None = None
     """The commit that was read: every key must still hold what it held there."""
@@ -475,7 +485,7 @@ def recovered_merge(landing: Landing) -> MergeResult:
 
 
 class Merge(MergeCall, frozen=True, kw_only=True):
-    """Bring what a branch, tag or commit has and another branch has not."""
+    """Merge a branch, tag or commit into another branch."""
 
     path = "/merge"
     target = "into"
@@ -486,12 +496,12 @@ class Merge(MergeCall, frozen=True, kw_only=True):
     """A branch, tag or other revision."""
     into: str | None = None
     """The branch that changes; the default one if nothing is given."""
-    said: Said = Said()
+    said: CommitDescription = CommitDescription()
     """What the merge commit says of itself."""
 
 
 class Transplant(MergeCall, frozen=True, kw_only=True):
-    """Repeat commits on a branch, each as a commit of its own, all by one swap."""
+    """Transplant (cherry-pick) commits to a branch, each as its own commit, all at once."""
 
     path = "/transplant"
     target = "onto"
@@ -503,7 +513,7 @@ class Transplant(MergeCall, frozen=True, kw_only=True):
     """Revisions, oldest first, or one range such as ``dev~3..dev`` (without its start)."""
     onto: str | None = None
     """The branch that changes; the default one if nothing is given."""
-    said: Said = Said()
+    said: CommitDescription = CommitDescription()
     """A message for a single commit; several keep theirs."""
 
     def named_revisions(self) -> Iterator[str]:
@@ -512,7 +522,7 @@ class Transplant(MergeCall, frozen=True, kw_only=True):
 
 
 class Revert(MergeCall, frozen=True, kw_only=True):
-    """Undo on a branch what one of its commits did, by a new commit."""
+    """Revert a commit on a branch, by a new commit."""
 
     path = "/revert"
     target = "on"
@@ -523,7 +533,7 @@ class Revert(MergeCall, frozen=True, kw_only=True):
     """The revision to undo."""
     on: str | None = None
     """The branch that changes; the default one if nothing is given."""
-    said: Said = Said()
+    said: CommitDescription = CommitDescription()
     """What the new commit says of itself."""
 
 
@@ -555,7 +565,7 @@ class Restore(Write[MergeResult], frozen=True, kw_only=True):
     """A version of the one table that `keys` names, Delta's or Lance's, as the branch has it."""
     branch: str | None = None
     """The branch that changes; the default one if nothing is given."""
-    said: Said = Said()
+    said: CommitDescription = CommitDescription()
     """What the new commit says of itself."""
     if_head: str | None = None
     """Refuse it unless the branch is at this commit. Without it, the restore wins over what came since."""
@@ -567,7 +577,7 @@ class Restore(Write[MergeResult], frozen=True, kw_only=True):
 
 
 class Rebase(MergeCall, frozen=True, kw_only=True):
-    """Repeat a branch's own commits on top of another revision, and move the branch there."""
+    """Rebase a branch: repeat its own commits on top of another revision, and move the branch there."""
 
     path = "/rebase"
     target = "branch"

@@ -38,11 +38,11 @@ def copy_lake(
     progress: CopyProgress = silent,
     clock: Clock = now_us,
 ) -> Copied:
-    """Copy a lake with its whole history to an empty place; the source stays as it is.
+    """Copy a lake with its whole history to an empty location; the source does not change.
 
-    The copy is a lake with an id of its own. If it is interrupted, the same call goes on where it was. Tables
-    stay where they are: managed ones can only be read in the copy. Files that the copy shares with its source
-    stay for as long as a note in the warehouse says so (see ``fork_notes.py``).
+    The copy is a lake with its own id. After an interruption, the same call continues. Tables stay where they
+    are: managed tables are read-only in the copy. Files that the copy shares with its source stay for as long
+    as a note in the warehouse says so (see ``fork_notes.py``).
     """
     with open_lake_at(source, author, settings, clock) as lake, open_target(target, clock) as place:
         notes = fork_notes(lake)
@@ -76,11 +76,11 @@ def move_lake(
     progress: CopyProgress = silent,
     clock: Clock = now_us,
 ) -> Copied:
-    """Move a lake with its whole history to an empty place; afterwards the source can only be read.
+    """Move a lake with its whole history to an empty location; afterwards the source is read-only.
 
-    It is the same lake there, with the same id. If it is interrupted, the same call goes on where it was;
-    ``cancel_move`` lets the lake stay instead. ``undo_move`` takes it back while nobody wrote to the target.
-    Tables stay where they are: only the lake moves.
+    The lake keeps its id. After an interruption, the same call continues; ``cancel_move`` cancels the move
+    instead. ``undo_move`` moves the lake back, as long as nothing was written to the target. Tables stay
+    where they are: only the lake moves.
     """
     with open_lake_at(source, author, settings, clock) as lake, open_target(target, clock) as place:
         return copy(
@@ -101,10 +101,10 @@ def undo_move(
     settings: Settings | None = None,
     clock: Clock = now_us,
 ) -> None:
-    """Let a lake that moved from ``source`` to ``target`` live at the source again; the target is sealed.
+    """Undo a move from ``source`` to ``target``: the lake is at the source again, and the target is sealed.
 
-    ``InvalidRequest`` if somebody wrote to the target since: that would be lost. Interrupted, the same call
-    goes on where it was. At no time do both places take writes.
+    ``InvalidRequest`` if something was written to the target since, because that would be lost. After an
+    interruption, the same call continues. At no time do both locations accept writes.
     """
     with (
         open_lake_at(source, author, settings, clock) as here,
@@ -122,9 +122,9 @@ def undo_move(
 
 
 def cancel_move(source: Place, *, settings: Settings | None = None) -> Seal:
-    """Let a lake stay where it is that was about to move; ``LakeMoved`` if it has moved already.
+    """Cancel a move that is not complete; ``LakeMoved`` if the lake has moved already.
 
-    What was copied so far is of no use any more.
+    What was copied so far is not used any more.
     """
     with open_lake_at(source, None, settings, now_us) as lake:
         return cancel(lake.kernel.store, lake.kernel.settings)
@@ -145,9 +145,9 @@ class OpenOptions(TypedDict, total=False):
     """How a lake is opened, as ``penstock.open`` takes it."""
 
     author: str | None
-    """Who does it, by default: the user of the system."""
+    """The author; by default the user of the system."""
     settings: Settings | None
-    """Of the kernel, such as time limits."""
+    """Settings of the kernel, such as time limits."""
     clock: Clock
     """The time in microseconds, for tests."""
 

@@ -16,7 +16,7 @@ from penstock.kernel.ledger import find_table, holder
 from penstock.kernel.objects import content_of
 from penstock.kernel.table_horizons import GONE
 from penstock.lake.answers import SweptTable
-from penstock.lake.erase import Leftovers, Settled, TableHolder, leftovers_of
+from penstock.lake.erase import FirstVersionKept, Leftovers, TableHolder, leftovers_of
 from penstock.lake.fork_notes import ForkNotes
 from penstock.model.commits import CommitMeta
 from penstock.model.content import AnyContent, ManagedTable
@@ -90,7 +90,7 @@ class DroppedErasure:
     def begins_at(self, content: ManagedTable, first: int) -> bool:  # noqa: ARG002
         return False  # no state is retained
 
-    def settle(self, erase: str) -> Settled:
+    def settle(self, erase: str) -> FirstVersionKept:
         """Commit that the table is still dropped. ``EraseRefused`` if it is not."""
         authors = (self._who,) if self._who else ()
         try:
@@ -110,7 +110,7 @@ class DroppedErasure:
         assert self.content.id is not None
         if find_table(partial(_look, self._lake, head), self.content.id) is not None:
             raise self._is_back()
-        return Settled(GONE)
+        return FirstVersionKept(GONE)
 
     def _is_back(self) -> EraseRefused:
         return EraseRefused(

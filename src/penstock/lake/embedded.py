@@ -137,7 +137,7 @@ class Embedded:
         self._log_pages = LogPages()
         self.count_requests: Callable[[], tuple[RequestCounts, ...] | None] = lambda: None
         """What requests to move branches came to. A server, which counts them, puts its own here."""
-        self._ways: dict[type[calls.Call[Any]], Callable[[Any], Any]] = {
+        self._handlers_by_type: dict[type[calls.Call[Any]], Callable[[Any], Any]] = {
             calls.GetAbout: self._about,
             calls.ChangeRoots: self._change_roots,
             calls.GetSetting: self._get_setting,
@@ -214,7 +214,7 @@ class Embedded:
             )
 
     def _handler_for(self, call: calls.Call[Any]) -> Callable[[Any], Any]:
-        if (way := self._ways.get(type(call))) is not None:
+        if (way := self._handlers_by_type.get(type(call))) is not None:
             return way
         if type(call) in transaction_calls.ANSWERED:
             return self.transactions.ways[type(call)]
@@ -870,7 +870,7 @@ class Embedded:
         return self.kernel.rebase(
             call.branch,
             self._reachable(call.onto),
-            commit_meta(calls.Said(), call.who, ""),
+            commit_meta(calls.CommitDescription(), call.who, ""),
             self._options(call),
             if_head=self._resolve_optional(call.if_head),
             dry_run=call.dry_run,

@@ -108,7 +108,7 @@ def leftovers_of(times_us: Sequence[int], pinned_us: int, grace_us: int) -> Left
     return Leftovers(len(young_us), until_us, forked=len(times_us) - len(young_us))
 
 
-class Settled(NamedTuple):
+class FirstVersionKept(NamedTuple):
     """The version with which the history of a table begins."""
 
     first: int
@@ -131,7 +131,7 @@ class Erasure(Protocol):
     def begin_at(self, start: ManagedTable, moment_us: int) -> int | None: ...
     def spares(self, content: ManagedTable) -> bool: ...
     def begins_at(self, content: ManagedTable, first: int) -> bool: ...
-    def settle(self, erase: str) -> Settled: ...
+    def settle(self, erase: str) -> FirstVersionKept: ...
     def latest(self) -> int: ...
     def earlier_log_files(self) -> int: ...
     def unneeded_files(self) -> list[int]: ...
@@ -499,7 +499,7 @@ class EraseRun:
 
         return self._change_horizon(change)
 
-    def _set(self, horizon: TableHorizon, settled: Settled) -> TableHorizon:
+    def _set(self, horizon: TableHorizon, settled: FirstVersionKept) -> TableHorizon:
         def change(stored: TableHorizon | None) -> TableHorizon:
             now = stored or horizon
             if now.erase != horizon.erase or now.is_set:
@@ -746,7 +746,7 @@ def dated_states_of(
 ) -> Iterator[tuple[int, AnyContent]]:
     """The same, each with the time of a commit that made it so."""
 
-    def told_by(
+    def values_of_commit(
         commit_id: ObjectId, commit: CommitObject, is_first: bool
     ) -> Iterator[tuple[int, AnyContent]]:
         values = (
@@ -758,7 +758,7 @@ def dated_states_of(
                 if content is not None and content.id == table:
                     yield commit.time_us, content
 
-    return RetainedHistory(kernel, told_by, progress).unseen()
+    return RetainedHistory(kernel, values_of_commit, progress).unseen()
 
 
 def _changed_values(

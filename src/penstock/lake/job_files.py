@@ -59,14 +59,14 @@ class JobStart(msgspec.Struct, frozen=True):
             )
 
 
-class _ToldFiles(msgspec.Struct, frozen=True):
+class _KnownGrace(msgspec.Struct, frozen=True):
     """What a lake said of its grace time, and when."""
 
     grace_s: float
     monotonic_s: float
 
 
-_TOLD: Final[WeakKeyDictionary[Lake, _ToldFiles]] = WeakKeyDictionary()
+_TOLD: Final[WeakKeyDictionary[Lake, _KnownGrace]] = WeakKeyDictionary()
 
 
 def _grace_s(lake: Lake) -> float:
@@ -75,7 +75,7 @@ def _grace_s(lake: Lake) -> float:
     now_s = time.monotonic()
     files = _TOLD.get(lake)
     if files is None or now_s - files.monotonic_s > ASKED_EVERY_S:
-        files = _TOLD[lake] = _ToldFiles(lake.about.data_grace_days * DAY_S, now_s)
+        files = _TOLD[lake] = _KnownGrace(lake.about.data_grace_days * DAY_S, now_s)
     return files.grace_s
 
 

@@ -50,7 +50,7 @@ from penstock.lake.tokens import new_token
 from penstock.lake.transactions.answers import TransactionInfo
 from penstock.lake.transactions.calls import GetTransaction, ListTransactions
 from penstock.lake.transactions.read_set import NotedReads, note_reads
-from penstock.lake.transactions.runner import Ran, run
+from penstock.lake.transactions.runner import TransactionRun, run
 from penstock.lake.transactions.transaction import Transaction, begin_transaction
 from penstock.lake.views import Branch, Snapshot, Tag
 from penstock.model.clock import now_us
@@ -77,7 +77,7 @@ if TYPE_CHECKING:
         PenstockNamespace,
     )
     from penstock.kernel.kernel import Kernel
-    from penstock.lake.audits.publication import Published, Publishing
+    from penstock.lake.audits.publication import Published, PublishOptions
     from penstock.lake.sql.result import SqlResult
     from penstock.lake.sql.row_diff import RowDiff
 
@@ -122,7 +122,7 @@ class Lake:
 
     @property
     def catalogue(self) -> Catalogue:
-        """What answers the calls, for those who serve the lake: it is made if there is none yet."""
+        """The catalogue that answers calls, for servers of the lake. A missing lake is created."""
         if isinstance(self._now, EmptyPlace):
             return self._now.open(makes=True)
         return self._now
@@ -140,7 +140,7 @@ class Lake:
         return self._now.page_max
 
     def begin_write(self, *, makes_lake: bool = True) -> None:
-        """For what looks, or stores files, before it commits: make the lake if there is none yet.
+        """Create the lake if there is none yet. For operations that read, or store files, before they commit.
 
         ``Denied`` if this process may only read the lake, before anything is stored.
         """
@@ -163,9 +163,10 @@ class Lake:
         return self._known_about
 
     def close(self) -> None:
-        """Let go of the store, or of the connections to the server.
+        """Close the store, or the connections to the server.
 
-        A lake in this process publishes first what it ratified, for as long as its settings say.
+        A lake in this process first publishes ratified versions, for at most the time that its settings
+        allow.
         """
         self._catalogue.close()
         with self._opening_places:
@@ -174,7 +175,7 @@ class Lake:
             places.close()
 
     def finish_background(self, timeout_s: float = BACKGROUND_S) -> None:
-        """Wait until the lake has done in the background what follows from the commits before this call.
+        """Wait until the lake has finished the background work of the commits before this call.
 
         Delta tables are published and have their checkpoints, Lance tables are promoted, and what writers had
         staged is removed: direct readers and a backup of the folders find all that was committed. What a
@@ -197,7 +198,7 @@ class Lake:
         catalogue.finish_background(timeout_s)
 
     def do(self, call: Call[R], progress: Progress = silent) -> R:
-        """Carry out a call. A name that does not exist is told with the one that was probably meant."""
+        """Run a call. The error for a name that does not exist suggests a similar one."""
         catalogue = self._now
         try:
             return catalogue.do(call, progress)
@@ -207,7 +208,7 @@ class Lake:
             raise
 
     def key_not_found(self, key: Key, ref: str) -> KeyNotFound:
-        """The error that says that there is nothing at a key, with the key that was probably meant."""
+        """Return the error for a key that does not exist, with a similar key as a suggestion."""
         problem = KeyNotFound(f"there is no '{key}' at '{ref}'", key=str(key), ref=ref)
         add_suggestion(problem, self._now)
         return problem
@@ -231,7 +232,7 @@ class Lake:
 
     @property
     def is_embedded(self) -> bool:
-        """Whether the lake is answered in this process, not by a server."""
+        """Whether this process opens the lake itself, without a server."""
         return isinstance(self._now, Embedded | EmptyPlace)
 
     @property
@@ -256,13 +257,13 @@ class Lake:
 
     @property
     def delta(self) -> DeltaTables:
-        """The lake's Delta tables as a whole: adopt and release them, see how far they are published."""
+        """Operations on all Delta tables of the lake: adopt, release, publish, show their status."""
         tables: DeltaTables = load_member("lake.delta")(self)
         return tables
 
     @property
     def about(self) -> About:
-        """What the lake says of itself now."""
+        """The present description of the lake."""
         return self.do(calls.GetAbout())
 
     @property
@@ -278,17 +279,18 @@ class Lake:
 
     @property
     def forked_from(self) -> str:
-        """The id of the lake that this one is a fork of; empty if it is none."""
+        """The id of the lake from which this one was forked; empty if it is not a fork."""
         return self._about.forked_from
 
     @property
     def moving_to(self) -> str:
-        """Where the lake is moving, or has moved, so that it takes no more writes here; empty if it stays."""
+        """The address to which the lake is moving or has moved, so that it is read-only here; otherwise
+        empty."""
         return self.about.moving_to
 
     @property
     def default_branch(self) -> str:
-        """The branch that is meant where none is given."""
+        """The branch that is used if none is given."""
         try:
             return self._about.default_branch
         except LakeNotFound:
@@ -296,13 +298,13 @@ class Lake:
 
     @property
     def warehouse(self) -> str:
-        """Where tables are that have no location of their own."""
+        """The location in which tables are created by default."""
         catalogue = self._now
         return catalogue.warehouse if isinstance(catalogue, EmptyPlace) else self._about.warehouse
 
     @property
     def roots(self) -> tuple[str, ...]:
-        """All places where tables may be, the warehouse first."""
+        """All locations where tables may be, the warehouse first."""
         return self.about.roots
 
     def _or_default(self, name: str | None) -> str:
@@ -311,11 +313,11 @@ class Lake:
     # -- references ------------------------------------------------------------------------------------
 
     def branch(self, name: str | None = None) -> Branch:
-        """A branch, the default one if no name is given. Whether it exists is asked when it is used."""
+        """Return a branch, by default the default branch. Its existence is checked when it is used."""
         return Branch(self, self._or_default(name))
 
     def tag(self, name: str) -> Tag:
-        """A tag. Whether it exists is asked when it is used."""
+        """Return a tag. Its existence is checked when it is used."""
         return Tag(self, name)
 
     def branches(self, prefix: str = "", *, after: str = "", limit: int | None = None) -> list[Branch]:
@@ -340,7 +342,7 @@ class Lake:
         return self.pages(call, limit, lambda last: {"after": last.name})
 
     def reflog(self, name: str | None = None, *, limit: int = LOG_LIMIT) -> list[LogLine]:
-        """What happened to a branch or tag, newest first; also to a deleted one."""
+        """The changes of a branch or tag, newest first; also those of a deleted one."""
         call = calls.GetReferenceLog(name=self._or_default(name))
         return self.pages(call, limit, lambda last: {"before": last.position})
 
@@ -351,7 +353,7 @@ class Lake:
         return self.do(calls.Resolve(revision=revision)).commit
 
     def at(self, revision: str | Commit | None = None) -> Snapshot:
-        """The lake at a commit: the same for ever."""
+        """Return the lake at a commit, which never changes."""
         resolved = self.do(calls.Resolve(revision=revision.id if isinstance(revision, Commit) else revision))
         return Snapshot(self, resolved.commit, resolved.name)
 
@@ -366,7 +368,7 @@ class Lake:
         return self.delta.create(key, schema=schema, data=data, **options)
 
     def files_system(self, ref: str | None = None, *, pinned: bool = False) -> FilesSystem:
-        """Tables of files at a reference as a file system of ``fsspec``, with paths such as
+        """Return the tables of files at a reference as an ``fsspec`` file system, with paths such as
         ``raw.events/day=1/part-0.parquet``.
 
         A ``pinned`` one reads a branch as it was when it first looked, until it writes itself; others look
@@ -376,7 +378,7 @@ class Lake:
         return system
 
     def lance(self, ref: str | None = None, *, via: str | None = None) -> PenstockNamespace:
-        """The Lance tables at a reference as a namespace of Lance, which Lance's own clients use.
+        """Return the Lance tables at a reference as a Lance namespace, for Lance's own clients.
 
         On a branch, or in a transaction, it also writes. Any other revision is looked up once, and what it
         gives never changes. ``via`` is the reference that led to it, where it is a commit id.
@@ -395,20 +397,18 @@ class Lake:
     ) -> Imported:
         """Register all tables of a Lance directory namespace on the default branch, in one commit.
 
-        They stay where they are, which must be below the lake's roots, and have the names that they have
-        there, below ``namespace`` if one is given. ``InvalidRequest`` with a list if some cannot come: then
-        none does.
+        The tables stay where they are, below a root of the lake, and keep their names, below ``namespace`` if
+        one is given. If some tables cannot be registered, none is, and ``InvalidRequest`` lists them.
         """
         load_tables = load_member("lake.import_lance")
         imported: Imported = load_tables(self, root, namespace, dry_run=dry_run, **options)
         return imported
 
     def export_lance(self, root: str | Path, ref: str | None = None, *, dry_run: bool = False) -> Exported:
-        """Make a folder above the Lance tables of a branch a directory namespace that has them.
+        """Export the Lance tables of a branch as a directory namespace at a folder above them.
 
-        Whoever opens it as one needs the lake no more, and sees the versions that are promoted. Called again,
-        it lists what has come since. ``InvalidRequest`` with a list if some tables cannot be listed there:
-        then none is.
+        Programs that open the folder do not need the lake, and see promoted versions. Called again, it adds
+        new tables. If some tables cannot be listed there, none is, and ``InvalidRequest`` names them.
         """
         exported: Exported = load_member("lake.export_lance")(self, root, ref, dry_run=dry_run)
         return exported
@@ -418,13 +418,13 @@ class Lake:
         return self.at(ref).tables(prefix)
 
     def sql(self, query: str, ref: str | None = None) -> SqlResult:
-        """Ask a query of tables of all formats, by DuckDB: ``select … from sales.orders where …``.
+        """Run a query over tables of all formats with DuckDB: ``select … from sales.orders where …``.
 
         Tables are named by their keys, at one commit: that of ``ref``, the default branch if none is given.
-        ``"sales.orders@dev"``, in quotes, is the table at another revision. Only the columns and files are
-        read that the query needs, when the rows of the answer are asked for: ``to_pandas()``,
-        ``to_polars()``, ``to_arrow()``, ``fetchall()``. ``InvalidRequest`` if it is not one query that only
-        reads tables, ``KeyNotFound`` if a table is not there.
+        ``"sales.orders@dev"``, in quotes, is the table at another revision. Only the columns and files that
+        the query needs are read, when you fetch the rows: ``to_pandas()``, ``to_polars()``, ``to_arrow()``,
+        ``fetchall()``. ``InvalidRequest`` if the text is not a single query that only reads tables,
+        ``KeyNotFound`` if a table does not exist.
         """
         return self.at(ref).sql(query)
 
@@ -508,7 +508,8 @@ class Lake:
         return self.do(call)
 
     def figures(self, ref: str | None = None, *, table: str | Key | None = None) -> Figures:
-        """Commits a day, conflicts, what waits to be published, and the sizes of a table if one is named.
+        """Statistics: commits a day, conflicts, unpublished versions, and the sizes of a table if one is
+        named.
 
         ``commits`` counts those of ``ref``, and ``table`` is measured there. A server counts ``requests`` for
         the branches that may be read; they are ``None`` without one. What is told here does not count as read
@@ -518,7 +519,7 @@ class Lake:
         return self.do(calls.GetFigures(ref=self._or_default(ref), table=key))
 
     def diff(self, before: str, after: str, prefix: str | Key | None = None) -> list[Difference]:
-        """What differs between two references or commits, at a key and below it, or everywhere."""
+        """Return the differences between two references or commits, at a key and below it, or everywhere."""
         (first, first_via), (second, second_via) = self._pin(before), self._pin(after)
         scope = Key.parse(prefix) if prefix is not None else None
         call = calls.Diff(before=first, before_via=first_via, to=second, to_via=second_via, prefix=scope)
@@ -535,7 +536,7 @@ class Lake:
         columns: Sequence[str] | None = None,
         progress: Progress = silent,
     ) -> RowDiff:
-        """Which rows of a table differ between two revisions: ``added``, ``removed`` and ``changed``.
+        """Compare the rows of a table between two revisions: ``added``, ``removed`` and ``changed``.
 
         ``on`` names the columns that identify a row: rows with the same values there, and others elsewhere,
         are changed. Without it whole rows are compared, as often as each is there. ``columns`` are those to
@@ -565,7 +566,7 @@ class Lake:
         create_namespaces: bool = False,
         **options: Unpack[CommitOptions],
     ) -> Commit:
-        """Carry out operations on a branch, all or none, and return the commit.
+        """Commit operations to a branch, all or none, and return the commit.
 
         ``base`` is the commit that was read: every key must still hold what it held there, else
         ``CommitConflict`` names all that changed. Without it the operations act on the branch as it is.
@@ -598,10 +599,10 @@ class Lake:
     def outcome(
         self, idempotency_key: str, branch: str | None = None, *, who: str | None = None
     ) -> Commit | None:
-        """The commit that the request with an idempotency key came to, the newest if it made several.
+        """Return the commit that the request with an idempotency key made, the newest if it made several.
 
-        ``None`` if it was not applied, or there is no commit where it led to. Every token has keys of its
-        own: ``who`` is the name of the one that used it through a server, if that is not who asks.
+        ``None`` if the request was not applied, or made no commit. Every token has its own keys: ``who`` is
+        the name of the token that used the key through a server, if it is not the caller's.
         """
         name = self._or_default(branch)
         landing = self.do(calls.GetOutcome(key=idempotency_key, branch=name, who=who))
@@ -622,14 +623,13 @@ class Lake:
         dry_run: bool = False,
         idempotency_key: str | None = None,
     ) -> MergeResult:
-        """Bring what a branch, tag or commit has and another branch has not.
+        """Merge a branch, tag or commit into another branch.
 
-        One commit with the source as second parent, so that merging again only brings what is new. ``keys``
-        says how to treat single keys: ``"force"``, ``"drop"``, or a ``KeyMerge`` with a given content. A
+        One commit with the source as second parent, so that merging again brings only newer changes. ``keys``
+        says how to merge single keys: ``"force"``, ``"drop"``, or a ``KeyMerge`` with a given content. A
         mapping such as ``{"day=1/": "force"}`` treats folders of a table of files each in its own way: there
-        it is as the source has it, or with ``"drop"`` as the target does.
-        ``if_head`` refuses the merge if the target moved. Raises ``MergeConflict``; a dry run reports
-        the conflicts instead.
+        it is as the source has it, or with ``"drop"`` as the target does. ``if_head`` refuses the merge if
+        the target moved. Raises ``MergeConflict``; a dry run reports the conflicts instead.
         """
         return self.do(
             calls.Merge(
@@ -657,7 +657,7 @@ class Lake:
         dry_run: bool = False,
         idempotency_key: str | None = None,
     ) -> MergeResult:
-        """Repeat commits on a branch, each as a commit of its own, all by one swap.
+        """Transplant (cherry-pick) commits to a branch, each as its own commit, all at once.
 
         ``commits`` are revisions, oldest first, or a range ``"dev~3..dev"`` (without its start).
         """
@@ -687,7 +687,7 @@ class Lake:
         dry_run: bool = False,
         idempotency_key: str | None = None,
     ) -> MergeResult:
-        """Undo on a branch what one of its commits did, by a new commit."""
+        """Revert a commit on a branch, by a new commit."""
         return self.do(
             calls.Revert(
                 commit=commit,
@@ -715,14 +715,14 @@ class Lake:
         dry_run: bool = False,
         **options: Unpack[CommitOptions],
     ) -> MergeResult:
-        """Set tables to what they were at an earlier commit, by one new commit on a branch.
+        """Restore tables to their state at an earlier commit, by one new commit on a branch.
 
         ``keys`` are tables; a table that was dropped since comes back. ``namespace`` is a namespace and all
         that is below it, and ``all`` is every table: there, what was created since is dropped, except for
         what ``leave`` names. ``to`` is a revision, such as ``"main~3"``, a tag, or ``"main*2026-11-14"``;
-        ``version`` one of a single Delta or Lance table. Nothing is removed from history. The restore wins
-        over what others have written by then; ``if_head`` refuses it if the branch has moved. A dry run tells
-        per table what would change. ``MergeConflict`` names the tables that cannot be restored.
+        ``version`` one of a single Delta or Lance table. Nothing is removed from history. The restore
+        replaces what others have written by then; ``if_head`` refuses it if the branch has moved. A dry run
+        shows for each table what would change. ``MergeConflict`` names the tables that cannot be restored.
         """
         return self.do(
             calls.Restore(
@@ -751,7 +751,7 @@ class Lake:
         dry_run: bool = False,
         idempotency_key: str | None = None,
     ) -> MergeResult:
-        """Repeat a branch's own commits on top of another revision, and move the branch there."""
+        """Rebase a branch: repeat its own commits on top of another revision, and move the branch there."""
         return self.do(
             calls.Rebase(
                 branch=branch,
@@ -774,8 +774,8 @@ class Lake:
         *,
         all: bool = False,  # noqa: A002
     ) -> list[JobInfo]:
-        """Jobs that run, newest first: all, or those of a table or branch. ``all`` also has those that ended
-        lately."""
+        """List running jobs, newest first: all, or those of a table or branch. ``all`` includes jobs that
+        ended recently."""
         call: Call[tuple[JobInfo, ...]] = load_member("lake.jobs")(
             key=None if key is None else Key.parse(key), branch=branch, all=all
         )
@@ -783,7 +783,8 @@ class Lake:
         return [*{job.id: job for job in jobs}.values()]  # one may come on two pages
 
     def abort_job(self, job_id: str, why: str = "") -> JobInfo:
-        """Let a job never land. One that is committing, or has committed, stays as it is, and is returned."""
+        """Abort a job, so that it never lands. A job that is committing, or has committed, is returned
+        unchanged."""
         call: Call[JobInfo] = load_member("lake.abort_job")(id=job_id, why=why, who=self.author)
         return self.do(call)
 
@@ -800,14 +801,14 @@ class Lake:
         id: str | None = None,  # noqa: A002
         properties: Mapping[str, str] | None = None,
     ) -> Transaction:
-        """Begin a transaction on a branch, the default one if none is given.
+        """Begin a transaction on a branch, by default the default branch.
 
-        Used as ``with lake.transaction() as tx:``, all that is written by ``tx`` lands at the end of the
-        block, as one commit, and nothing does if an exception leaves it. ``policy`` says what becomes of it
-        if others changed the same tables meanwhile: ``rebase`` merges, ``snapshot`` refuses it. So does
-        ``isolation`` of what it has read: in tables that it changed too that must be as it was, and with
-        ``serializable`` everywhere. It may be idle for ``lease_s``, while this process renews it. With the
-        ``id`` of an open one, that goes on.
+        Used as ``with lake.transaction() as tx:``, all writes of ``tx`` land at the end of the block, as one
+        commit, and none does if the block raises. ``policy`` decides what happens if others changed the same
+        tables meanwhile: ``rebase`` merges, ``snapshot`` refuses. ``isolation`` decides which reads must
+        still hold when it lands: those of tables that the transaction changed, or with ``serializable`` all.
+        Its lease lasts ``lease_s``, and this process renews it. With the ``id`` of an open transaction, that
+        one continues.
         """
         return begin_transaction(
             self,
@@ -827,15 +828,15 @@ class Lake:
         *,
         retries: int = RETRIES,
         **options: Unpack[TransactionOptions],
-    ) -> Ran[R]:
-        """Run a function in a transaction, and let that land; anew if what others did meanwhile refuses it.
+    ) -> TransactionRun[R]:
+        """Run a function in a transaction that lands at the end; run it again after a conflict with other
+        writers.
 
-        The function is given the transaction, and may be called ``retries`` times more, each time in a new
-        one: so what it does outside of it must bear that, and streams of rows are made inside of it: one that
-        was read before is refused, and not written as if it had no rows. A conflict, or a lake that does not
-        answer for now, is tried again after a while, and raised after the last time, with the number of
-        ``tries`` in its details. What a check refuses, or whose outcome is unknown, is raised at once:
-        ``OutcomeUnknown`` says how to find out.
+        The function gets the transaction, and may be called up to ``retries`` more times, each time with a
+        new one. So its other effects must be repeatable, and it must open row streams itself: a stream that
+        was already consumed is refused. A conflict, or a lake that does not answer, is retried after a wait,
+        and raised after the last try, with the number of ``tries`` in its details. A failed check or an
+        unknown outcome is raised at once; ``OutcomeUnknown`` says how to find out.
         """
         return run(self, function, target, retries, options)
 
@@ -846,34 +847,34 @@ class Lake:
         all: bool = False,  # noqa: A002
         limit: int | None = None,
     ) -> list[TransactionInfo]:
-        """Transactions that are open, by id: all, or those that land on one branch. ``all`` also has those
-        that ended lately."""
+        """List open transactions, by id: all, or those of one target branch. ``all`` includes transactions
+        that ended recently."""
         call = ListTransactions(target=target, all=all)
         return self.pages(call, limit, lambda last: {"after": last.id})
 
     def find_transaction(self, transaction_id: str) -> Transaction:
-        """A transaction by its id, to look at or to end: its lease is not renewed.
+        """Return a transaction by its id, to show or to end it: its lease is not renewed.
 
-        ``TransactionNotFound`` if there is none, or not any more.
+        ``TransactionNotFound`` if it does not exist, or no longer.
         """
         return Transaction(self, self.do(GetTransaction(id=transaction_id)), beats=False)
 
     # -- checks ----------------------------------------------------------------------------------------
 
     def add_check(self, name: str, function: Callable[[Proposed], Any], branch: str | None = None) -> None:
-        """Have a function look at whatever is about to be published on a branch, before it is.
+        """Add a check: a function that inspects every change of a branch before it lands.
 
-        It is shown the exact result of every commit, merge, transplant, revert and rebase of the branch, the
-        default one if none is given; a pattern such as ``"release/*"`` names several. It vetoes by raising
-        ``penstock.Vetoed``, or by returning a text that says why, or ``False``: ``CommitVetoed`` then, and
-        nothing is changed. One that fails vetoes too. A name of which there is no branch yet is warned of
-        (``UserWarning``). Checks are this process's, for as long as the lake is open; ``InvalidRequest`` if
-        the lake is behind a server, which has its own.
+        The function gets the exact result of every commit, merge, transplant, revert and rebase of the
+        branch, by default the default branch; a pattern such as ``"release/*"`` names several. It vetoes by
+        raising ``penstock.Vetoed``, or by returning the reason as text, or ``False``: the writer gets
+        ``CommitVetoed``, and nothing changes. A check that raises any other error vetoes too. ``UserWarning``
+        if no branch of that name exists yet. Checks belong to this process, while the lake is open;
+        ``InvalidRequest`` if the lake is behind a server, which has its own.
         """
         add_check(self, name, function, self._or_default(branch))
 
     def remove_check(self, name: str) -> None:
-        """Let a check not look any more."""
+        """Remove a check."""
         remove_check(self, name)
 
     def checks(self) -> list[CheckInfo]:
@@ -883,12 +884,13 @@ class Lake:
     def expect(
         self, name: str, sql: str, branch: str | None = None, *, missing_ok: bool = False
     ) -> tuple[Expectation, ...]:
-        """Have a branch expect, from now on, that a query finds nothing; returns all that it expects.
+        """Add an expectation to a branch: a query that must find no row; returns all expectations of the
+        branch.
 
-        It is kept in the branch's own row: every process and server asks it of whatever is about to be
-        published there, if that changes a table that the query names. ``InvalidRequest`` if it is no query of
-        DuckDB's that only reads tables, ``CommitVetoed`` if it does not hold now, ``KeyNotFound`` if a table
-        is not there, unless ``missing_ok``: then it is not checked until there is one of exactly that key.
+        It is stored with the branch: every process and server runs it before a change lands there, if the
+        change is to a table that the query names. ``InvalidRequest`` if it is not a DuckDB query that only
+        reads tables, ``CommitVetoed`` if it does not hold now, ``KeyNotFound`` if a table does not exist,
+        unless ``missing_ok``: then it is not checked until a table with exactly that key exists.
         """
         name_of_branch = self._or_default(branch)
         return self.do(
@@ -896,20 +898,20 @@ class Lake:
         )
 
     def expectations(self, branch: str | None = None) -> tuple[Expectation, ...]:
-        """What a branch expects, in the order in which it was added."""
+        """The expectations of a branch, in the order in which they were added."""
         return self.do(ListExpectations(branch=self._or_default(branch)))
 
     def unexpect(self, name: str, branch: str | None = None) -> tuple[Expectation, ...]:
-        """Have a branch not expect something any more; returns what is left."""
+        """Remove an expectation from a branch; returns the remaining ones."""
         return self.do(RemoveExpectation(branch=self._or_default(branch), name=name, who=self.author))
 
-    def publish(self, branch: str, into: str | None = None, **options: Unpack[Publishing]) -> Published:
-        """Audit a branch as it is now, and merge exactly that if all ``checks`` hold: write, audit, publish.
+    def publish(self, branch: str, into: str | None = None, **options: Unpack[PublishOptions]) -> Published:
+        """Publish a branch: check its present commit, and merge exactly that if all ``checks`` hold.
 
-        Each has a name, and is a query that must return no row, with tables named by their keys, or a
-        function that is given an ``Audited`` and answers as a check does. Queries are asked on Spark if a
-        session is given, else by DuckDB. ``ChecksFailed`` names every check that does not hold; then the
-        branch is kept, or dropped if ``otherwise`` is ``"drop"`` and nobody wrote to it meanwhile.
+        Each check has a name, and is a query that must return no row, with tables named by their keys, or a
+        function that gets an ``Audited`` and returns what a check returns. Spark runs queries if a session is
+        given, otherwise DuckDB. ``ChecksFailed`` names every check that does not hold; then the branch is
+        kept, or dropped if ``otherwise`` is ``"drop"`` and nobody wrote to it meanwhile.
         """
         from penstock.lake.audits.publication import publish
 
@@ -925,33 +927,34 @@ class Lake:
     def keep_history(
         self, pattern: str = "*", *, max_commits: int | None = None, max_days: float | None = None
     ) -> None:
-        """Keep so many commits, and all that are younger, of references whose names match a pattern.
+        """Set how many commits, and commits of which age, are retained for references whose names match a
+        pattern.
 
-        Without limits, all history is kept again. Heads and tags always stay. Older commits may be swept
-        from a grace period later on; reading them is ``HistoryExpired`` then.
+        Without limits, all history is retained again. Heads and tags always stay. Sweeps may remove older
+        commits after one grace period; reading them then raises ``HistoryExpired``.
         """
         self.do(calls.KeepHistory(pattern=pattern, max_commits=max_commits, max_days=max_days))
 
     def set_grace(self, *, grace_s: float | None = None, data_grace_days: float | None = None) -> About:
-        """Set how long sweeps leave alone what nothing leads to: objects, and data files of tables.
+        """Set the grace period: how long sweeps keep unreferenced objects, and data files of tables.
 
-        Writers rely on it: a job that takes longer than half of it is refused. What is not given stays as it
-        is; ``lake.about`` says what holds. A shorter period holds for sweeps once those who relied on the
-        longer one are done. ``InvalidRequest`` for less than an hour, or less than 4 days for data files.
+        Writers rely on it: a job that takes longer than half of it is refused. A value that is not given does
+        not change; ``lake.about`` has the present ones. A shorter period takes effect for sweeps after the
+        longer one has passed. ``InvalidRequest`` for less than an hour, or less than 4 days for data files.
         """
         return self.do(calls.SetGrace(grace_s=grace_s, data_grace_days=data_grace_days))
 
     def add_root(self, *locations: str) -> tuple[str, ...]:
-        """Let tables be at further places; returns all roots."""
+        """Add roots: locations where tables may be; returns all roots."""
         return self.do(calls.ChangeRoots(add=locations)).roots
 
     def remove_root(self, *locations: str) -> tuple[str, ...]:
-        """Let no further tables be at some places; returns the roots that are left."""
+        """Remove roots: no further tables may be created there; returns the remaining roots."""
         return self.do(calls.ChangeRoots(remove=locations)).roots
 
     @show_progress
     def sweep(self, *, dry_run: bool = False, progress: Progress = silent) -> Swept:
-        """Remove objects that nothing leads to any more and that are older than the lake's grace period.
+        """Remove unreferenced objects that are older than the lake's grace period.
 
         A lake that was opened with a shorter one, by ``Settings(grace_s=…)``, is swept by it only with
         ``nobody_writes=True``; else that is ``InvalidRequest``.
@@ -967,10 +970,11 @@ class Lake:
         dry_run: bool = False,
         progress: Progress = silent,
     ) -> list[SweptTable]:
-        """Remove files of Delta and Lance tables that nothing needs, of one or of all; says what came of it.
+        """Remove unneeded files of Delta and Lance tables, of one table or of all; returns what was removed.
 
-        Data files go only with ``remove_data``: those that no kept commit names and that are older than the
-        setting ``data_grace_days``. A table whose files cannot all be accounted for keeps them, and says why.
+        Data files are removed only with ``remove_data``: those that no retained commit references and that
+        are older than the setting ``data_grace_days``. If the references to a table's files cannot all be
+        read, the table keeps its files, and the result says why.
         """
         call = calls.SweepTables(
             key=None if key is None else Key.parse(key), remove_data=remove_data, dry_run=dry_run
@@ -995,7 +999,7 @@ class Lake:
         dry_run: bool = False,
         progress: Progress = silent,
     ) -> ErasedTable:
-        """Make deleted rows of a table unrecoverable, and end its history before now; says what is left.
+        """Erase the deleted rows of a table and its history before now; returns what is left to remove.
 
         Files that hold deleted rows beside others are rewritten; data files, change data, log entries,
         checkpoints and objects of the lake that only earlier versions need are removed. Where writers rely on
@@ -1009,8 +1013,8 @@ class Lake:
         With ``older_than``, a time or how long ago that was, only what was deleted before it is made
         unrecoverable: later history of the table can still be read, reverted and restored.
 
-        With ``dropped`` it is about the tables that were dropped at the key: nothing of them is left then,
-        and they cannot be brought back.
+        With ``dropped``, the tables that were dropped at the key are erased completely, and cannot be
+        restored.
         """
         call = calls.EraseTable(
             key=Key.parse(key),
@@ -1026,7 +1030,7 @@ class Lake:
     def sweep_files(
         self, *, remove_data: bool = False, dry_run: bool = False, progress: Progress = silent
     ) -> SweptFiles:
-        """Remove files that tables of a format share and nothing needs, and what jobs left that are over.
+        """Remove unneeded files that tables of a format share, and files that ended jobs left behind.
 
         Files go only with ``remove_data``: those that no kept commit names and that are older than the
         setting ``data_grace_days``, or whose job was aborted an hour ago. If anything cannot be read that may
@@ -1044,8 +1048,8 @@ class Lake:
         dry_run: bool = False,
         progress: Progress = silent,
     ) -> Resynced:
-        """Take over the versions that tables' own logs and folders have and the lake does not know, of one
-        table or of all: as after a restore of the lake's database from a backup.
+        """Import the versions that the logs and folders of tables have and the lake lacks, of one table or of
+        all: for example after the lake's database was restored from a backup.
 
         With ``leave_own``, versions that only the lake has, and that cannot be added on top, are left behind:
         they can be read at the commit that the answer names. Otherwise they are ``OutOfSync``.
@@ -1072,17 +1076,17 @@ class Lake:
     def create_token(
         self, name: str, *grants: str, expires: datetime | None = None, replaces: str | None = None
     ) -> str:
-        """Make a token with grants such as ``"read"`` or ``"write:dev/*:sales.*"`` and return its text.
+        """Create a token with grants such as ``"read"`` or ``"write:dev/*:sales.*"``, and return its text.
 
-        The text is nowhere else: the lake keeps only a hash of its secret. No two tokens have one name,
-        unless one ``replaces`` the other, whose id that is: they are one writer until the old one is revoked.
+        The text is not stored: the lake keeps only a hash of its secret. Names of tokens are unique, unless
+        one ``replaces`` the other, given by its id: both are the same writer until the old one is revoked.
         """
         text, call = new_token(name, grants, expires, replaces)
         self.do(call)
         return text
 
     def revoke_token(self, token_id: str) -> Token:
-        """Let a token not be used any more."""
+        """Revoke a token."""
         return self.do(calls.RevokeToken(id=token_id))
 
 

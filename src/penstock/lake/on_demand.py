@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from penstock.kernel.format import Applied, Format, Since, Table
+from penstock.kernel.format import AppliedChange, Format, LaterCommitLookup, Table
 from penstock.model.content import AnyContent, ManagedTable
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
@@ -41,7 +41,7 @@ class OnDemand(Format):
     def prepare(self, table: Table, change: Change) -> Any:
         return self._load_format().prepare(table, change)
 
-    def apply(self, table: Table, change: Change, prepared: Any) -> Applied:
+    def apply(self, table: Table, change: Change, prepared: Any) -> AppliedChange:
         return self._load_format().apply(table, change, prepared)
 
     def merge(
@@ -50,22 +50,22 @@ class OnDemand(Format):
         base: AnyContent | None,
         source: AnyContent | None,
         intents: Sequence[bytes] | None,
-    ) -> Applied:
+    ) -> AppliedChange:
         return self._load_format().merge(table, base, source, intents)
 
     def check_read(self, table: Table, before: AnyContent, parts: Sequence[str] | None) -> None:
         self._load_format().check_read(table, before, parts)
 
-    def tell(self, content: AnyContent) -> str:
-        return self._load_format().tell(content)
+    def describe_state(self, content: AnyContent) -> str:
+        return self._load_format().describe_state(content)
 
     def is_beyond_difference(self, intents: Sequence[bytes] | None) -> bool:
         return self._load_format().is_beyond_difference(intents)
 
-    def restore(self, table: Table, after: AnyContent | None) -> Applied:
+    def restore(self, table: Table, after: AnyContent | None) -> AppliedChange:
         return self._load_format().restore(table, after)
 
-    def restore_version(self, table: Table, version: int) -> Applied:
+    def restore_version(self, table: Table, version: int) -> AppliedChange:
         return self._load_format().restore_version(table, version)
 
     def summarize_change(
@@ -77,8 +77,8 @@ class OnDemand(Format):
         return self._load_format().missing_files(table, before, after)
 
     def revert(
-        self, table: Table, before: AnyContent | None, after: AnyContent | None, since: Since
-    ) -> Applied | None:
+        self, table: Table, before: AnyContent | None, after: AnyContent | None, since: LaterCommitLookup
+    ) -> AppliedChange | None:
         return self._load_format().revert(table, before, after, since)
 
     def admit(self, table: Table, content: AnyContent | None) -> None:

@@ -54,18 +54,18 @@ def open_lake(
 ) -> Lake:
     """Open the lake at a directory or URL, behind a server, or in a store that the caller made.
 
-    Opening makes nothing. Where there is no lake yet, in a directory of this machine, the first write makes
-    one, and until then whatever reads is ``LakeNotFound``. ``create=True`` makes it at once, ``create=False``
-    is ``LakeNotFound`` at once. ``InvalidRequest`` if there are other files in the directory. A database that
-    several share is made a lake by ``penstock init`` only; ``"memory:"`` and an empty store that the caller
-    made become lakes at once.
+    Opening creates nothing. If a local directory has no lake yet, the first write creates one; until then,
+    reads raise ``LakeNotFound``. ``create=True`` creates the lake at once; ``create=False`` raises
+    ``LakeNotFound`` at once. ``InvalidRequest`` if the directory has other files. A lake in a shared database
+    is created by ``penstock init`` only; ``"memory:"`` and an empty store that the caller made become lakes
+    at once.
 
-    ``author`` is who commits, the user of this process if it is not given. ``meter`` is told about every
-    request and every call of the store. Versions of Delta and Lance tables that earlier processes ratified
-    and did not publish are published in the background, unless ``catch_up`` says no.
+    ``author`` is the author of commits, by default the user of this process. ``meter`` counts every request
+    and every call of the store. Versions of Delta and Lance tables that earlier processes ratified and did
+    not publish are published in the background, unless ``catch_up`` is false.
 
-    Behind ``http://`` or ``https://`` is a server with a lake of its own, which sets everything else itself;
-    ``token`` is what it knows the caller by, that of ``PENSTOCK_TOKEN`` if it is not given.
+    With ``http://`` or ``https://``, the lake of a server is opened, and the server decides all other
+    settings; ``token`` identifies the caller, by default that of ``PENSTOCK_TOKEN``.
     """
     if not isinstance(target, Store) and is_remote(place := os.fspath(target)):
         if settings is not None or formats or meter is not SILENT:
@@ -175,10 +175,9 @@ def init_lake(
     author: str | None = None,
     settings: Settings | None = None,
 ) -> Lake:
-    """Make a lake; ``LakeExists`` if there is one.
+    """Create a lake; ``LakeExists`` if there is one.
 
-    ``warehouse`` holds the tables that have no location of their own; ``roots`` are further places where
-    tables may be.
+    Tables are created in ``warehouse`` by default; ``roots`` are further locations where tables may be.
     """
     check_name(default_branch)
     home = normalise(warehouse) if warehouse else None

@@ -20,9 +20,9 @@ class CommitFilter(TypedDict, total=False):
     text: str | None
     """Only commits whose messages contain this."""
     after: str | None
-    """Go on after the commit with this id, the last one of the page before."""
+    """Continue after the commit with this id, the last one of the previous page."""
     all_parents: bool
-    """Also show what was merged."""
+    """Also show merged commits."""
 
 
 class TableLogOptions(CommitFilter, total=False):
@@ -33,7 +33,7 @@ class TableLogOptions(CommitFilter, total=False):
     until: str | datetime | None
     """Only commits that are not newer."""
     limit: int | None
-    """At most so many; ``None`` for all. 100 if nothing is given."""
+    """The most commits to return, by default 100; ``None`` for all."""
 
 
 class LogOptions(TableLogOptions, total=False):
@@ -51,7 +51,7 @@ class BranchCommitOptions(CommitOptions, total=False):
     base: str | None
     """The commit that was read: every key must still hold what it held there."""
     if_head: str | None
-    """Refuse the commit if the branch's head is another one."""
+    """Refuse the commit unless the branch is at this commit."""
     incarnation: bytes | None
     """Refuse a branch that was deleted and created anew; that of ``branch.reference``."""
     create_namespaces: bool
@@ -62,24 +62,24 @@ class RebaseOptions(TypedDict, total=False):
     """How commits are repeated elsewhere."""
 
     keys: Mapping[str | Key, HowToMerge] | None
-    """How single keys are treated: ``"force"``, ``"drop"``, or a ``KeyMerge``."""
+    """How single keys are merged: ``"force"``, ``"drop"``, or a ``KeyMerge``."""
     default: MergeMode | str
-    """How all others are treated."""
+    """How all other keys are merged."""
     if_head: str | None
-    """Refuse it if the branch that would change has another head."""
+    """Refuse the merge unless the target branch is at this commit."""
     dry_run: bool
     """Change nothing, and report what would change and what conflicts."""
     idempotency_key: str | None
-    """Under one key, the same request is done once."""
+    """An idempotency key: the same request under the same key is done once."""
 
 
 class BranchMergeOptions(RebaseOptions, total=False):
     """How a branch is merged into another."""
 
     message: str | None
-    """Of the commit; one that says what was merged, if nothing is given."""
+    """The message of the commit; by default one that names the source."""
     author: str | None
-    """Who merges; who opened the lake, if nothing is given."""
+    """The author of the merge; by default that of the opened lake."""
 
 
 class BranchRestoreOptions(CommitOptions, total=False):
@@ -96,7 +96,7 @@ class BranchRestoreOptions(CommitOptions, total=False):
     version: int | None
     """The version that a single Delta or Lance table is restored to."""
     if_head: str | None
-    """Refuse the restore if the branch has another head."""
+    """Refuse the restore unless the branch is at this commit."""
     dry_run: bool
     """Change nothing, and report what would change."""
 
@@ -105,12 +105,12 @@ class TransactionOptions(TypedDict, total=False):
     """What may be said of a transaction when it begins."""
 
     message: str
-    """Of the commit by which it lands."""
+    """The message of the commit."""
     isolation: str
     """``"snapshot"``, or ``"serializable"``: then all that it has read must be unchanged when it lands."""
     policy: str
     """``"rebase"`` merges with what others changed meanwhile, ``"snapshot"`` refuses."""
     lease_s: float | None
-    """How long it may be idle; this process renews it."""
+    """The lease, in seconds; this process renews it."""
     properties: Mapping[str, str] | None
-    """Of the transaction, for those who list it."""
+    """Properties of the transaction, shown in lists."""

@@ -94,7 +94,7 @@ class GetReference(Call[Reference], frozen=True, kw_only=True):
 
 
 class GetReferenceLog(Call[tuple[LogLine, ...]], frozen=True, kw_only=True):
-    """What happened to a branch or tag, newest first; also to a deleted one."""
+    """The changes of a branch or tag, newest first; also those of a deleted one."""
 
     path = "/references/{name}/log"
     answer = tuple[LogLine, ...]
@@ -206,7 +206,7 @@ class ListCommits(Call[tuple[Commit, ...]], frozen=True, kw_only=True):
     after: str | None = None
     """Go on after this commit, the last one of the page before."""
     all_parents: bool = False
-    """Also show what was merged."""
+    """Also show merged commits."""
     limit: int | None = 100
     """At most so many."""
 

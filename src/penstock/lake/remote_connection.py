@@ -83,7 +83,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
         return float(text) if text.isascii() and text.isdecimal() else 0.0
 
 
-class _Line(msgspec.Struct):
+class _AnswerLine(msgspec.Struct):
     """One line of a long answer: how far the work is, or what it came to."""
 
     progress: tuple[str, int] | None = None
@@ -129,7 +129,7 @@ class Connection:
                 if LINES not in response.headers.get("content-type", ""):
                     return _whole(response)
                 for text in _read_lines(response):
-                    line = json_decoder(_Line).decode(text)
+                    line = json_decoder(_AnswerLine).decode(text)
                     if line.progress is not None:
                         progress(*line.progress)
                         continue

@@ -44,7 +44,7 @@ class RefusedVerdict(msgspec.Struct, frozen=True):
     error: PenstockError
 
 
-class Unsettled(msgspec.Struct, frozen=True, kw_only=True):
+class UnsettledVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """It got no answer that settles it."""
 
     error: PenstockError
@@ -60,18 +60,18 @@ class Unsettled(msgspec.Struct, frozen=True, kw_only=True):
     """How long the server asks to wait."""
 
 
-Verdict: TypeAlias = DoneVerdict | RefusedVerdict | Unsettled
+Verdict: TypeAlias = DoneVerdict | RefusedVerdict | UnsettledVerdict
 
 
 def judge(heard: Reply | LostAnswer | NotSent, call: Call[Any], url: str) -> Verdict:
     """What was heard of the server at an address, after a call was sent to it."""
     if isinstance(heard, NotSent):
         unsent = heard.error or Unavailable(f"cannot connect to {url}: {heard}", url=url)
-        return Unsettled(error=unsent, in_doubt=False, again=not heard.is_final)
+        return UnsettledVerdict(error=unsent, in_doubt=False, again=not heard.is_final)
     if isinstance(heard, LostAnswer):
         error = Unavailable(f"the connection to {url} was lost: {heard}", url=url)
         is_long = call.is_long  # starting anew is for the caller to decide
-        return Unsettled(error=error, in_doubt=True, again=not is_long)
+        return UnsettledVerdict(error=error, in_doubt=True, again=not is_long)
     if 200 <= heard.status < 300:
         return _of_success(heard, call, url)
     decoded_error = decode_error(heard.status, heard.body) if heard.is_json else None
@@ -84,7 +84,7 @@ def _of_success(reply: Reply, call: Call[Any], url: str) -> Verdict:
     if call.answer is None and reply.status == HTTPStatus.NO_CONTENT:
         return DoneVerdict(None)
     if not reply.is_json:
-        return Unsettled(error=_proxy_error(reply, url), in_doubt=True, is_spoilt=True)
+        return UnsettledVerdict(error=_proxy_error(reply, url), in_doubt=True, is_spoilt=True)
     if call.answer is None:
         return DoneVerdict(None)
     try:
@@ -93,22 +93,22 @@ def _of_success(reply: Reply, call: Call[Any], url: str) -> Verdict:
         error = UnsupportedFormat(
             f"{url} is newer than this Penstock, or not a Penstock server: {problem}", url=url
         )
-        return Unsettled(error=error, in_doubt=True, is_spoilt=True)
+        return UnsettledVerdict(error=error, in_doubt=True, is_spoilt=True)
 
 
 def _of_error(error: PenstockError, reply: Reply, call: Call[Any], url: str) -> Verdict:
     if isinstance(error, StorageFull):  # it stays so until somebody makes room
-        return Unsettled(error=error, in_doubt=False, again=False)
+        return UnsettledVerdict(error=error, in_doubt=False, again=False)
     if isinstance(error, Unavailable | Throttled):
-        return Unsettled(error=error, in_doubt=False, wait_s=reply.retry_after_s)
+        return UnsettledVerdict(error=error, in_doubt=False, wait_s=reply.retry_after_s)
     if isinstance(error, OutcomeUnknown):
-        return Unsettled(error=error, in_doubt=True, wait_s=reply.retry_after_s)
+        return UnsettledVerdict(error=error, in_doubt=True, wait_s=reply.retry_after_s)
     if isinstance(error, TimedOut):
         # A read that took too long would take as long again.
         again = retry_of(call) is not Retry.READ
-        return Unsettled(error=error, in_doubt=True, again=again, wait_s=reply.retry_after_s)
+        return UnsettledVerdict(error=error, in_doubt=True, again=again, wait_s=reply.retry_after_s)
     if type(error) is AdministratorError:  # a fault of the server, before or after it was carried out
-        return Unsettled(error=error, in_doubt=True, is_spoilt=True)
+        return UnsettledVerdict(error=error, in_doubt=True, is_spoilt=True)
     return RefusedVerdict(_no_route_error(error, call, url) if isinstance(error, RouteNotFound) else error)
 
 
@@ -134,10 +134,10 @@ def _of_gateway(reply: Reply, call: Call[Any], url: str) -> Verdict:
         is_passing = reply.status == HTTPStatus.REQUEST_TIMEOUT or reply.status >= 500
     if is_passing:
         error = Unavailable(f"{url} returned {reply.status} from a proxy, not from Penstock", url=url)
-        return Unsettled(error=error, in_doubt=True, wait_s=reply.retry_after_s)
+        return UnsettledVerdict(error=error, in_doubt=True, wait_s=reply.retry_after_s)
     if reply.status == Throttled.http_status:
         busy = Throttled(f"{url} accepts no more requests at the moment", url=url)
-        return Unsettled(error=busy, in_doubt=False, wait_s=reply.retry_after_s)
+        return UnsettledVerdict(error=busy, in_doubt=False, wait_s=reply.retry_after_s)
     return RefusedVerdict(_proxy_error(reply, url))
 
 

@@ -27,7 +27,7 @@ from penstock.lake.call import AFTER_DOUBT, Ask, Call, Retry, Write, request_dig
 from penstock.lake.read_calls import GetOutcome
 from penstock.lake.remote_connection import Connection, LostAnswer, NotSent, Reply
 from penstock.lake.remote_outcome import holds_for_every_try, recover, unknown_outcome_error
-from penstock.lake.remote_reply import DoneVerdict, RefusedVerdict, Unsettled, judge
+from penstock.lake.remote_reply import DoneVerdict, RefusedVerdict, UnsettledVerdict, judge
 from penstock.lake.remote_request import encode_request
 from penstock.wire.requests import WireRequest
 
@@ -101,7 +101,7 @@ class RemoteSender:
         except (LostAnswer, NotSent) as problem:
             return problem
 
-    def _may_repeat(self, call: Call[Any], verdict: Unsettled) -> bool:
+    def _may_repeat(self, call: Call[Any], verdict: UnsettledVerdict) -> bool:
         retry = retry_of(call)
         if self._doubt is not None and retry is Retry.ONCE:
             return False

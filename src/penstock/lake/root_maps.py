@@ -58,11 +58,12 @@ def map_root(
     settings: Settings | None = None,
     clock: Clock = now_us,
 ) -> MappedRoots:
-    """Let a lake find the files of tables below ``new`` that were below ``old`` before they were moved.
+    """Map a root: the lake finds files of tables below ``new`` that were below ``old`` before they were
+    moved.
 
-    All that is stored, and every commit id, stays as it is. ``old`` may be a root, a folder above roots such
-    as a bucket, or one below; one that was mapped before is named by where it is now. Other processes go on
-    with what they knew when they opened the lake: stop them before the files are moved.
+    Stored data and commit ids do not change. ``old`` may be a root, a folder above roots such as a bucket, or
+    one below; a root that was mapped before is named by its present location. Other processes keep using the
+    locations that they read when they opened the lake: stop them before the files are moved.
 
     ``InvalidRequest`` if the places lie in one another, or in other roots; and, with their names, if files of
     tables are not there, unless ``allow_missing`` says that it does not matter.
@@ -80,7 +81,7 @@ def unmap_root(
     settings: Settings | None = None,
     clock: Clock = now_us,
 ) -> MappedRoots:
-    """Let a lake find the files of tables where they were at first, of a root that was mapped.
+    """Remove the mapping of a root: the lake finds the files at their original location again.
 
     ``place`` is its old place or its new one. Raises as ``map_root``.
     """

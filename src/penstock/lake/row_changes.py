@@ -12,7 +12,7 @@ from penstock.model.commits import Commit
 from penstock.model.keys import Key
 
 if TYPE_CHECKING:
-    from penstock.lake.call import Said
+    from penstock.lake.call import CommitDescription
     from penstock.lake.table import Table
 
 RowValues: TypeAlias = Mapping[str, Any]
@@ -155,12 +155,12 @@ class RowStatements:
         needs takes a while to import, and much memory."""
         raise NotImplementedError
 
-    def delete(self, where: str | None, said: Said, idempotency_key: str | None) -> ChangedRows:
+    def delete(self, where: str | None, said: CommitDescription, idempotency_key: str | None) -> ChangedRows:
         changed: ChangedRows = self.load_statement("delete_rows")(self._table, where, said, idempotency_key)
         return changed
 
     def update(
-        self, values: RowValues, where: str | None, said: Said, idempotency_key: str | None
+        self, values: RowValues, where: str | None, said: CommitDescription, idempotency_key: str | None
     ) -> ChangedRows:
         update = self.load_statement("update_rows")
         changed: ChangedRows = update(self._table, values, where, said, idempotency_key)
@@ -171,7 +171,7 @@ class RowStatements:
         source: Any,
         on: str | Sequence[str],
         clauses: tuple[MergeClause, ...],
-        said: Said,
+        said: CommitDescription,
         idempotency_key: str | None,
     ) -> ChangedRows:
         merge = self.load_statement("merge_rows")

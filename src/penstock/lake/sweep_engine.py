@@ -35,7 +35,7 @@ from penstock.kernel.reachable import Progress, silent
 from penstock.lake.answers import SweptTable
 from penstock.model.keys import Key
 from penstock.storage.buckets import BucketEntry
-from penstock.storage.fates import Fate, Judged
+from penstock.storage.fates import FileFate, JudgedFile
 from penstock.storage.places import Place
 
 REMOVED_AT_ONCE: Final = 10_000
@@ -54,7 +54,7 @@ class SweptFolder(Protocol):
     def begin(self) -> None:
         """Gather all references of retained commits. Raises ``PenstockError`` if that is not possible."""
 
-    def judge(self, listing: Listing) -> Iterator[Judged]:
+    def judge(self, listing: Listing) -> Iterator[JudgedFile]:
         """List the files by ``listing``, and judge them by age and by the references gathered so far.
 
         A file may be held back until others have been listed. Files that are not the format's are left out.
@@ -63,10 +63,10 @@ class SweptFolder(Protocol):
     def look_again(self) -> None:
         """Gather references that came since. Raises ``PenstockError`` if that is not possible."""
 
-    def judge_again(self, candidate: Judged) -> Fate:
+    def judge_again(self, candidate: JudgedFile) -> FileFate:
         """The fate of a candidate by the references that are known now."""
 
-    def remove(self, files: Sequence[Judged]) -> None:
+    def remove(self, files: Sequence[JudgedFile]) -> None:
         """Delete files, in the order that readers of the format need."""
 
     def finish(self, tally: SweepTally) -> None:
@@ -77,8 +77,8 @@ class SweepTally:
     """How many files there are of each fate, how large they are, and the names of some data files that go."""
 
     def __init__(self) -> None:
-        self.files: Counter[Fate] = Counter()
-        self.bytes: Counter[Fate] = Counter()
+        self.files: Counter[FileFate] = Counter()
+        self.bytes: Counter[FileFate] = Counter()
         self.names: list[str] = []
         self.youngest_us = 0
         """When the youngest file was written that is too young to be judged."""
@@ -86,14 +86,14 @@ class SweepTally:
     @property
     def stays(self) -> bool:
         """Whether any file stays."""
-        return any(self.files[fate] for fate in Fate if not fate.is_to_go)
+        return any(self.files[fate] for fate in FileFate if not fate.is_to_go)
 
-    def count(self, file: Judged) -> None:
+    def count(self, file: JudgedFile) -> None:
         self.files[file.fate] += 1
         self.bytes[file.fate] += file.entry.size
-        if file.fate is Fate.WAITING:
+        if file.fate is FileFate.WAITING:
             self.youngest_us = max(self.youngest_us, file.entry.modified_us)
-        if file.fate is Fate.DATA and len(self.names) < NAMES_MAX:
+        if file.fate is FileFate.DATA and len(self.names) < NAMES_MAX:
             self.names.append(file.entry.key)
 
 
@@ -115,32 +115,34 @@ class SweepEngine:
         self._batch = REMOVED_AT_ONCE if batch is None else batch
         self._listed = 0
 
-    def removes(self, fate: Fate) -> bool:
+    def removes(self, fate: FileFate) -> bool:
         """Whether files of a fate are removed, or only counted."""
-        return not self._dry_run and (fate is Fate.SCRATCH or (fate is Fate.DATA and self._remove_data))
+        return not self._dry_run and (
+            fate is FileFate.SCRATCH or (fate is FileFate.DATA and self._remove_data)
+        )
 
     def answer(self, key: Key, location: str, tally: SweepTally, problem: str) -> SweptTable:
         """What became of the files in the folder of a table."""
         return SweptTable(
             key=key,
             location=location,
-            data_files=tally.files[Fate.DATA],
-            data_bytes=tally.bytes[Fate.DATA],
-            scratch_files=tally.files[Fate.SCRATCH],
-            scratch_bytes=tally.bytes[Fate.SCRATCH],
-            waiting=tally.files[Fate.WAITING],
-            kept=tally.files[Fate.KEPT],
-            forked=tally.files[Fate.FORKED],
+            data_files=tally.files[FileFate.DATA],
+            data_bytes=tally.bytes[FileFate.DATA],
+            scratch_files=tally.files[FileFate.SCRATCH],
+            scratch_bytes=tally.bytes[FileFate.SCRATCH],
+            waiting=tally.files[FileFate.WAITING],
+            kept=tally.files[FileFate.KEPT],
+            forked=tally.files[FileFate.FORKED],
             names=tuple(tally.names),
             problem=problem,
-            data_removed=self.removes(Fate.DATA),
+            data_removed=self.removes(FileFate.DATA),
             dry_run=self._dry_run,
         )
 
     def sweep(self, folder: SweptFolder, tally: SweepTally) -> None:
         """Sweep a folder and count what became of its files; also of those before an error that is raised."""
         folder.begin()
-        candidates: list[Judged] = []
+        candidates: list[JudgedFile] = []
         for file in folder.judge(self._entries):
             if not file.fate.is_to_go:
                 tally.count(file)
@@ -160,14 +162,15 @@ class SweepEngine:
                 self._progress("files", self._listed)
             yield entry
 
-    def _remove(self, folder: SweptFolder, candidates: Sequence[Judged], tally: SweepTally) -> None:
+    def _remove(self, folder: SweptFolder, candidates: Sequence[JudgedFile], tally: SweepTally) -> None:
         """Look once more at what is referenced, and remove what still may go, as far as that was asked."""
         if not candidates:
             return
         folder.look_again()
         pinned_us = self._pinned_us()
         judged = [
-            Judged(candidate.entry, _judge_again(folder, candidate, pinned_us)) for candidate in candidates
+            JudgedFile(candidate.entry, _judge_again(folder, candidate, pinned_us))
+            for candidate in candidates
         ]
         going = [entry for entry in judged if self.removes(entry.fate)]
         if going:
@@ -177,6 +180,6 @@ class SweepEngine:
             tally.count(entry)
 
 
-def _judge_again(folder: SweptFolder, candidate: Judged, pinned_us: int) -> Fate:
+def _judge_again(folder: SweptFolder, candidate: JudgedFile, pinned_us: int) -> FileFate:
     fate = folder.judge_again(candidate)
-    return Fate.FORKED if fate.is_to_go and candidate.entry.modified_us <= pinned_us else fate
+    return FileFate.FORKED if fate.is_to_go and candidate.entry.modified_us <= pinned_us else fate

@@ -65,13 +65,13 @@ class Table(RowReader):
 
     @property
     def outside_read_set(self) -> Table:
-        """The same, for what a write has to look at: in a transaction, that does not count as read."""
+        """The same, but reads are not added to a transaction's read set."""
         return Table(self.lake, self.key, self.ref, self.via, is_noted=False)
 
     def note_read(self, part: str | None = None, *, is_listing: bool = False) -> None:
-        """In a transaction, remember that the table is read, or a part of it, or only whether it is there.
+        """In a transaction, record that the table, a part of it, or only its existence is read.
 
-        Whatever reads calls this first. Only who reads it by means of their own has to.
+        All reads of Penstock call this first. Call it if you read the table's files yourself.
         """
         if self.is_noted:
             read = Read(key=self.key, part=part or None, is_listing=is_listing)
@@ -115,7 +115,8 @@ class Table(RowReader):
     # -- what tables of all formats have ---------------------------------------------------------------------
 
     def require_branch(self) -> str:
-        """The branch that it is written on; ``InvalidRequest`` if it is seen at a commit, which stays."""
+        """The branch to which the table is written; ``InvalidRequest`` for a table at a commit, which is
+        read-only."""
         if self.via is not None or len(self.ref) == 64:
             raise InvalidRequest(
                 f"'{self.key}' was opened at commit {self.ref[:8]}, which cannot change; write to the "
@@ -162,7 +163,7 @@ class Table(RowReader):
         return self._ask_view(lambda view: view.version)
 
     def to_arrow(self, columns: Sequence[str] | None = None, where: str | None = None) -> Any:
-        """The rows as a ``pyarrow.Table``: all columns or some, all rows or those for which it is true.
+        """Read the rows as a ``pyarrow.Table``: all columns or some, all rows or those that match ``where``.
 
         Also of a Lance table, which is read by Lance, and of a table of files in a format that Arrow reads.
         """
@@ -203,9 +204,9 @@ class Table(RowReader):
         return self.scan().num_rows
 
     def count(self, where: str | None = None) -> int:
-        """How many rows there are, or those for which a condition is true.
+        """Count the rows, or those for which a condition is true.
 
-        Without one it is answered from statistics if they are exact.
+        Without a condition, exact statistics are used if there are any.
         """
         return self.scan().count(where)
 
@@ -220,15 +221,15 @@ class Table(RowReader):
         author: str | None = None,
         idempotency_key: str | None = None,
     ) -> Ratified | FilesWritten | None:
-        """Write rows; the table is created if it is not there.
+        """Write rows; the table is created if it does not exist.
 
-        Rows are anything that gives Arrow's stream, a dict with a list for each column, or a list with a dict
-        for each row. ``append`` adds them, ``overwrite`` puts them in the place of all rows; ``error`` and
-        ``ignore`` only create a table: ``CommitConflict`` if there is one, or nothing. ``format`` is
-        ``delta``, ``lance``, or of a table of files ``parquet`` or ``csv``; what the table has if nothing is
-        given, and for a new one ``delta``. ``partition_by`` is for a table that is created. Under an
-        ``idempotency_key``, rows are written once. Returns what the commit came to; ``None`` if there was
-        nothing to be done.
+        Rows are any object with Arrow's stream interface, a dict with a list for each column, or a list with
+        a dict for each row. ``append`` adds them, ``overwrite`` replaces all rows; ``error`` and ``ignore``
+        only create a table: ``CommitConflict`` if there is one, or nothing. ``format`` is ``delta``,
+        ``lance``, or of a table of files ``parquet`` or ``csv``; what the table has if nothing is given, and
+        for a new one ``delta``. ``partition_by`` is for a table that is created. Under an
+        ``idempotency_key``, rows are written once. Returns the result of the commit; ``None`` if there was
+        nothing to do.
         """
         commit_meta = calls.describe_commit(message, author)
         written: Ratified | FilesWritten | None = write(
@@ -245,10 +246,10 @@ class Table(RowReader):
         author: str | None = None,
         idempotency_key: str | None = None,
     ) -> Ratified:
-        """Add rows: of anything that gives Arrow's stream (``__arrow_c_stream__``), or of dicts.
+        """Append rows: any object with Arrow's stream interface (``__arrow_c_stream__``), or dicts.
 
-        A dict has a list for each column; a list of dicts has one for each row. Appends never get in each
-        other's way. Under an ``idempotency_key``, rows are appended once. With ``merge_schema``, columns that
+        A dict has a list for each column; a list of dicts has one for each row. Appends never conflict with
+        each other. Under an ``idempotency_key``, rows are appended once. With ``merge_schema``, columns that
         only the rows have are added to the table.
         """
         commit_meta = calls.describe_commit(message, author)
@@ -267,13 +268,13 @@ class Table(RowReader):
         author: str | None = None,
         idempotency_key: str | None = None,
     ) -> Ratified:
-        """Put rows in the place of all that there are when the commit has its turn.
+        """Replace all rows that the table has when the commit is applied.
 
-        ``partitions`` keeps it to some of them, by values of partition columns: ``{"day": "2026-11-14"}``. So
-        does ``where``, by a condition: ``"day >= '2026-11-01'"``. Rows outside of either are refused. If the
-        condition names other columns than those of partitions, files are rewritten that hold such rows, and
-        conflicts are as in ``delete``.
-        Lance tables have no partitions; there the rows come with their columns.
+        ``partitions`` replaces only some partitions: ``{"day": "2026-11-14"}``. ``where`` replaces only rows
+        that match a condition: ``"day >= '2026-11-01'"``. New rows outside of either are refused. If the
+        condition names other columns than partition columns, files with such rows are rewritten, and
+        conflicts are as in ``delete``. Lance tables have no partitions; there the rows come with their
+        columns.
         """
         commit_meta = calls.describe_commit(message, author)
         return self._view().overwrite(data, partitions, where, commit_meta, idempotency_key)
@@ -289,8 +290,8 @@ class Table(RowReader):
         """Delete the rows for which a condition is true, such as ``amount > 10 and country = 'NO'``; all rows
         without one.
 
-        Only files that hold such rows are changed. ``TableConflict`` if others meanwhile changed the same
-        files, or put rows there, other than by appending them, that might have been meant.
+        Only files with such rows are changed. ``TableConflict`` if another writer meanwhile changed the same
+        files, or added rows that may match other than by an append.
         """
         return self._change_view("delete", "rows cannot be deleted by a condition").delete(
             where, calls.describe_commit(message, author), idempotency_key
@@ -305,7 +306,7 @@ class Table(RowReader):
         author: str | None = None,
         idempotency_key: str | None = None,
     ) -> ChangedRows:
-        """Give columns new values in the rows for which a condition is true; in all rows without one.
+        """Update columns in the rows for which a condition is true, or in all rows.
 
         ``set`` has the values by column, or by part of a struct (``address.city``): text is SQL over the row
         as it was (``"price * 1.2"``, ``"'NO'"``), anything else is itself. Rows whose partition columns
@@ -324,12 +325,12 @@ class Table(RowReader):
         author: str | None = None,
         idempotency_key: str | None = None,
     ) -> MergeStatement:
-        """Begin to merge rows into the table: name what is to be done, then ``commit``.
+        """Begin to merge rows into the table: add clauses, then call ``commit``.
 
-        ``on`` tells which rows of the two belong together: a condition, such as ``target.id = source.id``, or
-        a list of the columns that are equal, ``["id"]``; nulls equal nothing. Expressions name columns as
-        ``target.x`` and ``source.x``. Of several clauses for a kind of rows, the first applies whose
-        condition is true; only the last may be without one.
+        ``on`` says which rows match: a condition, such as ``target.id = source.id``, or a list of columns
+        that are equal, ``["id"]``; null matches nothing. Expressions name columns as ``target.x`` and
+        ``source.x``. If several clauses apply to a row, the first whose condition is true is used; only the
+        last one may lack a condition.
         """
         commit_meta = calls.describe_commit(message, author)
 
@@ -351,13 +352,13 @@ class Table(RowReader):
         author: str | None = None,
         progress: OptimizeProgress | None = None,
     ) -> OptimizedTable:
-        """Rewrite files with the same rows: small ones together, without the rows that are deleted.
+        """Compact files: rewrite small files, and files with deleted rows, into larger ones.
 
         Files become about ``target_file_bytes`` large; the property ``delta.targetFileSize`` if nothing is
         given. ``where`` keeps it to some partitions. ``zorder_by`` sorts rows so that those which are alike
-        in these columns are in the same files; a table that is clustered is sorted by its own columns.
-        Tables of Lance and of Parquet files take no conditions and columns. Appends go on meanwhile, and
-        streams and change feeds tell nothing of it. It may be ended at any time and begun again.
+        in these columns are in the same files; a table that is clustered is sorted by its own columns. Lance
+        tables and tables of Parquet files accept no conditions and columns. Appends can continue meanwhile;
+        streams and change feeds show no change. The call can be interrupted at any time and repeated.
         """
         view = self._change_view("optimize", "files cannot be rewritten")
         with show_bytes(f"rewrite {self.key}") as show:
@@ -366,16 +367,16 @@ class Table(RowReader):
             return view.optimize(order, calls.describe_commit(message, author))
 
     def analyze(self, *, message: str | None = None, author: str | None = None) -> AnalyzedTable:
-        """Complete the statistics of files by which reads leave files out."""
+        """Complete the statistics of files, by which reads skip files."""
         view = self._change_view("analyze", "files have no statistics")
         return view.analyze(calls.describe_commit(message, author))
 
     def checkpoint(self) -> int:
-        """Write a checkpoint of the table's log, unless there is one; returns of which version."""
+        """Write a checkpoint of the table's log, unless there is one; returns its version."""
         return self._change_view("checkpoint", "there are no checkpoints").checkpoint()
 
     def vacuum(self, *, dry_run: bool = False) -> list[SweptTable]:
-        """Remove the table's files that no kept commit needs and that are older than the grace period.
+        """Remove the table's files that no retained commit needs and that are older than the grace period.
 
         This is the lake's sweep for one table: see ``Lake.sweep_tables``.
         """
@@ -393,11 +394,11 @@ class Table(RowReader):
         dry_run: bool = False,
         idempotency_key: str | None = None,
     ) -> MergeResult:
-        """Set the table to what it was, by one new commit: at a version, at a time, or at a revision.
+        """Restore the table, by one new commit, to a version, a time or a revision.
 
-        Exactly one of them is given. ``version`` is Delta's or Lance's number of a version that the table has
-        on this branch; ``timestamp`` goes by the commits of the branch. Tables of all formats can be
-        restored, and dropped ones come back, except to a version. See ``Lake.restore``.
+        Give exactly one of them. ``version`` is the number of a Delta or Lance version that the table has on
+        this branch; ``timestamp`` goes by the commits of the branch. Tables of all formats can be restored,
+        and dropped ones come back, except to a version. See ``Lake.restore``.
         """
         if sum(choice is not None for choice in (version, timestamp, ref)) != 1:
             raise InvalidRequest("give exactly one of version, timestamp and ref, to say what to restore")
@@ -474,7 +475,7 @@ class Table(RowReader):
     ) -> Ratified:
         """Ratify Delta actions as exactly this version; ``TableConflict`` if the table has it already.
 
-        ``attempt`` tells a repetition of the same commit, which is answered as the first time.
+        ``attempt`` identifies a repetition of the same commit, which gets the first answer again.
         """
         return self.delta.commit(
             actions,
@@ -493,7 +494,7 @@ class Table(RowReader):
         author: str | None = None,
         idempotency_key: str | None = None,
     ) -> Ratified:
-        """Ratify Delta actions that rest on nothing they read, as the version whose turn it is.
+        """Ratify Delta actions that depend on no read, as the next version.
 
         Sent again under the same ``idempotency_key``, they are ratified once. ``attempt`` is only their
         ``txnId``: it does not tell a repetition.
@@ -506,11 +507,12 @@ class Table(RowReader):
         )
 
     def get_commits(self, start: int | None = None, end: int | None = None) -> TableVersions:
-        """The latest version, and the commits that are not published yet, from one version to another."""
+        """Return the latest version, and the commits that are not published to the log yet, in a range of
+        versions."""
         return self.delta.get_commits(start, end)
 
     def backfill_to_version(self, version: int | None = None) -> int:
-        """Have all versions up to one, or all, in the table's own log; returns up to which they are."""
+        """Publish versions to the table's log, up to one or all; returns the last published version."""
         return self.delta.publish(version)
 
 

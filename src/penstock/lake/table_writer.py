@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from penstock.errors import CommitConflict, InvalidRequest, NotManaged
 from penstock.formats.registry import TableFormat, find_declared, other_formats, table_formats
-from penstock.lake.call import Said
+from penstock.lake.call import CommitDescription
 from penstock.lake.calls import GetContents
 from penstock.lake.plugins import find_format
 from penstock.lake.row_input import arrow_rows
@@ -37,7 +37,7 @@ class RowWrite(NamedTuple):
     format: str | None
     """One of ``TableFormat.row_formats``; ``None`` for what the table has, or the default of a new one."""
     partition_by: tuple[str, ...] | None
-    said: Said
+    said: CommitDescription
     idempotency_key: str | None
     there: AnyContent | None = None
     """What is at the table's key; ``None`` if nothing."""
@@ -49,7 +49,7 @@ def write(
     mode: str,
     format: str | None,  # noqa: A002
     partition_by: str | Sequence[str] | None,
-    said: Said,
+    said: CommitDescription,
     idempotency_key: str | None,
 ) -> Any:
     """Write rows; ``None`` if there was nothing to be done."""

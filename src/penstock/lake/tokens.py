@@ -24,7 +24,7 @@ SECRET_BYTES: Final = 32
 _TEXT = re.compile(r"penstock_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
 
 
-class Presented(NamedTuple):
+class PresentedToken(NamedTuple):
     """A token as somebody shows it."""
 
     id: str
@@ -72,12 +72,12 @@ def secret_hash(secret: str) -> ObjectId:
     return hashlib.sha256(secret.encode()).digest()
 
 
-def parse_token(text: str) -> Presented:
+def parse_token(text: str) -> PresentedToken:
     """The id and the secret in a token's text; ``Unauthenticated``, without the text, if it is none."""
     match = _TEXT.fullmatch(text)
     if match is None:
         raise Unauthenticated("this is not a token of Penstock, which has the form penstock_<id>_<secret>")
-    return Presented(match[1], match[2])
+    return PresentedToken(match[1], match[2])
 
 
 def parse_grant(text: str | Grant) -> Grant:

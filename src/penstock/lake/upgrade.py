@@ -31,10 +31,10 @@ def upgrade_lake(
 ) -> Upgraded:
     """Raise a lake's format version to that of this release. Nothing else that is stored changes.
 
-    A lake need not be upgraded: one of an earlier release is used as it is, and the first write that an
-    earlier release would misread upgrades it as far as that is needed. To upgrade it at once keeps older
-    releases from opening it at all. With ``backup``, a backup is made there first; it has the version that
-    the lake had, and can be restored for an older release. To do it again changes nothing.
+    An upgrade is optional: a lake of an earlier release works as it is, and the first write that an earlier
+    release would misread upgrades it as far as needed. Upgrading at once keeps older releases from opening
+    the lake. With ``backup``, a backup is made there first; it has the earlier version, and can be restored
+    for an older release. Repeating the call changes nothing.
     """
     backup_id = ""
     if backup is not None:

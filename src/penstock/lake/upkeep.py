@@ -23,7 +23,7 @@ class OptimizeOrder(NamedTuple):
     target_file_bytes: int | None = None
     """How large files become; what the table says, if nothing is given."""
     where: str | None = None
-    """Only in partitions for whose values this is true."""
+    """Only partitions for which this condition is true."""
     zorder_by: tuple[str, ...] = ()
     """Sort rows along a curve of these columns; those that the table is clustered by, if it is."""
     progress: OptimizeProgress = no_progress

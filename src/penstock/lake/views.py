@@ -94,7 +94,7 @@ class _NamedReference:
         return self
 
     def assign(self, to: str, *, expected: str | None = None, idempotency_key: str | None = None) -> Any:
-        """Let it name another commit, if it is where ``expected`` says."""
+        """Assign it to another commit, if it is at the commit ``expected``."""
         self._lake.do(
             calls.AssignReference(
                 name=self.name,
@@ -108,7 +108,7 @@ class _NamedReference:
         return self
 
     def delete(self, *, expected: str | None = None, idempotency_key: str | None = None) -> None:
-        """Delete it, if it is where ``expected`` says. Its log can still be read for a while."""
+        """Delete it, if it is at the commit ``expected``. Its log can still be read for a while."""
         self._lake.do(
             calls.DeleteReference(
                 name=self.name,
@@ -136,7 +136,7 @@ class _NamedReference:
         return self._lake.log(self.name, **options)
 
     def reflog(self, *, limit: int = 100) -> list[LogLine]:
-        """What happened to it, newest first."""
+        """Its changes, newest first."""
         return self._lake.reflog(self.name, limit=limit)
 
 
@@ -146,7 +146,7 @@ class Branch(_NamedReference):
     kind = Kind.BRANCH
 
     def commit(self, operations: Sequence[Operation], **options: Unpack[BranchCommitOptions]) -> Commit:
-        """Carry out operations here, all or none, and return the commit."""
+        """Commit operations to the branch, all or none, and return the commit."""
         return self._lake.commit(operations, branch=self.name, **options)
 
     def put(self, key: str | Key, content: AnyContent, **options: Unpack[BranchCommitOptions]) -> Commit:
@@ -183,7 +183,7 @@ class Branch(_NamedReference):
     def restore(
         self, keys: str | Key | Sequence[str | Key] = (), **options: Unpack[BranchRestoreOptions]
     ) -> MergeResult:
-        """Set tables here to what they were at an earlier commit, by one new commit."""
+        """Restore tables on this branch to their state at an earlier commit, by one new commit."""
         return self._lake.restore(keys, branch=self.name, **options)
 
     def rebase(self, onto: str | None = None, **options: Unpack[RebaseOptions]) -> MergeResult:
@@ -192,7 +192,7 @@ class Branch(_NamedReference):
 
 
 class Tag(_NamedReference):
-    """A name for a commit that does not move by itself."""
+    """A fixed name for a commit."""
 
     kind = Kind.TAG
 
@@ -214,7 +214,7 @@ class Snapshot:
 
     @property
     def outside_read_set(self) -> Snapshot:
-        """The same, for what a write has to look at: in a transaction, that does not count as read."""
+        """The same, but reads are not added to a transaction's read set."""
         return Snapshot(self._lake, self.id, self.via, is_noted=False)
 
     def _note(self, *reads: Read) -> None:
@@ -226,7 +226,7 @@ class Snapshot:
         return self.get_many([key]).get(Key.parse(key))
 
     def get_many(self, keys: Sequence[str | Key]) -> dict[Key, AnyContent]:
-        """What those keys hold that hold something."""
+        """The contents of those keys that exist."""
         paths = tuple(Key.parse(key) for key in keys)
         self._note(*(Read(key=path) for path in paths))
         entries = self._lake.do(calls.GetContents(at=self.id, via=self.via, key=paths))
@@ -283,7 +283,7 @@ class Snapshot:
         return self._lake.at(revision)
 
     def sql(self, query: str) -> SqlResult:
-        """Ask a query of the tables here; see ``Lake.sql``."""
+        """Run a query over the tables at this reference; see ``Lake.sql``."""
         result: SqlResult = load("penstock.lake.sql.result:run_sql")(self, query)
         return result
 

@@ -148,7 +148,7 @@ class ProcessPool:
             self._replace(process, caller, f"needed more than {self.limits.memory_max_bytes:,} bytes")
             raise self._too_large() from None
         except (WorkerLost, WorkNotBegun):
-            self._replace(process, caller, process.last_words())
+            self._replace(process, caller, process.describe_end())
             raise
         except PenstockError as problem:
             self._replace(process, caller, f"was stopped: {problem.message}")
@@ -224,7 +224,7 @@ class ProcessPool:
         """Whether there is a process to be taken: one that has died meanwhile is not; the lock is held."""
         while self._idle and not self._idle[-1].is_alive:
             process = self._idle.pop()
-            self._say(f"row worker {process.pid} {process.last_words()} while it was idle")
+            self._say(f"row worker {process.pid} {process.describe_end()} while it was idle")
             self._all.discard(process)
             process.end()
         return bool(self._idle)

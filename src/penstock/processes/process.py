@@ -147,7 +147,7 @@ class Process:
             self._send([pack_head(FrameKind.TASK, size=len(self._start)), self._start], watch)
             frame = self._receive(watch)
         except (BrokenConnection, ConnectionError):
-            raise Unavailable(f"a row worker did not start: {self.last_words()}") from None
+            raise Unavailable(f"a row worker did not start: {self.describe_end()}") from None
         if frame.kind is not FrameKind.READY:
             raise Unavailable(f"a row worker did not start: it sent {frame.kind.name}")
         self.idle_bytes = self.used_bytes
@@ -209,7 +209,7 @@ class Process:
         self._errors.close()
         self._folder.remove()
 
-    def last_words(self) -> str:
+    def describe_end(self) -> str:
         """How it ended, and what it wrote before, for the log."""
         written = self._read_stderr().decode(errors="replace").strip()
         return f"{self._how()}{f'; it wrote: {written}' if written else ''}"

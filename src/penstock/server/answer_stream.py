@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from penstock.kernel.reachable import Progress
-from penstock.server.request_handler import Handled
+from penstock.server.request_handler import HandledRequest
 from penstock.server.watch import Watch
 
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -25,12 +25,12 @@ LINE_EVERY_S: Final = 0.1
 
 
 async def stream(
-    run: Callable[[Callable[[], Handled]], asyncio.Future[Any]],
-    work: Callable[[Progress], Handled],
+    run: Callable[[Callable[[], HandledRequest]], asyncio.Future[Any]],
+    work: Callable[[Progress], HandledRequest],
     begin: Callable[[str], Awaitable[None]],
     send: Send,
     watch: Watch | None = None,
-) -> Handled:
+) -> HandledRequest:
     """Have work done in a thread, and send its lines once the answer was begun.
 
     An error that comes before the first line is returned without anything being sent. If the client goes
@@ -44,13 +44,13 @@ async def stream(
     future.add_done_callback(lambda _: lines.put_nowait(None))
     line = await lines.get()
     if line is None and future.result().error:
-        early: Handled = future.result()
+        early: HandledRequest = future.result()
         return early
     await begin(LINES)
     while line is not None:
         await send({"type": "http.response.body", "body": line, "more_body": True})
         line = await lines.get()
-    handled: Handled = future.result()
+    handled: HandledRequest = future.result()
     await send({"type": "http.response.body", "body": _last(handled)})
     return handled
 
@@ -69,6 +69,6 @@ class _ProgressWriter:
             self._loop.call_soon_threadsafe(self._lines.put_nowait, line)
 
 
-def _last(handled: Handled) -> bytes:
+def _last(handled: HandledRequest) -> bytes:
     body = handled.answer.body
     return (body if handled.error else b'{"result":' + (body or b"null") + b"}") + b"\n"

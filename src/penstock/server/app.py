@@ -37,15 +37,15 @@ from penstock.server.logs import Level, Log, LogLineWriter, mask_secrets, now
 from penstock.server.places import RequestPlace, RequestPlaces, address_of
 from penstock.server.request_handler import (
     STATUS_CLIENT_GONE,
-    Handled,
+    HandledRequest,
     Note,
-    Received,
+    ReceivedRequest,
     RequestHandler,
     answer_error,
 )
 from penstock.server.route_matcher import MatchedRoute, RouteMatcher
 from penstock.server.routes import Api, HttpAnswer, Route
-from penstock.server.starts import Starts
+from penstock.server.starts import ReadStarter
 from penstock.server.threads import Ended, Threads, Work
 from penstock.server.turns import Pace, Turns
 from penstock.server.watch import WATCH_AFTER_S, Watch
@@ -129,7 +129,7 @@ class Application:
         self._places = RequestPlaces(limits.open_requests_max, limits.caller_requests_max)
         self.turns = Turns(limits.long_reads_max, meter)
         self._large_bodies = LargeBodies()
-        self._starts = Starts(self._threads)
+        self._starts = ReadStarter(self._threads)
         self._arriving = 0
         self._open_told = -1
         """How many open requests the metrics tell."""
@@ -165,11 +165,11 @@ class Application:
         except PenstockError as error:
             handled = self._refusal(exchange, error)
         except ClientGone:
-            handled = Handled(HttpAnswer(status=STATUS_CLIENT_GONE), error="client_gone")
+            handled = HandledRequest(HttpAnswer(status=STATUS_CLIENT_GONE), error="client_gone")
             exchange.is_answered = True
         except Exception as error:  # noqa: BLE001 - a bug of ours, which no client is shown
             answer = self._handling.fault(self._matching.api(path), error, headers)
-            handled = Handled(answer, error="internal")
+            handled = HandledRequest(answer, error="internal")
         except asyncio.CancelledError:
             # The server stops and has waited long enough. A stream just breaks off.
             handled = self._refusal(exchange, _overdue_error("the server is stopping", exchange))
@@ -177,18 +177,18 @@ class Application:
             try:
                 await self._send(exchange, handled.answer)
             except (asyncio.CancelledError, ClientGone):  # the client does not read its answer in time
-                handled = Handled(HttpAnswer(status=STATUS_CLIENT_GONE), handled.who, "client_gone")
+                handled = HandledRequest(HttpAnswer(status=STATUS_CLIENT_GONE), handled.who, "client_gone")
         if exchange.watch is not None:
             exchange.watch.end()
         self._note(exchange, handled)
 
     async def _serve(
         self, exchange: Exchange, match: MatchedRoute, query: bytes, receive: Receive
-    ) -> Handled:
+    ) -> HandledRequest:
         """Read the request and have it handled."""
         route = match.route
         if route.is_instant:
-            return self._handling(Received(match, query, exchange.headers, b"", exchange.request_id))
+            return self._handling(ReceivedRequest(match, query, exchange.headers, b"", exchange.request_id))
         exchange.share = self._share(exchange)
         body, caller, place = b"", None, None
         if body_size(exchange.headers):
@@ -204,10 +204,12 @@ class Application:
             begin = partial(_begin_stream, exchange)
             return await stream(run, partial(self._handling, request), begin, exchange.send, exchange.watch)
         future = self._run(exchange, request, partial(self._handling, request), ended)
-        handled: Handled = await self._in_time(future, exchange)
+        handled: HandledRequest = await self._in_time(future, exchange)
         return handled
 
-    def _run(self, exchange: Exchange, request: Received, work: Work, ended: Ended) -> asyncio.Future[Any]:
+    def _run(
+        self, exchange: Exchange, request: ReceivedRequest, work: Work, ended: Ended
+    ) -> asyncio.Future[Any]:
         """Have a request handled by a thread, when it is its time."""
         if request.pace is not None:
             return self._starts.run(exchange.share, work, ended)
@@ -222,7 +224,7 @@ class Application:
         body: bytes,
         caller: Caller | None,
         receive: Receive,
-    ) -> Received:
+    ) -> ReceivedRequest:
         """A request that has arrived. A read stops by itself shortly before nobody waits for it any more."""
         limit_s = self._limits.request_timeout_s * (1 if match.route.is_write else READ_PART)
         deadline_s = monotonic() + limit_s if not match.route.streams else math.inf
@@ -233,7 +235,7 @@ class Application:
         if exchange.is_read and (match.route.works_on_rows or match.route.ends_with_client):
             exchange.watch = Watch(pace, receive)
             is_cancelled = exchange.watch.is_gone
-        return Received(
+        return ReceivedRequest(
             match,
             query,
             exchange.headers,
@@ -369,11 +371,11 @@ class Application:
         finally:
             place.give_back()
 
-    def _refusal(self, exchange: Exchange, error: PenstockError) -> Handled:
+    def _refusal(self, exchange: Exchange, error: PenstockError) -> HandledRequest:
         api = self._matching.api(exchange.path)
         return answer_error(api, error, exchange.headers)
 
-    def _note(self, exchange: Exchange, handled: Handled) -> None:
+    def _note(self, exchange: Exchange, handled: HandledRequest) -> None:
         """Count a request, and write its line to the log."""
         took_s = perf_counter() - exchange.began_s
         match, status = exchange.found, handled.answer.status

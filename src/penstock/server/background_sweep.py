@@ -103,9 +103,9 @@ class BackgroundSweep:
             for plugin in self._catalogue.plugins
             if plugin.sweep_call is not None
         ]
-        self._tell(swept, tables, pools)
+        self._log_result(swept, tables, pools)
 
-    def _tell(self, swept: Swept, tables: Sequence[SweptTable], pools: Sequence[SweptFiles]) -> None:
+    def _log_result(self, swept: Swept, tables: Sequence[SweptTable], pools: Sequence[SweptFiles]) -> None:
         all_swept: tuple[SweptTable | SweptFiles, ...] = (*tables, *pools)
         files = sum(table.scratch_files for table in tables) + sum(
             swept_table.data_files for swept_table in all_swept if swept_table.data_removed

@@ -21,7 +21,7 @@ from penstock.server.ui.visit import find_figures
 from penstock.wire import json
 from penstock.wire.descriptions import prose
 from penstock.wire.errors import Failure, encode_error
-from penstock.wire.requests import KEY_HEADER, Form, call_of, form_of
+from penstock.wire.requests import KEY_HEADER, RequestForm, call_of, form_of
 
 PREFIX: Final = "/api/penstock/v1"
 
@@ -62,7 +62,7 @@ def _route(kind: type[Call[Any]]) -> Route:
     )
 
 
-def _handler(kind: type[Call[Any]], form: Form) -> Callable[[Ask], Any]:
+def _handler(kind: type[Call[Any]], form: RequestForm) -> Callable[[Ask], Any]:
     pins = kind.pinned_by
 
     def handle(ask: Ask) -> Any:

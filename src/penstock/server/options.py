@@ -12,7 +12,7 @@ from penstock.server.logs import Level
 PORT: Final = 19120
 
 
-class Serving(msgspec.Struct, frozen=True, kw_only=True):
+class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What a server is told."""
 
     lake: str

@@ -53,7 +53,7 @@ class RequestPlaces:
             del self._by_caller[caller]
 
 
-class GivenBack(Protocol):
+class Returnable(Protocol):
     """Something that is given back."""
 
     def give_back(self) -> None: ...
@@ -64,9 +64,9 @@ class RequestPlace:
 
     def __init__(self, places: RequestPlaces | None = None, caller: str = "") -> None:
         self._places, self._caller = places, caller
-        self._other: GivenBack | None = None
+        self._other: Returnable | None = None
 
-    def goes_with(self, other: GivenBack | None) -> None:
+    def goes_with(self, other: Returnable | None) -> None:
         """Have another place given back with this one."""
         self._other = other
 

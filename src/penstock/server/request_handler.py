@@ -49,7 +49,7 @@ Note: TypeAlias = Callable[[PenstockError], None]
 """Takes notice of an error that a request is answered with."""
 
 
-class Received(NamedTuple):
+class ReceivedRequest(NamedTuple):
     """A request that has arrived."""
 
     found: MatchedRoute
@@ -68,7 +68,7 @@ class Received(NamedTuple):
     """Whose places, turns and row workers it uses."""
 
 
-class Handled(NamedTuple):
+class HandledRequest(NamedTuple):
     """An answer, and what the log says about it."""
 
     answer: HttpAnswer
@@ -100,7 +100,7 @@ class RequestHandler:
         """Who asks; ``Unauthenticated`` if nobody who is known."""
         return self._gate(headers)
 
-    def __call__(self, request: Received, progress: Progress = silent) -> Handled:
+    def __call__(self, request: ReceivedRequest, progress: Progress = silent) -> HandledRequest:
         pace = request.pace
         if pace is None:
             return self._handle(request, progress)
@@ -111,7 +111,7 @@ class RequestHandler:
         finally:
             pace.end()
 
-    def _handle(self, request: Received, progress: Progress) -> Handled:
+    def _handle(self, request: ReceivedRequest, progress: Progress) -> HandledRequest:
         api, route, _, path = request.found
         who = ""
         try:
@@ -139,24 +139,24 @@ class RequestHandler:
                 progress=progress,
             )
             with due(request.deadline_s - self._commit_s, "request_timeout_s"):
-                return Handled(_answer(api, route, route.handle(ask)), who)
+                return HandledRequest(_answer(api, route, route.handle(ask)), who)
         except PenstockError as error:
             if not route.is_vital:
                 self._note(error)
             return answer_error(api, error, request.headers, who)
         except ReadAbandoned:
-            return Handled(HttpAnswer(status=STATUS_CLIENT_GONE), who, "client_gone")
+            return HandledRequest(HttpAnswer(status=STATUS_CLIENT_GONE), who, "client_gone")
         except Exception as error:  # noqa: BLE001 - a bug of ours, which no client is shown
-            return Handled(self.fault(api, error, request.headers), who, "internal", FAULT)
+            return HandledRequest(self.fault(api, error, request.headers), who, "internal", FAULT)
 
     def fault(self, api: Api, error: Exception, headers: Mapping[str, str]) -> HttpAnswer:
         """The answer to a request that met a bug. The log has all of it, the client gets the request's id."""
         request_id = headers["x-request-id"]
         self._log.say(Level.ERROR, FAULT, error, request_id=request_id, error="internal")
         fault_error = PenstockError(f"internal error of the server; see {request_id} in its log")
-        return say(api, fault_error, headers)
+        return error_answer(api, fault_error, headers)
 
-    def _body(self, api: Api, route: Route, request: Received) -> Any:
+    def _body(self, api: Api, route: Route, request: ReceivedRequest) -> Any:
         if route.body is None:
             return None
         if not request.body:
@@ -177,12 +177,12 @@ class RequestHandler:
         return _read(api.codec.decode, data, api, route.body)
 
 
-def answer_error(api: Api, error: PenstockError, headers: Mapping[str, str], who: str = "") -> Handled:
+def answer_error(api: Api, error: PenstockError, headers: Mapping[str, str], who: str = "") -> HandledRequest:
     """A request that is answered by an error."""
-    return Handled(say(api, error, headers), who, error.code, whole_message(error))
+    return HandledRequest(error_answer(api, error, headers), who, error.code, whole_message(error))
 
 
-def say(api: Api, error: PenstockError, headers: Mapping[str, str]) -> HttpAnswer:
+def error_answer(api: Api, error: PenstockError, headers: Mapping[str, str]) -> HttpAnswer:
     """An error as an API says it, with the headers that its status asks for."""
     answer = api.error(error, headers)
     more: list[tuple[str, str]] = []

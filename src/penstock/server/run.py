@@ -45,7 +45,7 @@ from penstock.server.imports import has_row_libraries, import_libraries
 from penstock.server.limits import CHECKS_SHARE
 from penstock.server.listener import bind, is_loopback, url_of
 from penstock.server.logs import Level, Log, take_over
-from penstock.server.options import Serving
+from penstock.server.options import ServerOptions
 from penstock.server.request_counts import count_requests
 from penstock.server.routes import Api
 from penstock.server.same_origin import OwnPages
@@ -76,7 +76,7 @@ Announce: TypeAlias = Callable[[str, str], None]
 """Called with the lake's place and the server's URL once requests are answered."""
 
 
-def serve(serving: Serving, announce: Announce) -> None:
+def serve(serving: ServerOptions, announce: Announce) -> None:
     """Serve until a signal comes. Raises what stands against it before anything is served."""
     check_serving(serving)
     log = Log(sys.stderr.buffer, serving.log_level, serving.logs_for_people)
@@ -101,7 +101,12 @@ def serve(serving: Serving, announce: Announce) -> None:
 
 
 def _announce_start(
-    serving: Serving, listener: socket.socket, place: str, doubts: list[str], log: Log, announce: Announce
+    serving: ServerOptions,
+    listener: socket.socket,
+    place: str,
+    doubts: list[str],
+    log: Log,
+    announce: Announce,
 ) -> None:
     """Announce that the server accepts requests: to the caller, and in the log."""
     for doubt in doubts:
@@ -113,7 +118,7 @@ def _announce_start(
     announce(place, url)
 
 
-def _startup_warnings(serving: Serving, lake: Lake) -> Iterator[str]:
+def _startup_warnings(serving: ServerOptions, lake: Lake) -> Iterator[str]:
     """Warnings about options and settings that make a server unsafe or useless."""
     if serving.is_insecure and not is_loopback(serving.host):
         yield f"--insecure: everybody who can reach {serving.host} can read and change the whole lake"
@@ -126,7 +131,7 @@ def _startup_warnings(serving: Serving, lake: Lake) -> Iterator[str]:
         )
 
 
-def check_serving(serving: Serving) -> None:
+def check_serving(serving: ServerOptions) -> None:
     """``InvalidRequest`` if the options of a server contradict each other, or are unsafe."""
     if is_remote(serving.lake):
         raise InvalidRequest("a server cannot serve a lake that is behind another server")
@@ -149,7 +154,7 @@ def check_serving(serving: Serving) -> None:
         )
 
 
-def open_for(serving: Serving, meter: Meter) -> Lake:
+def open_for(serving: ServerOptions, meter: Meter) -> Lake:
     """The lake. ``InvalidRequest`` if it would be served to other machines and nobody could have a token."""
     create = serving.is_dev or serving.lake.startswith("memory:")
     # Nobody who asked over the network waits for other readers: publishing goes on when they are answered.
@@ -201,7 +206,7 @@ class Service:
     def __init__(
         self,
         catalogue: Catalogue,
-        serving: Serving,
+        serving: ServerOptions,
         figures: MetricsEndpoint,
         *,
         apis: Sequence[Api] | None = None,

@@ -20,7 +20,7 @@ YOUNG_S: Final = 0.025
 """How long a read that goes on keeps others of its caller from beginning."""
 
 
-class Starts:
+class ReadStarter:
     """Gives reads to threads. Used by the thread of the event loop alone."""
 
     def __init__(self, threads: Threads) -> None:
@@ -89,7 +89,7 @@ class _StartReader:
 
     __slots__ = ("_caller", "_line", "_starts", "began_s", "is_old")
 
-    def __init__(self, starts: Starts, caller: str, line: _StartLine) -> None:
+    def __init__(self, starts: ReadStarter, caller: str, line: _StartLine) -> None:
         self._starts, self._caller, self._line = starts, caller, line
         self.began_s, self.is_old = monotonic(), False
         line.young.add(self)

@@ -12,7 +12,7 @@ from penstock.errors import PenstockError
 from penstock.model.decoders import json_decoder
 from penstock.server.logs import Level, Log
 from penstock.server.metrics_endpoint import DIRECTORY, MetricsEndpoint
-from penstock.server.options import Serving
+from penstock.server.options import ServerOptions
 from penstock.server.run import Service, open_for
 
 
@@ -21,7 +21,7 @@ def work(descriptor: int) -> int:
     line = sys.stdin.buffer.readline()
     if not line:
         return 1
-    serving = json_decoder(Serving).decode(line)
+    serving = json_decoder(ServerOptions).decode(line)
     log = Log(sys.stderr.buffer, serving.log_level, serving.logs_for_people, os.getpid())
     figures = MetricsEndpoint()
     try:

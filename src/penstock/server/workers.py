@@ -26,7 +26,7 @@ from penstock.errors import Unavailable
 from penstock.kernel.settings import Settings
 from penstock.server.logs import Level, Log
 from penstock.server.metrics_endpoint import DIRECTORY
-from penstock.server.options import Serving
+from penstock.server.options import ServerOptions
 
 START_TIMEOUT_S: Final = 30.0
 """How long one worker may take to start. All start at the same time, and share the processors."""
@@ -35,7 +35,7 @@ SHORT_LIFE_S: Final = 2.0
 """A worker that dies sooner is replaced only then, so that one that cannot live does not eat the machine."""
 
 
-def supervise(serving: Serving, listener: socket.socket, log: Log, started: Callable[[], None]) -> None:
+def supervise(serving: ServerOptions, listener: socket.socket, log: Log, started: Callable[[], None]) -> None:
     """Keep so many workers serving until a signal comes, then have them drain."""
     with tempfile.TemporaryDirectory(prefix="penstock-metrics-") as figures:
         workers = [_Worker(serving, listener, Path(figures)) for _ in range(serving.workers)]
@@ -91,7 +91,7 @@ def _drain(workers: list[_Worker], timeout_s: float, log: Log) -> None:
 class _Worker:
     """One process that serves."""
 
-    def __init__(self, serving: Serving, listener: socket.socket, figures: Path) -> None:
+    def __init__(self, serving: ServerOptions, listener: socket.socket, figures: Path) -> None:
         self._serving, self._listener, self._figures = serving, listener, figures
         self._began_s = monotonic()
         self.process = subprocess.Popen(

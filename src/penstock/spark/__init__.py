@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from penstock.spark.failures import unwrap
     from penstock.spark.feed import changes
-    from penstock.spark.job.concurrent_jobs import JobsMeet
+    from penstock.spark.job.concurrent_jobs import ConcurrentJobsWarning
     from penstock.spark.merge_builder import merge
     from penstock.spark.reader import read, view
     from penstock.spark.requests import WriteResult
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from penstock.spark.writer import write
 
 _HOME: Final = {
-    "JobsMeet": "job.concurrent_jobs",
+    "ConcurrentJobsWarning": "job.concurrent_jobs",
     "WriteResult": "requests",
     "changes": "feed",
     "configure": "sessions",
@@ -47,7 +47,7 @@ _HOME: Final = {
 }
 
 __all__ = [
-    "JobsMeet",
+    "ConcurrentJobsWarning",
     "WriteResult",
     "changes",
     "configure",

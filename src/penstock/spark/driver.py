@@ -18,7 +18,7 @@ from penstock.errors import InvalidRequest, PenstockError
 from penstock.formats.registry import load
 from penstock.spark import failures, jar
 from penstock.spark.format import files_format
-from penstock.spark.job.concurrent_jobs import JobsMeet
+from penstock.spark.job.concurrent_jobs import ConcurrentJobsWarning
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -88,7 +88,7 @@ def _describe_error(problem: Exception, what: str, step: str) -> dict[str, Any]:
         problem = inside
     if isinstance(problem, PenstockError):
         return {"error": problem.message, "details": failures.as_line(problem)}
-    if isinstance(problem, JobsMeet):
+    if isinstance(problem, ConcurrentJobsWarning):
         return {"error": str(problem)}
     if isinstance(problem, PySparkException):
         return {"error": str(problem)}

@@ -23,10 +23,10 @@ _LINKS_MAX: Final = 32
 
 
 def unwrap(error: BaseException | None) -> PenstockError | None:
-    """The error of Penstock that is behind one of Spark's; ``None`` if there is none.
+    """Return the Penstock error that caused a Spark error; ``None`` if there is none.
 
-    It has the class, the message and the details that it was raised with. Takes whatever Spark raises, over
-    Spark Connect too, and what ``StreamingQuery.exception()`` returns.
+    It has its original class, message and details. Accepts any error that Spark raises, also over Spark
+    Connect, and what ``StreamingQuery.exception()`` returns.
     """
     for cause in _causes(error):
         if isinstance(cause, PenstockError):

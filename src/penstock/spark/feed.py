@@ -26,13 +26,13 @@ def changes(
 ) -> DataFrame:
     """The changes of a table from one version to another, both included; to the latest if none is named.
 
-    Rows have the columns that the table has at the last of these versions, and ``_change_type``,
-    ``_commit_version`` and ``_commit_timestamp`` beside them. ``ref`` says on which branch, at which tag or
-    commit the table is looked at.
+    Rows have the columns of the table at the last of these versions, and also ``_change_type``,
+    ``_commit_version`` and ``_commit_timestamp``. ``ref`` is the branch, tag or commit at which the table is
+    read.
 
-    ``InvalidRequest`` if the table did not record its changes at one of the versions, or if its columns were
-    others there that the last one cannot show; ``VersionNotFound`` if there is no such version, or if its
-    commit or its data is there no more.
+    ``InvalidRequest`` if the table did not record its changes at one of the versions, or had columns then
+    that cannot be read with the last schema; ``VersionNotFound`` if a version, its commit or its data does
+    not exist.
     """
     found_lake = lake_of(spark, lake)
     check_version(from_version, "from_version")

@@ -19,7 +19,7 @@ _PLACE: Final = Path(__file__).parent / "jars"
 _NOTE: Final = "missing.txt"
 
 
-class Lack(NamedTuple):
+class MissingJar(NamedTuple):
     """Why there is no jar, and what would bring it."""
 
     reason: str
@@ -32,48 +32,48 @@ def path() -> Path | None:
     return jar if jar.is_file() else None
 
 
-def lack_of_package() -> Lack:
+def lack_of_package() -> MissingJar:
     """Why this package, which has no jar, was built without: what the build has noted."""
     try:
         reason, remedy = (_PLACE / _NOTE).read_text("utf-8").splitlines()
     except (OSError, ValueError):
-        return Lack("the reason was not recorded", "install Penstock with pip on a machine with a JDK")
-    return Lack(reason, remedy)
+        return MissingJar("the reason was not recorded", "install Penstock with pip on a machine with a JDK")
+    return MissingJar(reason, remedy)
 
 
-LACK_OVER_CONNECT: Final = Lack(
+LACK_OVER_CONNECT: Final = MissingJar(
     "with Spark Connect, the Spark of the server writes the files",
     "use a Spark session in this process, as penstock.spark.session() starts it",
 )
 
 
-def lack_of_session(spark: SparkSession) -> Lack:
+def lack_of_session(spark: SparkSession) -> MissingJar:
     """Why writes of a session do not go through Penstock's protocol."""
     if not is_classic(spark):
         return LACK_OVER_CONNECT
     if not is_in(spark._jvm):
         return lack_of_start()
     if not has_reads(spark):
-        return Lack(
+        return MissingJar(
             "Spark was started without Penstock's jar, so reads do not go through Penstock",
             f"start Spark with --jars {path() or NAME}",
         )
     return lack_of_protocol(spark.conf.get(COMMIT_PROTOCOL_SETTING) or "")
 
 
-def lack_of_protocol(chosen: str) -> Lack:
+def lack_of_protocol(chosen: str) -> MissingJar:
     """Why they do not, where the classes are and somebody has chosen another protocol."""
-    return Lack(f"the session's {COMMIT_PROTOCOL_SETTING} is {chosen}", f"set it to {COMMIT_PROTOCOL}")
+    return MissingJar(f"the session's {COMMIT_PROTOCOL_SETTING} is {chosen}", f"set it to {COMMIT_PROTOCOL}")
 
 
-def lack_of_start() -> Lack:
+def lack_of_start() -> MissingJar:
     """Why they do not, where the classes are not."""
     absent = "Penstock's jar is not in this Spark session"
     jar = path()
     if jar is None:
         lack = lack_of_package()
-        return Lack(f"{absent}: the package was built without it ({lack.reason})", lack.remedy)
-    return Lack(
+        return MissingJar(f"{absent}: the package was built without it ({lack.reason})", lack.remedy)
+    return MissingJar(
         f"{absent}: Spark was started without it",
         f"create it with penstock.spark.session(), or start Spark with --jars {jar}",
     )

@@ -36,11 +36,11 @@ def merge(
     author: str | None = None,
     idempotency_key: str | None = None,
 ) -> MergeBuilder:
-    """Begin to merge rows into a table: name what is to be done, then ``commit``.
+    """Begin to merge rows into a table: add clauses, then call ``commit``.
 
-    ``on`` tells which rows of the two belong together, such as ``target.id = source.id``; nulls equal
-    nothing. Expressions name columns as ``target.x`` and ``source.x``. Of several clauses for a kind of rows,
-    the first applies whose condition is true; only the last may be without one.
+    ``on`` is the condition by which rows match, such as ``target.id = source.id``; null matches nothing.
+    Expressions name columns as ``target.x`` and ``source.x``. If several clauses apply to a row, the first
+    whose condition is true is used; only the last one may lack a condition.
     """
     check_frame(source)
     change = build_request(source.sparkSession, key, lake, branch, message, author, idempotency_key)

@@ -43,7 +43,7 @@ def guard_options() -> None:
                 if spark_class is not None:
                     _guard(spark_class, "option", _of_option)
                     _guard(spark_class, "options", _of_options)
-                    _tell_lake(spark_class)
+                    _announce_lake(spark_class)
         for module in _SESSIONS:
             spark_class = getattr(sys.modules.get(module), "SparkSession", None)
             if spark_class is not None:
@@ -66,7 +66,7 @@ def _guard(owner: type, method: str, names: Callable[..., Iterable[str]]) -> Non
     setattr(owner, method, check_options)
 
 
-def _tell_lake(owner: Any) -> None:
+def _announce_lake(owner: Any) -> None:
     """Have ``format("penstock")`` told which lake the session works with: it runs in other processes."""
     original = getattr(owner, "format", None)
     if original is None or hasattr(original, _MARK):

@@ -50,22 +50,23 @@ def read(
     lake: Lake | None = None,
     **more: Unpack[ReadOptions],
 ) -> DataFrame:
-    """A table as it is at a reference: its latest version there, an older one, or that of a time.
+    """Read a table at a reference: its latest version there, an older one, or that of a time.
 
-    ``ref`` is a branch, a tag or a commit, the default branch if none is given. ``where`` is a condition of
-    Spark's SQL: rows for which it is not true are left out, and files that can have no others are not read.
-    ``columns`` are those to be shown, in that order.
+    ``ref`` is a branch, a tag or a commit, by default the default branch. ``where`` is a condition in Spark's
+    SQL: other rows are left out, and files without matching rows are skipped. ``columns`` are the columns to
+    return, in that order.
 
-    A table of files is read as its last job said. ``format``, ``schema`` and ``options`` say it otherwise, as
-    they do to Spark's reader; ``folder``, such as ``day=1``, reads only the files in it. The option
-    ``mergeSchema`` has Spark look into the files for their columns. Such a table has no versions of its own.
+    A table of files is read in the format and with the columns of its last job. ``format``, ``schema`` and
+    ``options`` override these, as for Spark's reader; ``folder``, such as ``day=1``, reads only the files in
+    it. With the option ``mergeSchema``, Spark reads the columns from the files. Such a table has no versions
+    of its own.
 
-    Of a Lance table, only ``columns`` and ``where`` leave out what is not read: filters and columns that are
-    chosen of the DataFrame later do not. As ``format``, ``lance`` says only that it is one.
+    For a Lance table, only ``columns`` and ``where`` reduce what is read: later filters and selections of the
+    DataFrame do not. The ``format`` ``lance`` only requires that the table is one.
 
-    ``KeyNotFound`` without such a table, ``NotManaged`` for one whose commits are not the lake's,
-    ``VersionNotFound`` without such a version, ``InvalidRequest`` for columns that it has not, or
-    for what is no condition on its rows.
+    ``KeyNotFound`` if the table does not exist, ``NotManaged`` if the lake does not manage it,
+    ``VersionNotFound`` if the version does not exist, ``InvalidRequest`` for unknown columns or an invalid
+    condition.
     """
     found_lake = lake_of(spark, lake)
     check_version(version)
@@ -87,11 +88,11 @@ def view(
     name: str | None = None,
     lake: Lake | None = None,
 ) -> str:
-    """Make tables temporary views of the session, all as they are at one commit, and return its id.
+    """Create temporary views of tables in the session, all at one commit, and return the id of that commit.
 
-    A view is called as the last part of its table's key, or by ``name`` if there is only one; it takes the
-    place of a view that is called so. They go on showing that commit, until this is called again. Either all
-    views are made, or an error tells why none is. Raises as ``read``.
+    A view has the name of the last part of its table's key, or ``name`` if there is only one; it replaces a
+    view of that name. The views keep showing that commit until this is called again. Either all views are
+    created, or none. Raises like ``read``.
     """
     found_lake = lake_of(spark, lake)
     paths = [Key.parse(key) for key in keys]

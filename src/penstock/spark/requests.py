@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from penstock.lake.call import Said
+    from penstock.lake.call import CommitDescription
     from penstock.lake.lake import Lake
     from penstock.lake.table import Table
 
@@ -51,14 +51,14 @@ class TableOptions(TypedDict, total=False):
     """Further arguments of writes to tables, and of streams into them."""
 
     create: bool
-    """Whether a table that is not there is created; it is, unless this is false."""
+    """Whether a missing table is created. True by default."""
     properties: Mapping[str, str] | None
-    """Of a table that is created; of files and Lance tables, of the commit."""
+    """The properties of a new Delta table; for Lance tables and tables of files, those of the commit."""
     options: Mapping[str, Any] | None
     """For the writer of the files."""
     # The others are not for every format.
     partition_by: str | Sequence[str] | None
-    """The columns that a table which is created is partitioned by."""
+    """The partition columns of a new table."""
     partition_overwrite: str | None
     """``"dynamic"`` overwrites only the partitions that the new rows are in, ``"static"`` all rows."""
     replace_where: str | None
@@ -79,13 +79,13 @@ class WriteOptions(TableOptions, total=False):
     batch: int | None
     """The number of the batch: it is written once, and none after a later one."""
     job_id: str | UUID | None
-    """A name of the job, which is done once however often it is tried."""
+    """The id of the job: a job with the same id is done once, however often it is tried."""
     job_branch: bool
     """Work on a branch of its own, which is merged at the end."""
     success_file: bool
     """Add ``_SUCCESS`` with a summary, in the same commit."""
     timeout_s: float | None
-    """After so many seconds the job cannot commit any more."""
+    """The number of seconds after which the job cannot commit any more."""
 
 
 class ReadOptions(TypedDict, total=False):
@@ -126,7 +126,7 @@ class WriteRequest:
         return self.branch if self.branch is not None else self.lake.default_branch
 
     @property
-    def commit_meta(self) -> Said:
+    def commit_meta(self) -> CommitDescription:
         return describe_commit(self.message, self.author)
 
 
@@ -162,7 +162,7 @@ class ChangeRequest:
         return self.lake.table(self.key, self.branch).outside_read_set
 
     @property
-    def commit_meta(self) -> Said:
+    def commit_meta(self) -> CommitDescription:
         return describe_commit(self.message, self.author)
 
 

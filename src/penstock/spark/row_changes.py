@@ -27,11 +27,11 @@ def delete(
     author: str | None = None,
     idempotency_key: str | None = None,
 ) -> WriteResult | None:
-    """Delete the rows for which a condition is true; all of them without one. ``None`` if there are none.
+    """Delete the rows for which a condition is true, or all rows. Returns ``None`` if no row matched.
 
-    The condition is SQL text or a ``Column``, and the same each time it is evaluated. One on partition
-    columns alone removes whole files, and reads none. ``TableConflict`` if others meanwhile changed the same
-    files, or put rows there, other than by appending them, that might have been meant.
+    The condition is SQL text or a ``Column``, and must be deterministic. A condition on partition columns
+    alone removes whole files without reading them. ``TableConflict`` if another writer meanwhile changed the
+    same files, or added rows that may match other than by an append.
     """
     change = build_request(spark, key, lake, branch, message, author, idempotency_key)
     return ask_format(change.table, lambda spark_format: spark_format.delete(change, where))
@@ -49,7 +49,7 @@ def update(
     author: str | None = None,
     idempotency_key: str | None = None,
 ) -> WriteResult | None:
-    """Give columns new values in the rows for which a condition is true. ``None`` if there are none.
+    """Update columns in the rows for which a condition is true. Returns ``None`` if no row matched.
 
     ``set`` has the values by column, or by part of a struct (``address.city``): text is SQL over the row as
     it was, anything else is itself. They become values of the column's type as in Spark's ``INSERT``. Rows

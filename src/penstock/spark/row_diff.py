@@ -50,17 +50,17 @@ def diff_rows(
     columns: Sequence[str] | None = None,
     lake: Lake | None = None,
 ) -> DataFrame:
-    """The rows of a table that differ between two revisions, in no particular order.
+    """Return the rows of a table that differ between two revisions, in no particular order.
 
     Each row has the column ``_change_type``: ``insert`` and ``delete``, and with ``on`` for rows that changed
     ``update_preimage`` and ``update_postimage``. ``on`` names the columns that identify a row; without it
-    whole rows are compared, as often as each is there. ``columns`` are those to be compared, all that both
-    revisions have if none are named. Only files are read that one revision has and the other has not.
+    whole rows are compared, counting duplicates. ``columns`` are the columns to compare, by default all that
+    both revisions have. Only files that one revision has and the other lacks are read.
 
-    What the revisions name is found out when this is called. ``KeyNotFound`` if neither has such a table,
-    ``InvalidRequest`` for columns that are not there at both revisions, or whose types cannot be compared.
-    With ``on`` Spark looks for a key that several rows have before this returns, which reads these files once
-    more: ``InvalidRequest`` if there is one.
+    The revisions are resolved when this is called. ``KeyNotFound`` if neither has the table,
+    ``InvalidRequest`` for columns that one revision lacks, or whose types cannot be compared. With ``on``,
+    Spark first checks that the columns identify rows, which reads these files once more; ``InvalidRequest``
+    if several rows have the same key.
     """
     found_lake = lake_of(spark, lake)
     path, keys = Key.parse(key), list_key_columns(on)

@@ -44,17 +44,17 @@ def session(
     conf: Mapping[str, Any] | None = None,
     tables: Mapping[str | os.PathLike[str], str] | None = None,
 ) -> SparkSession:
-    """A Spark session that works with a lake.
+    """Return a Spark session that works with a lake.
 
     Starts Spark in this process and on all of its cores, or on the cluster that ``master`` names, with a Java
     that is found (see ``find_java``), this Python for its workers, and little in the log. ``conf`` holds
-    further settings of Spark; they win over Penstock's. ``tables`` names tables of files by paths: what is
-    written to such a path, or below it, by code that knows nothing of Penstock, is committed to the table,
-    and what such code reads there are the table's rows.
+    further settings of Spark; they win over Penstock's. ``tables`` maps paths to tables of files: code that
+    does not use Penstock and writes to such a path, or below it, commits to the table, and reads the table's
+    rows there.
 
-    If Spark runs already in this process, that Spark is used, as it was started: settings that can no longer
-    be made are named in a warning. The session is the running one, or a new one beside it if that one works
-    with another lake. ``InvalidRequest`` if pyspark or Java is missing, or the lake was closed.
+    If Spark already runs in this process, it is used as it was started: a warning names settings that can no
+    longer be changed. The running session is returned, or a new one beside it if the running one works with
+    another lake. ``InvalidRequest`` if pyspark or Java is missing, or the lake was closed.
     """
     settings_text = {name: settings.as_text(value) for name, value in (conf or {}).items()}
     check_settings(settings_text)
@@ -83,13 +83,13 @@ def configure(
     *,
     tables: Mapping[str | os.PathLike[str], str] | None = None,
 ) -> SparkSession.Builder:
-    """The builder, with what a session needs to work with a lake. What it has been told already stays.
+    """Add what a session needs for a lake to a builder. Settings that the builder already has stay.
 
     ``tables`` names tables of files by paths, as ``session`` does.
 
     Sets PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON for this process, where they are not set, and JAVA_HOME if
     Spark would not find a Java otherwise: Spark reads them when the session is made. A builder for Spark
-    Connect is only told of the lake and of how to write, for its Spark is somebody else's.
+    Connect gets only the settings of the lake and of writers, because Spark runs elsewhere.
     """
     opened = _open_lake(lake)
     of_lake = _of_lake(opened) | settings.of_tables(tables or {})
@@ -222,7 +222,9 @@ def _join(
     """A session of the Spark that runs, for a lake."""
     settings.keep_errors_off_the_terminal()
     owner = running.conf.get(settings.LAKE_ID, None)
-    spark = running if owner in (None, _identity(lake), lake.url) else _beside(running, lake)
+    spark = (
+        running if owner in (None, _identity(lake), lake.url) else _session_in_running_spark(running, lake)
+    )
     late = [name for name, value in wanted.items() if not _set(spark, name, value)]
     if late:
         warnings.warn(
@@ -242,7 +244,7 @@ def _join(
     return _handing_on(spark)
 
 
-def _beside(running: SparkSession, lake: Lake) -> SparkSession:
+def _session_in_running_spark(running: SparkSession, lake: Lake) -> SparkSession:
     """The lake's own session in the Spark that runs for another one too."""
     identity = _identity(lake)
     spark_session = _BESIDE.get(identity)
@@ -268,7 +270,7 @@ def _handing_on(spark: SparkSession) -> SparkSession:
     return spark
 
 
-def _passed_over(lack: jar.Lack) -> InvalidRequest:
+def _passed_over(lack: jar.MissingJar) -> InvalidRequest:
     """What is raised rather than have writes go to their paths without a word."""
     return InvalidRequest(
         "'tables' would have no effect: this session does not read and write through Penstock, because "

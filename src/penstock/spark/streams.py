@@ -42,21 +42,20 @@ def sink(
     author: str | None = None,
     **more: Unpack[TableOptions],
 ) -> Callable[[DataFrame, int], None]:
-    """What ``writeStream.foreachBatch`` takes to write a stream to a table, each batch once.
+    """Return a function for ``writeStream.foreachBatch`` that writes each batch of a stream to a table once.
 
     >>> rows.writeStream.foreachBatch(sink("sales.orders")).option("checkpointLocation", …)  # doctest: +SKIP
 
-    The number of the last batch is kept in the table, in the same commit as its rows. So a batch that Spark
-    repeats after a crash is known before anything is written, whether or not the first time was heard of.
-    With the mode ``overwrite``, or ``complete``, each batch takes the place of the one before, whatever the
-    session says of partitions. The further arguments are those of ``write``; batches have numbers for keys.
+    The table stores the number of the last batch, in the same commit as its rows. So a batch that Spark
+    repeats after a crash is recognized before anything is written. With the mode ``overwrite``, or
+    ``complete``, each batch replaces the one before, whatever the session's partition overwrite mode is. The
+    further arguments are those of ``write``; batch numbers take the place of idempotency keys.
 
-    A batch without rows that is to be appended makes no version: it is in the table as it is, however often
-    it is repeated.
+    An append of a batch without rows makes no version.
 
-    Batches are told apart by the id of the query, which its checkpoint holds: a query with a new checkpoint
-    is a new one. ``app_id`` takes the place of that id. It must then be given up together with the
-    checkpoint: batches are counted from 0 again, and those that the table has of that name are left out.
+    Batches are identified by the id of the query, which its checkpoint holds: a query with a new checkpoint
+    is a new query. ``app_id`` replaces that id. Change it whenever the checkpoint is deleted: otherwise
+    batches count from 0 again, and those whose numbers the table already has are skipped.
     """
     parsed = Key.parse(key)
     if (chosen := MODES.get(str(mode).lower())) is None:
@@ -99,9 +98,9 @@ def stream(
 ) -> DataFrame:
     """The rows of a table as a stream: those that it has now, and then those that each new version adds.
 
-    With ``starting_version`` (a number, or ``"latest"``) or ``starting_timestamp`` it is only what is added
-    from there on. Versions that merely rewrite files have nothing new. One that removes or replaces rows ends
-    the query with an error, unless ``skip_change_commits`` leaves such versions out.
+    With ``starting_version`` (a number, or ``"latest"``) or ``starting_timestamp``, only rows that are added
+    from there on are read. Versions that only rewrite files add no rows. A version that removes or replaces
+    rows ends the query with an error, unless ``skip_change_commits`` skips such versions.
 
     Spark reads it by ``format("penstock")``, in processes of its own: they open the lake by its address, so
     it cannot be one in memory.

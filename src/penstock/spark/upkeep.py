@@ -29,10 +29,10 @@ def optimize(
     author: str | None = None,
     progress: OptimizeProgress = no_progress,
 ) -> OptimizedTable:
-    """Rewrite files with the same rows: small ones together, without the rows that are deleted.
+    """Compact files: rewrite small files, and files with deleted rows, into larger ones.
 
-    As ``Table.optimize``, on the executors of a session: rows of a partition are sorted as a whole, up to 16
-    GiB of files at a time. Lance tables and tables of files are rewritten in this process.
+    Like ``Table.optimize``, on the executors of a session: the rows of a partition are sorted together, up to
+    16 GiB of files at a time. Lance tables and tables of files are rewritten in this process.
     """
     change = build_request(spark, key, lake, branch, message, author)
     order = OptimizeOrder.of(target_file_bytes, where, zorder_by, progress)

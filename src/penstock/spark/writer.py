@@ -48,7 +48,7 @@ def write(
     idempotency_key: str | None = None,
     **more: Unpack[WriteOptions],
 ) -> WriteResult | None:
-    """Write the rows of a DataFrame to a table, which is created if it is not there and ``create`` says so.
+    """Write the rows of a DataFrame to a table, which is created if it does not exist and ``create`` is true.
 
     ``append`` adds them. ``overwrite`` puts them in the place of all rows; with ``partition_overwrite=
     "dynamic"`` of those in the partitions that the new rows are in, with ``replace_where`` of those for which
@@ -80,8 +80,8 @@ def write(
     any text, is the name of one that is done once however often it is tried; an ``idempotency_key`` is the
     same. A later attempt takes the place of one that still runs. After ``timeout_s`` it cannot commit any
     more. With ``job_branch`` it works on a branch of its own, which is merged at its end; ``success_file``
-    adds ``_SUCCESS``, with a summary, in the same commit. ``JobsMeet`` warns of other jobs that write the
-    same table. ``JobOver`` if it was aborted, superseded or took too long.
+    adds ``_SUCCESS``, with a summary, in the same commit. ``ConcurrentJobsWarning`` warns of other jobs that
+    write the same table. ``JobOver`` if it was aborted, superseded or took too long.
 
     With ``format="lance"`` it is a Lance table, whose rows tasks write as fragments. ``overwrite`` keeps its
     columns unless ``overwrite_schema`` is given. ``options`` are Lance's ``max_rows_per_file``,

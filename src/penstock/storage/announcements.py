@@ -46,7 +46,7 @@ import msgspec
 from penstock.errors import Damaged, Unavailable
 from penstock.model.clock import elapsed_s
 from penstock.model.decoders import msgpack_decoder
-from penstock.storage.buckets import Bucket, Unanswered
+from penstock.storage.buckets import Bucket, UnansweredWrite
 
 FOLDER: Final = "sweep"
 DELETING_WAITS: Final = 5
@@ -166,7 +166,7 @@ class Announcements:
             await self._bucket.put(probe, b"")
             entry = await self._bucket.head(probe)
             await self._bucket.delete([probe])
-        except Unanswered as problem:
+        except UnansweredWrite as problem:
             raise Unavailable(str(problem)) from None
         if entry is None:
             raise Unavailable(f"{self._bucket.url} does not list an object that was just written", key=probe)
@@ -218,7 +218,7 @@ class Announcements:
                 in_doubt = False
                 removed += len(doomed)
                 looked_at += len(part)
-        except Unanswered as problem:
+        except UnansweredWrite as problem:
             raise Unavailable(f"{problem}; the next sweep removes the remaining files") from None
         finally:
             if not in_doubt:  # else a deletion may still be done: writers must keep away
@@ -229,11 +229,11 @@ class Announcements:
         content = msgspec.msgpack.encode(list(keys))
         try:
             await self._bucket.put(key, content)
-        except Unanswered as problem:
+        except UnansweredWrite as problem:
             raise Unavailable(str(problem)) from None
 
     async def _withdraw(self, announcements: Sequence[str]) -> None:
         try:
             await self._bucket.delete(announcements)
-        except Unanswered:
+        except UnansweredWrite:
             return  # it becomes void

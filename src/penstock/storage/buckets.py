@@ -52,7 +52,7 @@ class WriteRefused(Exception):
     """The condition of a write did not hold. Nothing was written, by this very request."""
 
 
-class Unanswered(Exception):
+class UnansweredWrite(Exception):
     """A write may have been done, may still be done, or may not: there was no answer to it."""
 
 
@@ -97,15 +97,15 @@ class Bucket(ABC):
     async def put(self, key: str, data: bytes, condition: Condition = None) -> EntityTag:
         """Write a key durably, if the condition holds, and give its tag. It is sent once, never again.
 
-        ``Refused`` if the condition does not hold, ``Unanswered`` if it cannot be said what happened, any
-        of Penstock's own errors if surely nothing was written.
+        ``Refused`` if the condition does not hold, ``UnansweredWrite`` if it cannot be said what happened,
+        any of Penstock's own errors if surely nothing was written.
         """
 
     async def put_all(self, items: Sequence[tuple[str, bytes]]) -> int:
         """Write keys durably, in their order, until one is there already; say how many were written.
 
-        None of them can be seen before the one ahead of it. ``Unanswered`` if it cannot be said what happened
-        to one; those ahead of it are written, and none behind it.
+        None of them can be seen before the one ahead of it. ``UnansweredWrite`` if it cannot be said what
+        happened to one; those ahead of it are written, and none behind it.
         """
         for count, (key, data) in enumerate(items):
             try:
@@ -124,7 +124,7 @@ class Bucket(ABC):
 
     @abstractmethod
     async def delete(self, keys: Sequence[str]) -> None:
-        """Delete keys; those that do not exist are no mistake. ``Unanswered`` if it cannot be said."""
+        """Delete keys; those that do not exist are no mistake. ``UnansweredWrite`` if it cannot be said."""
 
     @abstractmethod
     def list(self, folder: str, after: str = "") -> AsyncIterator[BucketEntry]:
@@ -138,7 +138,7 @@ class Bucket(ABC):
         """Let go of all connections."""
 
 
-class Loop:
+class RequestLoop:
     """A thread that runs requests; others hand it work and wait for the answer."""
 
     def __init__(self) -> None:

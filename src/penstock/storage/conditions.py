@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 from penstock.errors import PenstockError, Unavailable
-from penstock.storage.buckets import Bucket, Condition, EntityTag, Unanswered, WriteRefused
+from penstock.storage.buckets import Bucket, Condition, EntityTag, UnansweredWrite, WriteRefused
 
 RACERS: Final = 4
 ROUNDS: Final = 3
@@ -52,7 +52,7 @@ async def _probe(bucket: Bucket, folder: str) -> AsyncIterator[str]:
     try:
         yield key
     finally:
-        with suppress(Unanswered, PenstockError):
+        with suppress(UnansweredWrite, PenstockError):
             await bucket.delete([key])
 
 
@@ -62,5 +62,5 @@ async def _write(bucket: Bucket, key: str, condition: Condition) -> EntityTag | 
         return await bucket.put(key, secrets.token_bytes(16), condition)
     except WriteRefused:
         return None
-    except Unanswered as problem:
+    except UnansweredWrite as problem:
         raise Unavailable(str(problem), url=bucket.url) from None

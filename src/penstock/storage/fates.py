@@ -8,7 +8,7 @@ from typing import NamedTuple
 from penstock.storage.buckets import BucketEntry
 
 
-class Fate(Enum):
+class FileFate(Enum):
     """What becomes of a file."""
 
     KEPT = auto()
@@ -24,11 +24,11 @@ class Fate(Enum):
 
     @property
     def is_to_go(self) -> bool:
-        return self in (Fate.DATA, Fate.SCRATCH)
+        return self in (FileFate.DATA, FileFate.SCRATCH)
 
 
-class Judged(NamedTuple):
+class JudgedFile(NamedTuple):
     """A file whose fate is known."""
 
     entry: BucketEntry
-    fate: Fate
+    fate: FileFate

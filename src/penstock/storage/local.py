@@ -30,7 +30,7 @@ from penstock.storage.buckets import (
     Condition,
     EntityTag,
     TaggedContent,
-    Unanswered,
+    UnansweredWrite,
     WriteRefused,
 )
 from penstock.storage.room import NO_ROOM, storage_full_error
@@ -350,7 +350,7 @@ class LocalBucket(Bucket):
             pass
         except OSError as problem:
             if count:
-                raise Unanswered(problem.strerror) from None
+                raise UnansweredWrite(problem.strerror) from None
             raise
         for folder in folders:
             self._settle(folder)
@@ -370,7 +370,7 @@ class LocalBucket(Bucket):
         try:
             _synchronise(folder)
         except OSError as problem:
-            raise Unanswered(problem.strerror) from None
+            raise UnansweredWrite(problem.strerror) from None
 
     def _remove(self, keys: Sequence[str]) -> None:
         folders = set()

@@ -20,7 +20,14 @@ from urllib.parse import unquote, urlsplit
 from weakref import finalize
 
 from penstock.errors import InvalidRequest, OutcomeUnknown, PenstockError, Unavailable
-from penstock.storage.buckets import Bucket, BucketEntry, EntityTag, Loop, Unanswered, WriteRefused
+from penstock.storage.buckets import (
+    Bucket,
+    BucketEntry,
+    EntityTag,
+    RequestLoop,
+    UnansweredWrite,
+    WriteRefused,
+)
 from penstock.storage.conditions import keeps_conditions
 from penstock.storage.hosts import check_host
 from penstock.storage.local import THREADS_MAX, LocalBucket
@@ -58,10 +65,10 @@ class Places:
 
     def __init__(self, moved: MovedRoots = NOT_MOVED) -> None:
         self.moved = moved
-        self._loop: Loop | None = None
+        self._loop: RequestLoop | None = None
         self._threads = ThreadPoolExecutor(THREADS_MAX, "penstock-table-files")
         self._places: dict[str, Place] = {}
-        self._shared: dict[str, Shared] = {}
+        self._shared: dict[str, SharedBucket] = {}
         """The buckets, by their URLs."""
         self._lock = Lock()
 
@@ -115,10 +122,10 @@ class Places:
         return RemoteBucket(f"{scheme}://{bucket}", scheme, bucket, endpoint=endpoint)
 
     def _place(self, where: str) -> Place:
-        self._loop = self._loop or Loop()
+        self._loop = self._loop or RequestLoop()
         if "://" not in where:
             # It has nothing open, and uses the threads of all: there is nothing to close.
-            shared = Shared(self.open_disk(Path(where)), is_disk=True)
+            shared = SharedBucket(self.open_disk(Path(where)), is_disk=True)
             return Place(where, shared, self._loop, formers=self.moved.roots_of(where)[1:])
         check_host(where)
         parts = urlsplit(where)
@@ -130,7 +137,7 @@ class Places:
             )
         root = f"{parts.scheme}://{parts.netloc}"
         if root not in self._shared:
-            self._shared[root] = Shared(self.open_bucket(parts.scheme, parts.netloc))
+            self._shared[root] = SharedBucket(self.open_bucket(parts.scheme, parts.netloc))
         folder = unquote(parts.path.strip("/"))
         return Place(where, self._shared[root], self._loop, folder, self.moved.roots_of(where)[1:])
 
@@ -151,7 +158,7 @@ def open_place(location: str) -> Place:
     return place
 
 
-class Shared:
+class SharedBucket:
     """A bucket, and what was found out about it."""
 
     def __init__(self, bucket: Bucket, *, is_disk: bool = False) -> None:
@@ -170,7 +177,12 @@ class Place:
     """
 
     def __init__(
-        self, url: str, shared: Shared, loop: Loop, folder: str = "", formers: tuple[str, ...] = ()
+        self,
+        url: str,
+        shared: SharedBucket,
+        loop: RequestLoop,
+        folder: str = "",
+        formers: tuple[str, ...] = (),
     ) -> None:
         self.url = url
         self.roots = (url, *formers)
@@ -317,7 +329,7 @@ class Place:
     def require_writable(self, name: str) -> None:
         """Raise why nothing can be written here, without writing: by a write on a condition that no file of
         that name meets, which storage refuses for that alone to whoever has the right to write."""
-        with suppress(WriteRefused, Unanswered):
+        with suppress(WriteRefused, UnansweredWrite):
             self._loop.run(self._bucket.put(self._folder + name, b"", EntityTag(etag="none")))
 
     def put(self, name: str, data: bytes) -> None:
@@ -373,7 +385,7 @@ class Place:
     def _outcome_unknown_raised(self, name: str) -> Iterator[None]:
         try:
             yield
-        except Unanswered as problem:
+        except UnansweredWrite as problem:
             raise OutcomeUnknown(
                 f"it is not known whether {name!r} was written to {self.url}: {problem}",
                 location=self.url,
@@ -414,13 +426,13 @@ class Place:
                 await self._bucket.put(key, b"", "absent")
             except WriteRefused:
                 return False
-            except (Unanswered, Unavailable):
+            except (UnansweredWrite, Unavailable):
                 return True
             return False
-        except Unanswered:
+        except UnansweredWrite:
             return False
         finally:
-            with suppress(Unanswered, PenstockError):
+            with suppress(UnansweredWrite, PenstockError):
                 await self._bucket.delete([key])
 
 

@@ -21,7 +21,7 @@ from penstock.storage.buckets import (
     Condition,
     EntityTag,
     TaggedContent,
-    Unanswered,
+    UnansweredWrite,
     WriteRefused,
 )
 from penstock.storage.room import storage_full_error
@@ -225,7 +225,7 @@ class RemoteBucket(Bucket):
         is_full = _says_full(status, _CODE.search(text))
         if is_refusal or is_full or _NOT_SENT.search(text) or self._is_denied(problem):
             return self._explain(problem, right)
-        return Unanswered(self._explain(problem, right).message)
+        return UnansweredWrite(self._explain(problem, right).message)
 
     def _is_denied(self, problem: Exception) -> bool:
         if isinstance(problem, self._errors.PermissionDeniedError | self._errors.UnauthenticatedError):

@@ -10,7 +10,7 @@ from typing import Final
 from penstock.metrics import table
 from penstock.metrics.meter import SILENT, Meter
 from penstock.model.encoding import ObjectId, object_id
-from penstock.stores.port import Store, Stored
+from penstock.stores.port import Store, StoredObject
 from penstock.stores.wrapped import WrappedStore
 
 ENTRY_BYTES: Final = 200
@@ -95,7 +95,7 @@ class CachingStore(WrappedStore):
             kept_bytes = self._kept_bytes
         self._meter.gauge(table.CACHE_BYTES, kept_bytes)
 
-    def delete(self, objects: Sequence[Stored]) -> int:
+    def delete(self, objects: Sequence[StoredObject]) -> int:
         try:
             return self.inner.delete(objects)
         finally:

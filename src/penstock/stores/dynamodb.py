@@ -47,7 +47,7 @@ from penstock.stores.dynamodb_items import (
     written_by,
 )
 from penstock.stores.dynamodb_wire import DynamoTable
-from penstock.stores.port import Advanced, Row, Store, Stored, Turn
+from penstock.stores.port import AdvanceResult, Row, Store, StoredObject, Turn
 
 SCHEMA_VERSION: Final = 1
 
@@ -123,8 +123,8 @@ class DynamoStore(Store):
             raise Unavailable(str(unknown)) from unknown  # of objects: no row was swapped
         return refused is None or all(written_by(item) == write_id for item in refused.found.values())
 
-    def scan(self, after: bytes, limit: int) -> tuple[list[Stored], bytes]:
-        objects: list[Stored] = []
+    def scan(self, after: bytes, limit: int) -> tuple[list[StoredObject], bytes]:
+        objects: list[StoredObject] = []
         token = after
         while not objects:  # a page can consist of rows alone
             start = {"ExclusiveStartKey": key(*token.decode().split("\n"))} if token else {}
@@ -138,7 +138,7 @@ class DynamoStore(Store):
             token = f"{last['pk']['S']}\n{last['sk']['S']}".encode()
         return objects, token
 
-    def delete(self, objects: Sequence[Stored]) -> int:
+    def delete(self, objects: Sequence[StoredObject]) -> int:
         self._table.check_open()
         try:
             return sum(self._table.each(self._delete, transactions(map(delete_object, objects))))
@@ -215,7 +215,7 @@ class _DynamoTurn(Turn):
 
     def advance(
         self, objects: Mapping[ObjectId, bytes], row: Row | None, fresh: Collection[ObjectId] = ()
-    ) -> Advanced:
+    ) -> AdvanceResult:
         check_sizes(objects, row, ITEM_MAX_BYTES, "DynamoDB")
         store, write_id, now_us = self._store, token_hex(16), self._store._clock()
         fresh = sorted(set(fresh), reverse=True)
@@ -234,12 +234,12 @@ class _DynamoTurn(Turn):
         # ones, the second meets the first at the lowest, and has not taken any of the others yet.
         for part in reversed(before):
             if not store._create_all(part, write_id):
-                return Advanced(False, store._present(fresh, write_id))
+                return AdvanceResult(False, store._present(fresh, write_id))
         if comes_after:  # in one transaction with the swap, nothing is written before it
             self.written()
         return self._finish(last, fresh, write_id)
 
-    def _finish(self, actions: list[Action], fresh: Collection[ObjectId], write_id: str) -> Advanced:
+    def _finish(self, actions: list[Action], fresh: Collection[ObjectId], write_id: str) -> AdvanceResult:
         """The transaction with the swap in it, and what came of it."""
         store = self._store
         try:
@@ -247,16 +247,16 @@ class _DynamoTurn(Turn):
         except OutcomeUnknown:
             with suppress(PenstockError):
                 if written_by(store._table.get_one(ROW + self._name)) == write_id:
-                    return Advanced(True)
+                    return AdvanceResult(True)
             raise
         if refused is None or any(written_by(item) == write_id for item in refused.found.values()):
-            return Advanced(True)
+            return AdvanceResult(True)
         if not refused.in_doubt:
-            return Advanced(False, store._present(fresh, write_id))
+            return AdvanceResult(False, store._present(fresh, write_id))
         with suppress(PenstockError):
             # All or nothing: where others' objects are instead of these, the row was not swapped either.
             if present := store._present(fresh, write_id):
-                return Advanced(False, present)
+                return AdvanceResult(False, present)
         raise OutcomeUnknown(
             f"{store.url} did not answer an update of '{self._name}', and the row has changed since"
         )

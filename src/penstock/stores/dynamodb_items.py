@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from penstock.model.encoding import ObjectId
-from penstock.stores.port import Row, Stored
+from penstock.stores.port import Row, StoredObject
 
 ITEM_MAX_BYTES: Final = 390 * 1024
 """DynamoDB takes 400 KB, names included."""
@@ -91,7 +91,7 @@ def create_object(object_id: ObjectId, data: bytes | None, now_us: int, write_id
     return put_if_absent(item, len(data) + ITEM_OVERHEAD_BYTES)
 
 
-def delete_object(stored_object: Stored) -> Action:
+def delete_object(stored_object: StoredObject) -> Action:
     """Delete an object on the condition that it was not stored again."""
     delete = {
         "Key": key(object_key(stored_object.id)),
@@ -138,8 +138,10 @@ def transactions(actions: Iterable[Action]) -> list[list[Action]]:
     return parts
 
 
-def found_object(item: Item) -> Stored:
-    return Stored(object_id(item["pk"]["S"]), int(item["referenced_us"]["N"]), int(item["object_bytes"]["N"]))
+def found_object(item: Item) -> StoredObject:
+    return StoredObject(
+        object_id(item["pk"]["S"]), int(item["referenced_us"]["N"]), int(item["object_bytes"]["N"])
+    )
 
 
 def found_row(name: str, item: Mapping[str, Any] | None) -> Row | None:

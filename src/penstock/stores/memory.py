@@ -8,7 +8,7 @@ from threading import Lock
 
 from penstock.model.clock import Clock, now_us
 from penstock.model.encoding import ObjectId
-from penstock.stores.port import Advanced, Row, Store, Stored, Turn
+from penstock.stores.port import AdvanceResult, Row, Store, StoredObject, Turn
 
 
 class MemoryStore(Store):
@@ -49,16 +49,16 @@ class MemoryStore(Store):
             chosen = sorted(name for name in names if name > after and name.startswith(prefix))
             return [self._rows[name] for name in chosen[:limit]]
 
-    def scan(self, after: bytes, limit: int) -> tuple[list[Stored], bytes]:
+    def scan(self, after: bytes, limit: int) -> tuple[list[StoredObject], bytes]:
         with self._lock:
             ids = sorted(object_id for object_id in self._objects if object_id > after)[:limit]
             rows = [
-                Stored(object_id, self._objects[object_id][1], len(self._objects[object_id][0]))
+                StoredObject(object_id, self._objects[object_id][1], len(self._objects[object_id][0]))
                 for object_id in ids
             ]
         return rows, ids[-1] if len(ids) == limit else b""
 
-    def delete(self, objects: Sequence[Stored]) -> int:
+    def delete(self, objects: Sequence[StoredObject]) -> int:
         with self._lock:
             doomed = [
                 o.id for o in objects if o.id in self._objects and self._objects[o.id][1] == o.referenced_us
@@ -85,19 +85,19 @@ class _MemoryTurn(Turn):
 
     def advance(
         self, objects: Mapping[ObjectId, bytes], row: Row | None, fresh: Collection[ObjectId] = ()
-    ) -> Advanced:
+    ) -> AdvanceResult:
         store = self._store
         with store._lock:
             present = frozenset(object_id for object_id in fresh if object_id in store._objects)
-            store._put({one: data for one, data in objects.items() if one not in present})
+            store._put({object_id: data for object_id, data in objects.items() if object_id not in present})
         if present:
-            return Advanced(False, present)
+            return AdvanceResult(False, present)
         self.written()
         with store._lock:
             if store._rows.get(self._name) != self.row:
-                return Advanced(False)
+                return AdvanceResult(False)
             if row is None:
                 store._rows.pop(self._name, None)
             else:
                 store._rows[self._name] = row
-            return Advanced(True)
+            return AdvanceResult(True)

@@ -48,7 +48,7 @@ from penstock.model.clock import Clock, now_us
 from penstock.model.encoding import ObjectId
 from penstock.storage.room import storage_full_error
 from penstock.stores.checks import check_sizes, check_version
-from penstock.stores.port import Advanced, Row, Store, Stored, Turn
+from penstock.stores.port import AdvanceResult, Row, Store, StoredObject, Turn
 from penstock.stores.urls import split_url
 
 SCHEMA_VERSION: Final = 1
@@ -253,16 +253,17 @@ class MongoStore(Store):
             raise  # two that insert the same object at the same time: the second tries again
         return True
 
-    def scan(self, after: bytes, limit: int) -> tuple[list[Stored], bytes]:
+    def scan(self, after: bytes, limit: int) -> tuple[list[StoredObject], bytes]:
         query = {"_id": {"$gt": after}} if after else {}
         fields = ["referenced_us", "size"]
         documents = self._again(lambda: list(self._objects.find(query, fields).sort("_id", 1).limit(limit)))
         objects = [
-            Stored(document["_id"], document["referenced_us"], document["size"]) for document in documents
+            StoredObject(document["_id"], document["referenced_us"], document["size"])
+            for document in documents
         ]
         return objects, objects[-1].id if len(objects) == limit else b""
 
-    def delete(self, objects: Sequence[Stored]) -> int:
+    def delete(self, objects: Sequence[StoredObject]) -> int:
         self._check_open()
         removed = 0
         for start in range(0, len(objects), MESSAGE_MAX_OPERATIONS):
@@ -320,7 +321,7 @@ class _MongoTurn(Turn):
 
     def advance(
         self, objects: Mapping[ObjectId, bytes], row: Row | None, fresh: Collection[ObjectId] = ()
-    ) -> Advanced:
+    ) -> AdvanceResult:
         store, write_id = self._store, token_hex(16)
         store._check_open()
         check_sizes(objects, row, DOCUMENT_MAX_BYTES, "MongoDB")
@@ -330,10 +331,10 @@ class _MongoTurn(Turn):
         wishes: list[_Wish] = [(object_id, objects[object_id], write_id) for object_id in new]
         wishes += [(object_id, objects[object_id], None) for object_id in old]
         if not store._write(wishes):
-            return Advanced(False, store._present(new, write_id))
+            return AdvanceResult(False, store._present(new, write_id))
         self.written()
         try:
-            return Advanced(self._swap(row, write_id))
+            return AdvanceResult(self._swap(row, write_id))
         except ServerSelectionTimeoutError as nobody:  # nothing was sent
             raise store._explain(nobody) from None
         except PyMongoError as problem:
@@ -356,7 +357,7 @@ class _MongoTurn(Turn):
         after = {"kind": row.kind, "data": row.data, "write_id": write_id}
         return rows.replace_one(seen, after).matched_count == 1
 
-    def _find_out(self, problem: PyMongoError, write_id: str) -> Advanced:
+    def _find_out(self, problem: PyMongoError, write_id: str) -> AdvanceResult:
         """Whether a swap without an answer was done: surely so if the row carries its write id.
 
         If it does not, the swap may have been done and replaced since, or may be on its way still.
@@ -367,7 +368,7 @@ class _MongoTurn(Turn):
         with suppress(PenstockError):
             document = store._newest(self._name)
             if document is not None and document.get("write_id") == write_id:
-                return Advanced(True)
+                return AdvanceResult(True)
         raise OutcomeUnknown(
             f"{store.url} did not confirm whether '{self._name}' was updated: {_words(problem)}"
         ) from None

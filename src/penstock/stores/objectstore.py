@@ -51,16 +51,16 @@ from penstock.storage.buckets import (
     BucketEntry,
     Condition,
     EntityTag,
-    Loop,
+    RequestLoop,
     TaggedContent,
-    Unanswered,
+    UnansweredWrite,
     WriteRefused,
 )
 from penstock.storage.conditions import keeps_conditions, race
 from penstock.storage.local import LocalBucket
 from penstock.storage.remote import SCHEMES, RemoteBucket
 from penstock.stores.directory import PRIVATE_DIRECTORY
-from penstock.stores.port import Advanced, Row, Store, Stored, Turn
+from penstock.stores.port import AdvanceResult, Row, Store, StoredObject, Turn
 from penstock.stores.urls import options, split_url, without_secrets
 
 LAYOUT_VERSION: Final = 1
@@ -133,7 +133,7 @@ class ObjectStore(Store):
         self._process, self._closed = os.getpid(), False
         self._remembered: OrderedDict[str, _State] = OrderedDict()
         self._remembering = Lock()
-        self._loop = Loop()
+        self._loop = RequestLoop()
         try:
             wait_s = self._loop.run(self._prepare(create, announce_wait_s))
         except BaseException:
@@ -167,7 +167,7 @@ class ObjectStore(Store):
 
     async def _describe(self, data: bytes) -> TaggedContent:
         for pause_s in _pauses():
-            with suppress(WriteRefused, Unanswered):
+            with suppress(WriteRefused, UnansweredWrite):
                 await self._bucket.put(_DESCRIPTION, data, "absent")
             content = await self._bucket.get(_DESCRIPTION)
             if content is not None:
@@ -203,7 +203,7 @@ class ObjectStore(Store):
         """Whether a write goes through that must be refused; it would change nothing."""
         try:
             await self._bucket.put(_DESCRIPTION, content.data, "absent")
-        except (WriteRefused, Unanswered, Denied):  # who may only read cannot do harm
+        except (WriteRefused, UnansweredWrite, Denied):  # who may only read cannot do harm
             return False
         return True
 
@@ -265,20 +265,20 @@ class ObjectStore(Store):
             writing = _ObjectWriting(self, objects, frozenset())
             await writing.store()
 
-    def scan(self, after: bytes, limit: int) -> tuple[list[Stored], bytes]:
+    def scan(self, after: bytes, limit: int) -> tuple[list[StoredObject], bytes]:
         return self._run(self._scan(after, limit))
 
-    async def _scan(self, after: bytes, limit: int) -> tuple[list[Stored], bytes]:
-        objects: list[Stored] = []
+    async def _scan(self, after: bytes, limit: int) -> tuple[list[StoredObject], bytes]:
+        objects: list[StoredObject] = []
         async for entry in self._bucket.list(_OBJECTS, _object_key(ObjectId(after)) if after else ""):
             object_id = _object_id(entry.key)
             if object_id is not None:
-                objects.append(Stored(object_id, entry.modified_us, entry.size - _HEADER_BYTES))
+                objects.append(StoredObject(object_id, entry.modified_us, entry.size - _HEADER_BYTES))
             if len(objects) == limit:
                 return objects, objects[-1].id
         return objects, b""
 
-    def delete(self, objects: Sequence[Stored]) -> int:
+    def delete(self, objects: Sequence[StoredObject]) -> int:
         return self._run(
             self._delete(
                 {_object_key(stored_object.id): stored_object.referenced_us for stored_object in objects}
@@ -408,7 +408,7 @@ class ObjectStore(Store):
         orphaned, _ = await self._find_needless([mark for mark in marks if mark not in unnamed])
         if orphaned:
             # Of rows that were deleted just now: nobody can name them any more.
-            with suppress(Unanswered):
+            with suppress(UnansweredWrite):
                 await self._bucket.delete(orphaned)
                 removed += len(orphaned)
         return removed
@@ -438,7 +438,7 @@ class ObjectStore(Store):
         for folder in _FOLDERS:
             try:
                 await self._bucket.delete([entry.key async for entry in self._bucket.list(folder)])
-            except Unanswered as problem:
+            except UnansweredWrite as problem:
                 raise Unavailable(str(problem), url=self.url) from None
 
 
@@ -451,13 +451,13 @@ class _ObjectTurn(Turn):
 
     def advance(
         self, objects: Mapping[ObjectId, bytes], row: Row | None, fresh: Collection[ObjectId] = ()
-    ) -> Advanced:
+    ) -> AdvanceResult:
         store, writing = self._store, _ObjectWriting(self._store, objects, frozenset(fresh))
         present = store._run(writing.write(self._name, self.row, self._state, row))
         if present:
-            return Advanced(False, present)
+            return AdvanceResult(False, present)
         self.written()
-        return Advanced(store._run(writing.replace(self._name, self.row, self._state, row)))
+        return AdvanceResult(store._run(writing.replace(self._name, self.row, self._state, row)))
 
 
 class _ObjectWriting:
@@ -543,7 +543,7 @@ class _ObjectWriting:
             try:
                 await self._bucket.put(key, _header(self._id, stamp) + data, "absent")
                 return
-            except Unanswered:
+            except UnansweredWrite:
                 await asyncio.sleep(pause_s)
                 continue
             except WriteRefused:
@@ -558,7 +558,7 @@ class _ObjectWriting:
             if last == stamp or (seen is not None and last != seen):
                 return  # stored by this very call, or by another that came in between
             seen = last
-            with suppress(WriteRefused, Unanswered):
+            with suppress(WriteRefused, UnansweredWrite):
                 await self._bucket.put(key, _header(maker, stamp) + stored, content.tag)
                 return
         raise Unavailable(f"{self._store.url} does not answer", url=self._store.url)
@@ -568,7 +568,7 @@ class _ObjectWriting:
             try:
                 await self._bucket.put(key, data)
                 return
-            except Unanswered:
+            except UnansweredWrite:
                 await asyncio.sleep(pause_s)
         raise Unavailable(f"{self._store.url} does not answer", url=self._store.url)
 
@@ -616,7 +616,7 @@ class _ObjectWriting:
     async def _drop(self, mark: str | None) -> None:
         """Delete a mark that no row names nor ever will; if that fails, ``tidy`` finds it."""
         if mark is not None:
-            with suppress(Unanswered, PenstockError):
+            with suppress(UnansweredWrite, PenstockError):
                 await self._bucket.delete([mark])
 
     async def _swap(self, name: str, state: _State, row: Row | None) -> EntityTag | None:
@@ -638,7 +638,7 @@ class _ObjectWriting:
                         return await self._bucket.put(key, self._body(row), condition)
                 except WriteRefused:
                     return await self._look_who(name, in_doubt)
-                except (Unanswered, TimeoutError):
+                except (UnansweredWrite, TimeoutError):
                     in_doubt = True
                 await asyncio.sleep(pause_s)
         except PenstockError as problem:

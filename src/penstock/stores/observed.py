@@ -11,7 +11,7 @@ from penstock.errors import OutcomeUnknown, PenstockError, Unavailable
 from penstock.metrics import table
 from penstock.metrics.meter import Meter
 from penstock.model.encoding import ObjectId
-from penstock.stores.port import Advanced, Row, Store, Stored, Turn
+from penstock.stores.port import AdvanceResult, Row, Store, StoredObject, Turn
 from penstock.stores.wrapped import Advance, WrappedStore, WrappedTurn
 
 T = TypeVar("T")
@@ -80,7 +80,7 @@ class ObservedStore(WrappedStore):
                 self._count_failure("turn", start, error)
             raise
 
-    def advance(self, turn: Turn, wish: Advance) -> Advanced:
+    def advance(self, turn: Turn, wish: Advance) -> AdvanceResult:
         outcome = "unknown"
         try:
             advanced = self._time_call("advance", lambda: wish.on(turn))
@@ -108,10 +108,10 @@ class ObservedStore(WrappedStore):
     def _read_rows(self, rows: Sequence[Row | None]) -> None:
         self._meter.count(table.STORE_READ_BYTES, _size(row.data for row in rows if row is not None))
 
-    def scan(self, after: bytes, limit: int) -> tuple[list[Stored], bytes]:
+    def scan(self, after: bytes, limit: int) -> tuple[list[StoredObject], bytes]:
         return self._time_call("scan", lambda: self.inner.scan(after, limit))
 
-    def delete(self, objects: Sequence[Stored]) -> int:
+    def delete(self, objects: Sequence[StoredObject]) -> int:
         deleted = self._time_call("delete", lambda: self.inner.delete(objects))
         self._meter.count(table.STORE_OBJECTS_DELETED, deleted)
         return deleted

@@ -24,7 +24,7 @@ class Row(NamedTuple):
     data: bytes
 
 
-class Stored(NamedTuple):
+class StoredObject(NamedTuple):
     """An object as a scan finds it. ``referenced_us`` is when it was last stored, by anyone."""
 
     id: ObjectId
@@ -32,7 +32,7 @@ class Stored(NamedTuple):
     size: int
 
 
-class Advanced(NamedTuple):
+class AdvanceResult(NamedTuple):
     """What came of an advance: whether the row was swapped, and which fresh ids were there already."""
 
     swapped: bool
@@ -61,7 +61,7 @@ class Turn(ABC):
     @abstractmethod
     def advance(
         self, objects: Mapping[ObjectId, bytes], row: Row | None, fresh: Collection[ObjectId] = ()
-    ) -> Advanced:
+    ) -> AdvanceResult:
         """Make ``objects`` durable, then replace the row by ``row`` (``None`` removes it) if it is unchanged.
 
         Nothing is swapped if another process replaced the row first, or if one of the ``fresh`` objects
@@ -136,7 +136,7 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def scan(self, after: bytes, limit: int) -> tuple[list[Stored], bytes]:
+    def scan(self, after: bytes, limit: int) -> tuple[list[StoredObject], bytes]:
         """Some objects, and the token from which to go on, here or in another process; an empty token begins,
         and says it ended."""
 
@@ -145,14 +145,14 @@ class Store(ABC):
         after: bytes,
         limit: int,
         max_bytes: int,  # noqa: ARG002 - for those that have bytes at hand
-    ) -> tuple[dict[ObjectId, bytes], list[Stored], bytes]:
+    ) -> tuple[dict[ObjectId, bytes], list[StoredObject], bytes]:
         """Some objects as a scan finds them: the bytes of those that cost next to nothing more to read, up to
         ``max_bytes`` and one object; others, which are to be fetched; and the token from which to go on."""
         page, token = self.scan(after, limit)
         return {}, page, token
 
     @abstractmethod
-    def delete(self, objects: Sequence[Stored]) -> int:
+    def delete(self, objects: Sequence[StoredObject]) -> int:
         """Delete those that were not stored again since they were scanned, and say how many."""
 
     def tidy(self, before_us: int) -> int:  # noqa: ARG002 - for those that have something to tidy

@@ -27,7 +27,7 @@ from penstock.errors import (
 from penstock.model.clock import Clock, now_us
 from penstock.model.encoding import ObjectId
 from penstock.storage.room import storage_full_error
-from penstock.stores.port import Advanced, Row, Store, Stored, Turn
+from penstock.stores.port import AdvanceResult, Row, Store, StoredObject, Turn
 from penstock.stores.postgres_sql import (
     BEGIN,
     CARELESS,
@@ -282,14 +282,15 @@ class PostgresStore(Store):
             ids, data = zip(*part, strict=True)
             yield statement(bytes_array(ids), bytes_array(data), now)
 
-    def scan(self, after: bytes, limit: int) -> tuple[list[Stored], bytes]:
+    def scan(self, after: bytes, limit: int) -> tuple[list[StoredObject], bytes]:
         (result,) = self._run(self._sql.scan(after, limit))
         objects = [
-            Stored(object_id, integer(time_us), integer(size)) for object_id, time_us, size in result.rows
+            StoredObject(object_id, integer(time_us), integer(size))
+            for object_id, time_us, size in result.rows
         ]
         return objects, objects[-1].id if len(objects) == limit else b""
 
-    def delete(self, objects: Sequence[Stored]) -> int:
+    def delete(self, objects: Sequence[StoredObject]) -> int:
         deleted = 0
         self._check_open()
         for start in range(0, len(objects), OBJECTS_MAX):
@@ -330,7 +331,7 @@ class _PostgresTurn(Turn):
 
     def advance(
         self, objects: Mapping[ObjectId, bytes], row: Row | None, fresh: Collection[ObjectId] = ()
-    ) -> Advanced:
+    ) -> AdvanceResult:
         store, sql, new = self._store, self._store._sql, frozenset(fresh)
         steps = [
             *store._storing(sql.insert, ((object_id, objects[object_id]) for object_id in new)),
@@ -346,12 +347,12 @@ class _PostgresTurn(Turn):
                 raise self._doubt(refused) from refused
             if refused.state != _IS_THERE:
                 raise store._explain(refused) from refused
-            return Advanced(False, self._present(new))
+            return AdvanceResult(False, self._present(new))
         except ConnectionLost as lost:
             raise self._doubt(lost) from lost
         if results[-1].tag != b"COMMIT":
             raise Unavailable(f"{store.url} rolled the transaction back")
-        return Advanced(not replacing or results[-2].changed == 1)
+        return AdvanceResult(not replacing or results[-2].changed == 1)
 
     def _replacing(self, row: Row | None) -> list[Step]:
         sql, name = self._store._sql, self._name

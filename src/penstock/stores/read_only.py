@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from penstock.errors import Denied
 from penstock.model.encoding import ObjectId
-from penstock.stores.port import Row, Stored, Turn
+from penstock.stores.port import Row, StoredObject, Turn
 from penstock.stores.wrapped import WrappedStore
 
 
@@ -29,13 +29,13 @@ class ReadOnlyStore(WrappedStore):
         self.require_writable()
         yield from ()
 
-    def delete(self, objects: Sequence[Stored]) -> int:  # noqa: ARG002
+    def delete(self, objects: Sequence[StoredObject]) -> int:  # noqa: ARG002
         self.require_writable()
         return 0
 
     def scan_data(
         self, after: bytes, limit: int, max_bytes: int
-    ) -> tuple[dict[ObjectId, bytes], list[Stored], bytes]:
+    ) -> tuple[dict[ObjectId, bytes], list[StoredObject], bytes]:
         return self.inner.scan_data(after, limit, max_bytes)
 
     def close(self) -> None:

@@ -25,7 +25,7 @@ from penstock.model.clock import Clock, now_us
 from penstock.model.encoding import ObjectId
 from penstock.storage.room import NO_ROOM, has_room, storage_full_error
 from penstock.stores.directory import PRIVATE_DIRECTORY
-from penstock.stores.port import Advanced, Row, Store, Stored, Turn
+from penstock.stores.port import AdvanceResult, Row, Store, StoredObject, Turn
 from penstock.stores.rocksdb_directory import DATA_DIRECTORY, claim
 
 BLOOM_BITS: Final = 10
@@ -222,20 +222,20 @@ class RocksdbStore(Store):
                     rows.append(row)
         return rows
 
-    def scan(self, after: bytes, limit: int) -> tuple[list[Stored], bytes]:
-        objects: list[Stored] = []
+    def scan(self, after: bytes, limit: int) -> tuple[list[StoredObject], bytes]:
+        objects: list[StoredObject] = []
         with self._use_database():
             for object_id, time in cast("Iterator[tuple[bytes, bytes]]", self._times.items(from_key=after)):
                 if object_id == after:
                     continue
                 if len(time) != _TIME.size:
                     raise Damaged(f"{self._path} is damaged: object {object_id.hex()} has no time")
-                objects.append(Stored(object_id, *_TIME.unpack(time)))
+                objects.append(StoredObject(object_id, *_TIME.unpack(time)))
                 if len(objects) == limit:
                     return objects, object_id
         return objects, b""
 
-    def delete(self, objects: Sequence[Stored]) -> int:
+    def delete(self, objects: Sequence[StoredObject]) -> int:
         with self._use_database():
             batch = _Batch(self._handles)
             with self._lock:
@@ -294,7 +294,7 @@ class _RocksdbTurn(Turn):
 
     def advance(
         self, objects: Mapping[ObjectId, bytes], row: Row | None, fresh: Collection[ObjectId] = ()
-    ) -> Advanced:
+    ) -> AdvanceResult:
         store = self._store
         with store._use_database():
             batch = _Batch(store._handles)
@@ -310,13 +310,13 @@ class _RocksdbTurn(Turn):
                     number = self._write(batch)
             if is_lost:
                 store._sync(number)
-                return Advanced(False, present)
+                return AdvanceResult(False, present)
             try:
                 store._sync(number)
             except Exception as problem:
                 raise OutcomeUnknown(f"{store._path} failed while committing: {problem}") from problem
             self._settle(number)
-            return Advanced(True)
+            return AdvanceResult(True)
 
     def _write(self, batch: _Batch) -> int:
         # Pending before it is written: nobody can see the row and not see that it may not be durable.

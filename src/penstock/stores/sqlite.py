@@ -29,7 +29,7 @@ from penstock.model.clock import Clock, now_us
 from penstock.model.encoding import ObjectId
 from penstock.storage.room import NO_ROOM, has_room, storage_full_error
 from penstock.stores.directory import PRIVATE_FILE
-from penstock.stores.port import Advanced, Row, Store, Stored, Turn
+from penstock.stores.port import AdvanceResult, Row, Store, StoredObject, Turn
 from penstock.stores.sqlite_reader import ReadOnlyFile, is_read_only
 
 T = TypeVar("T")
@@ -351,7 +351,7 @@ class SqliteStore(Store):
         )
         return [Row(*row) for row in rows]
 
-    def scan(self, after: bytes, limit: int) -> tuple[list[Stored], bytes]:
+    def scan(self, after: bytes, limit: int) -> tuple[list[StoredObject], bytes]:
         start = int.from_bytes(after, "big")
         rows = self._read(
             lambda connection: connection.execute(
@@ -362,11 +362,11 @@ class SqliteStore(Store):
         if not all(type(row[2]) is int and type(row[3]) is int for row in rows):
             raise self._damaged_error("the row of an object differs from what was written")
         token = rows[-1][0].to_bytes(8, "big") if len(rows) == limit else b""
-        return [Stored(*row[1:]) for row in rows], token
+        return [StoredObject(*row[1:]) for row in rows], token
 
     def scan_data(
         self, after: bytes, limit: int, max_bytes: int
-    ) -> tuple[dict[ObjectId, bytes], list[Stored], bytes]:
+    ) -> tuple[dict[ObjectId, bytes], list[StoredObject], bytes]:
         """All of them with their bytes: in the order of `seq` they lie side by side, and need no index."""
 
         def objects(connection: sqlite3.Connection) -> tuple[dict[ObjectId, bytes], int]:
@@ -389,7 +389,7 @@ class SqliteStore(Store):
         self._require_bytes(data_by_id)
         return data_by_id, [], last.to_bytes(8, "big") if last else b""
 
-    def delete(self, objects: Sequence[Stored]) -> int:
+    def delete(self, objects: Sequence[StoredObject]) -> int:
         with self._write_lock, self._transaction() as connection, self._explain_errors():
             cursor = connection.executemany(
                 "DELETE FROM objects WHERE id = ? AND referenced_us = ?",
@@ -441,12 +441,12 @@ class _SqliteTurn(Turn):
 
     def advance(
         self, objects: Mapping[ObjectId, bytes], row: Row | None, fresh: Collection[ObjectId] = ()
-    ) -> Advanced:
+    ) -> AdvanceResult:
         connection = self._connection
         with self._store._explain_errors():
             present = self._present(list(fresh))
             if present:
-                return Advanced(False, present)
+                return AdvanceResult(False, present)
             self._store._insert(connection, objects)
             if row is None:
                 connection.execute("DELETE FROM refs WHERE name = ?", (self._name,))
@@ -463,7 +463,7 @@ class _SqliteTurn(Turn):
                 # What commits is the last thing that SQLite writes, and there was no room for that.
                 raise self._store._explain(problem) from problem
             raise OutcomeUnknown(f"{self._store._path} failed while committing: {problem}") from problem
-        return Advanced(True)
+        return AdvanceResult(True)
 
     def _present(self, ids: list[ObjectId]) -> frozenset[ObjectId]:
         present_ids: set[ObjectId] = set()

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from penstock.model.encoding import ObjectId
-from penstock.stores.port import Advanced, Row, Store, Stored, Turn
+from penstock.stores.port import AdvanceResult, Row, Store, StoredObject, Turn
 
 
 class Advance(NamedTuple):
@@ -18,7 +18,7 @@ class Advance(NamedTuple):
     row: Row | None
     fresh: Collection[ObjectId] = ()
 
-    def on(self, turn: Turn) -> Advanced:
+    def on(self, turn: Turn) -> AdvanceResult:
         """Carried out as it is."""
         return turn.advance(self.objects, self.row, self.fresh)
 
@@ -59,7 +59,7 @@ class WrappedStore(Store):
         with self.inner.turn(name, remembered) as turn:
             yield WrappedTurn(self, name, turn)
 
-    def advance(self, turn: Turn, wish: Advance) -> Advanced:
+    def advance(self, turn: Turn, wish: Advance) -> AdvanceResult:
         """Advance a row; ``turn`` is the inner store's."""
         return wish.on(turn)
 
@@ -69,10 +69,10 @@ class WrappedStore(Store):
     def references(self, kind: str, prefix: str = "", after: str = "", limit: int = 1000) -> list[Row]:
         return self.inner.references(kind, prefix, after, limit)
 
-    def scan(self, after: bytes, limit: int) -> tuple[list[Stored], bytes]:
+    def scan(self, after: bytes, limit: int) -> tuple[list[StoredObject], bytes]:
         return self.inner.scan(after, limit)
 
-    def delete(self, objects: Sequence[Stored]) -> int:
+    def delete(self, objects: Sequence[StoredObject]) -> int:
         return self.inner.delete(objects)
 
     def tidy(self, before_us: int) -> int:
@@ -100,6 +100,6 @@ class WrappedTurn(Turn):
 
     def advance(
         self, objects: Mapping[ObjectId, bytes], row: Row | None, fresh: Collection[ObjectId] = ()
-    ) -> Advanced:
+    ) -> AdvanceResult:
         self._inner.written = self.written
         return self._store.advance(self._inner, Advance(self._name, objects, row, fresh))

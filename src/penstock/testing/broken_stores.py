@@ -9,7 +9,7 @@ import msgspec
 
 from penstock.model.encoding import ObjectId
 from penstock.model.references import Kind, decode_reference, encode_reference
-from penstock.stores.port import Advanced, Row, Store, Stored, Turn
+from penstock.stores.port import AdvanceResult, Row, Store, StoredObject, Turn
 from penstock.stores.wrapped import Advance, WrappedStore
 
 
@@ -32,12 +32,12 @@ class AcknowledgesFirst(WrappedStore):
         with super().turn(name, remembered) as turn:
             yield turn
 
-    def advance(self, turn: Turn, wish: Advance) -> Advanced:
+    def advance(self, turn: Turn, wish: Advance) -> AdvanceResult:
         present = frozenset(self.inner.fetch(wish.fresh))
         if present or self.inner.reference(wish.name) != turn.row:
-            return Advanced(False, present)
+            return AdvanceResult(False, present)
         self._pending = wish
-        return Advanced(True)
+        return AdvanceResult(True)
 
     def reference(self, name: str) -> Row | None:
         pending = self._pending
@@ -51,7 +51,7 @@ class AcknowledgesFirst(WrappedStore):
 class SkipsTheCompare(WrappedStore):
     """Replaces a row whatever it is by now."""
 
-    def advance(self, turn: Turn, wish: Advance) -> Advanced:
+    def advance(self, turn: Turn, wish: Advance) -> AdvanceResult:
         advanced = wish.on(turn)
         while not advanced.swapped and not advanced.present:
             with self.inner.turn(wish.name) as again:
@@ -62,9 +62,9 @@ class SkipsTheCompare(WrappedStore):
 class SaysSwappedWhenLost(WrappedStore):
     """Reports a lost swap as done."""
 
-    def advance(self, turn: Turn, wish: Advance) -> Advanced:
+    def advance(self, turn: Turn, wish: Advance) -> AdvanceResult:
         advanced = wish.on(turn)
-        return advanced if advanced.present else Advanced(True)
+        return advanced if advanced.present else AdvanceResult(True)
 
 
 class LosesTheLastBatch(WrappedStore):
@@ -74,7 +74,7 @@ class LosesTheLastBatch(WrappedStore):
         super().__init__(inner)
         self._last: tuple[str, Row | None] | None = None
 
-    def advance(self, turn: Turn, wish: Advance) -> Advanced:
+    def advance(self, turn: Turn, wish: Advance) -> AdvanceResult:
         advanced = wish.on(turn)
         if advanced.swapped:
             self._last = wish.name, turn.row
@@ -92,7 +92,7 @@ class LosesTheLastBatch(WrappedStore):
 class IgnoresFresh(WrappedStore):
     """Does not look whether a fresh object was there before."""
 
-    def advance(self, turn: Turn, wish: Advance) -> Advanced:
+    def advance(self, turn: Turn, wish: Advance) -> AdvanceResult:
         return wish._replace(fresh=()).on(turn)
 
 
@@ -118,7 +118,7 @@ class TruncatesObjects(WrappedStore):
     def store(self, objects: Mapping[ObjectId, bytes]) -> None:
         super().store(self._cut(objects))
 
-    def advance(self, turn: Turn, wish: Advance) -> Advanced:
+    def advance(self, turn: Turn, wish: Advance) -> AdvanceResult:
         return wish._replace(objects=self._cut(wish.objects)).on(turn)
 
     def _cut(self, objects: Mapping[ObjectId, bytes]) -> dict[ObjectId, bytes]:
@@ -128,7 +128,7 @@ class TruncatesObjects(WrappedStore):
 class SwapsWithoutTheObjects(WrappedStore):
     """Swaps the row and then loses the last of the objects, as a crash between the two does."""
 
-    def advance(self, turn: Turn, wish: Advance) -> Advanced:
+    def advance(self, turn: Turn, wish: Advance) -> AdvanceResult:
         objects = dict(sorted(wish.objects.items())[: len(wish.objects) - 1])
         return wish._replace(objects=objects if len(objects) > 8 else wish.objects).on(turn)
 
@@ -136,7 +136,7 @@ class SwapsWithoutTheObjects(WrappedStore):
 class ForgetsTheLog(WrappedStore):
     """Moves a branch and leaves its log behind, as separate writes of the two do."""
 
-    def advance(self, turn: Turn, wish: Advance) -> Advanced:
+    def advance(self, turn: Turn, wish: Advance) -> AdvanceResult:
         if wish.row is not None and turn.row is not None and wish.row.kind == Kind.BRANCH:
             before, after = decode_reference(turn.row.data), decode_reference(wish.row.data)
             if after.position % 5 == 0:
@@ -148,9 +148,9 @@ class ForgetsTheLog(WrappedStore):
 class DeletesWhatWasStoredAgain(WrappedStore):
     """Deletes what it is told to, though it was stored again since the scan."""
 
-    def delete(self, objects: Sequence[Stored]) -> int:
+    def delete(self, objects: Sequence[StoredObject]) -> int:
         ids = {stored.id for stored in objects}
-        token, existing = b"", list[Stored]()
+        token, existing = b"", list[StoredObject]()
         while True:
             page, token = self.inner.scan(token, 1000)
             existing += [stored for stored in page if stored.id in ids]
@@ -164,7 +164,7 @@ class NeverRefreshes(WrappedStore):
     def store(self, objects: Mapping[ObjectId, bytes]) -> None:
         super().store(self._new(objects))
 
-    def advance(self, turn: Turn, wish: Advance) -> Advanced:
+    def advance(self, turn: Turn, wish: Advance) -> AdvanceResult:
         return wish._replace(objects=self._new(wish.objects)).on(turn)
 
     def _new(self, objects: Mapping[ObjectId, bytes]) -> dict[ObjectId, bytes]:
@@ -179,7 +179,7 @@ class ReplacesObjects(WrappedStore):
         self._drop(objects)
         super().store(objects)
 
-    def advance(self, turn: Turn, wish: Advance) -> Advanced:
+    def advance(self, turn: Turn, wish: Advance) -> AdvanceResult:
         if not self.inner.fetch(wish.fresh):
             self._drop(wish.objects)
         return wish.on(turn)
@@ -192,7 +192,7 @@ class ReplacesObjects(WrappedStore):
 class SkipsInScans(WrappedStore):
     """Leaves out the object at which a page of a scan ends."""
 
-    def scan(self, after: bytes, limit: int) -> tuple[list[Stored], bytes]:
+    def scan(self, after: bytes, limit: int) -> tuple[list[StoredObject], bytes]:
         page, token = self.inner.scan(after, limit)
         return (page[:-1] if token else page), token
 

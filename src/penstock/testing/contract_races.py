@@ -7,7 +7,7 @@ from functools import partial
 from threading import Thread
 
 from penstock.model.encoding import ObjectId
-from penstock.stores.port import Advanced, Row, Store
+from penstock.stores.port import AdvanceResult, Row, Store
 from penstock.testing.contract_rows import swap
 from penstock.testing.samples import row, sample
 from penstock.testing.threads import JOIN_MAX_S, at_once
@@ -41,7 +41,7 @@ class RaceContract:
         A store that locks lets the second wait for the first, and see its row. One that does not lets the
         second go ahead, and the first lose.
         """
-        seen: list[tuple[Row | None, Advanced, Row | None]] = []
+        seen: list[tuple[Row | None, AdvanceResult, Row | None]] = []
 
         def rival() -> None:
             with other.turn("main") as turn:
@@ -102,7 +102,7 @@ class RaceContract:
         for attempt in range(5):
             fresh = sample(1, f"receipt {attempt}")
 
-            def advance(handle: Store, name: str, fresh: dict[ObjectId, bytes] = fresh) -> Advanced:
+            def advance(handle: Store, name: str, fresh: dict[ObjectId, bytes] = fresh) -> AdvanceResult:
                 with handle.turn(name) as turn:
                     return turn.advance(fresh, row(name), list(fresh))
 

@@ -7,13 +7,13 @@ from contextlib import suppress
 import pytest
 
 from penstock.model.encoding import ObjectId
-from penstock.stores.port import Advanced, Row, Store
+from penstock.stores.port import AdvanceResult, Row, Store
 from penstock.testing.samples import row, sample
 
 NAME_MAX_CHARS = 200
 
 
-def swap(store: Store, to: Row | None, name: str | None = None) -> Advanced:
+def swap(store: Store, to: Row | None, name: str | None = None) -> AdvanceResult:
     """Bring a row into a state, whatever it was."""
     with store.turn(name if name is not None else to.name if to is not None else "") as turn:
         return turn.advance({}, to)
@@ -31,12 +31,12 @@ class RowContract:
             before = store.reference("main")
             with store.turn("main") as turn:
                 assert turn.row == before
-                assert turn.advance({}, state) == Advanced(True)
+                assert turn.advance({}, state) == AdvanceResult(True)
             assert store.reference("main") == state
             assert other.reference("main") == state
 
     def test_a_row_that_is_not_there_can_be_removed(self, store: Store) -> None:
-        assert swap(store, None, "nobody") == Advanced(True)
+        assert swap(store, None, "nobody") == AdvanceResult(True)
         assert store.reference("nobody") is None
 
     def test_a_swap_brings_its_objects(self, store: Store, other: Store) -> None:
@@ -126,7 +126,7 @@ class RowContract:
             assert turn.row == row("main", data=b"2")
             turn.written = land
             advanced = turn.advance(sample(300), row("main", data=b"3"))
-        assert advanced == Advanced(bool(calls))
+        assert advanced == AdvanceResult(bool(calls))
         assert store.reference("main") == other.reference("main") == row("main", data=b"3" if calls else b"1")
 
     def test_a_row_that_is_remembered_and_is_not_so_is_not_replaced(self, store: Store, other: Store) -> None:
@@ -146,7 +146,7 @@ class RowContract:
         other.store(used)
         with store.turn("main") as turn:
             advanced = turn.advance(used | unused, row("main", data=b"2"), [*used, *unused])
-        assert advanced == Advanced(False, frozenset(used))
+        assert advanced == AdvanceResult(False, frozenset(used))
         assert other.reference("main") == row("main", data=b"1")
         assert other.fetch(list(used)) == used
 
@@ -154,11 +154,11 @@ class RowContract:
         (used,) = sample(1)
         store.store(sample(1))
         with store.turn("new") as turn:
-            assert turn.advance({used: b""}, row("new"), [used]) == Advanced(False, frozenset({used}))
+            assert turn.advance({used: b""}, row("new"), [used]) == AdvanceResult(False, frozenset({used}))
         assert store.reference("new") is None
         swap(store, row("main"))
         with store.turn("main") as turn:
-            assert turn.advance({used: b""}, None, [used]) == Advanced(False, frozenset({used}))
+            assert turn.advance({used: b""}, None, [used]) == AdvanceResult(False, frozenset({used}))
         assert store.reference("main") == row("main")
 
     def test_fresh_objects_that_are_new_do_not_prevent_the_swap_but_the_next(
@@ -166,10 +166,10 @@ class RowContract:
     ) -> None:
         fresh = sample(3, "fresh")
         with store.turn("main") as turn:
-            assert turn.advance(fresh, row("main", data=b"1"), list(fresh)) == Advanced(True)
+            assert turn.advance(fresh, row("main", data=b"1"), list(fresh)) == AdvanceResult(True)
         with other.turn("main") as turn:
             again = turn.advance(fresh, row("main", data=b"2"), list(fresh))
-        assert again == Advanced(False, frozenset(fresh))
+        assert again == AdvanceResult(False, frozenset(fresh))
         assert store.reference("main") == row("main", data=b"1")
 
     def test_thousands_of_fresh_objects_are_told_apart(self, store: Store) -> None:
@@ -177,7 +177,7 @@ class RowContract:
         store.store(used)
         with store.turn("main") as turn:
             advanced = turn.advance(used | unused, row("main"), [*unused, *used])
-        assert advanced == Advanced(False, frozenset(used))
+        assert advanced == AdvanceResult(False, frozenset(used))
         assert store.reference("main") is None
 
     def test_a_name_is_unique_over_all_kinds(self, store: Store, other: Store) -> None:

@@ -9,7 +9,7 @@ from threading import Lock
 import msgspec
 
 from penstock.model.encoding import ObjectId
-from penstock.stores.port import Advanced, Row, Store, Stored, Turn
+from penstock.stores.port import AdvanceResult, Row, Store, StoredObject, Turn
 from penstock.stores.wrapped import Advance, WrappedStore
 
 
@@ -79,7 +79,7 @@ class CountingStore(WrappedStore):
             self._count(rows_read=int(turn.row is not None))
             yield turn
 
-    def advance(self, turn: Turn, wish: Advance) -> Advanced:
+    def advance(self, turn: Turn, wish: Advance) -> AdvanceResult:
         advanced = wish.on(turn)
         self._count(
             objects_written=len(wish.objects),
@@ -99,12 +99,12 @@ class CountingStore(WrappedStore):
         self._count(rows_read=len(rows))
         return rows
 
-    def scan(self, after: bytes, limit: int) -> tuple[list[Stored], bytes]:
+    def scan(self, after: bytes, limit: int) -> tuple[list[StoredObject], bytes]:
         page = self.inner.scan(after, limit)
         self._count()
         return page
 
-    def delete(self, objects: Sequence[Stored]) -> int:
+    def delete(self, objects: Sequence[StoredObject]) -> int:
         deleted = self.inner.delete(objects)
         self._count(objects_deleted=deleted)
         return deleted

@@ -21,7 +21,7 @@ from typing import TypeAlias
 
 from penstock.errors import OutcomeUnknown, Unavailable
 from penstock.model.encoding import ObjectId
-from penstock.stores.port import Advanced, Row, Store, Stored, Turn
+from penstock.stores.port import AdvanceResult, Row, Store, StoredObject, Turn
 from penstock.stores.wrapped import Advance, WrappedStore, WrappedTurn
 
 Action: TypeAlias = Callable[[], object]
@@ -191,17 +191,17 @@ class FaultyStore(WrappedStore):
             row = remembered or self.inner.reference(name)
             yield WrappedTurn(self, name, _UnlockedTurn(self, name, row, is_certain=remembered is None))
 
-    def advance(self, turn: Turn, wish: Advance) -> Advanced:
+    def advance(self, turn: Turn, wish: Advance) -> AdvanceResult:
         self._pass(Point.BEFORE_OBJECTS, wish.name)
         try:
             advanced = self._advance_at_once(turn, wish) if self._locking else wish.on(turn)
         except SwapLost:
-            return Advanced(False)
+            return AdvanceResult(False)
         if advanced.swapped:
             self._pass(Point.AFTER_SWAP, wish.name)
         return advanced
 
-    def _advance_at_once(self, turn: Turn, wish: Advance) -> Advanced:
+    def _advance_at_once(self, turn: Turn, wish: Advance) -> AdvanceResult:
         action = self._take(Point.BEFORE_SWAP, wish.name)
         if action is None:
             return wish.on(turn)
@@ -223,13 +223,13 @@ class FaultyStore(WrappedStore):
         self._pass(Point.REFERENCES)
         return self.inner.references(kind, prefix, after, limit)
 
-    def scan(self, after: bytes, limit: int) -> tuple[list[Stored], bytes]:
+    def scan(self, after: bytes, limit: int) -> tuple[list[StoredObject], bytes]:
         self._pass(Point.SCAN)
         page = self.inner.scan(after, limit)
         self._pass(Point.SCANNED)
         return page
 
-    def delete(self, objects: Sequence[Stored]) -> int:
+    def delete(self, objects: Sequence[StoredObject]) -> int:
         self._pass(Point.DELETE)
         return self.inner.delete(objects)
 
@@ -242,7 +242,7 @@ class _UnlockedTurn(Turn):
 
     def advance(
         self, objects: Mapping[ObjectId, bytes], row: Row | None, fresh: Collection[ObjectId] = ()
-    ) -> Advanced:
+    ) -> AdvanceResult:
         store = self._store
         with store.inner.turn(self._name) as turn:
             stored = turn.advance(objects, turn.row, fresh)
@@ -251,4 +251,4 @@ class _UnlockedTurn(Turn):
         self.written()
         store._pass(Point.BEFORE_SWAP, self._name)
         with store.inner.turn(self._name) as turn:
-            return turn.advance({}, row) if turn.row == self.row else Advanced(False)
+            return turn.advance({}, row) if turn.row == self.row else AdvanceResult(False)

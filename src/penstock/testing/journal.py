@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from penstock.kernel.format import Applied, Format, PrepareAgain, Refused, Table, blob
+from penstock.kernel.format import AppliedChange, Format, PrepareAgain, Refused, Table, blob
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.objects import content_of
 from penstock.model.content import AnyContent, Unknown
@@ -135,7 +135,7 @@ class JournalFormat(Format):
                 raise Refused(f"cannot take the line {text!r}")
         return state_of(table.content)
 
-    def apply(self, table: Table, change: Change, prepared: State | None) -> Applied:
+    def apply(self, table: Table, change: Change, prepared: State | None) -> AppliedChange:
         self._record_call("apply", table)
         self.during_apply()
         self._read_storage(table)
@@ -150,7 +150,7 @@ class JournalFormat(Format):
         held = table.content.objects if table.content is not None else ()
         version = state.version + 1
         if isinstance(intent, Ensure) and intent.text in (_text(table.read(data)) for data in held):
-            return Applied(table.content)
+            return AppliedChange(table.content)
         if isinstance(intent, Append | Ensure):
             return _journal(table, version, held, state.changed, (intent.text,))
         if isinstance(intent, Replace):
@@ -166,7 +166,7 @@ class JournalFormat(Format):
         base: AnyContent | None,
         source: AnyContent | None,
         intents: Sequence[bytes] | None,
-    ) -> Applied:
+    ) -> AppliedChange:
         self._record_call("merge", table)
         self._read_storage(table)
         try:
@@ -175,7 +175,7 @@ class JournalFormat(Format):
             if table.may_read:
                 self.after_merge()
 
-    def restore(self, table: Table, after: AnyContent | None) -> Applied:
+    def restore(self, table: Table, after: AnyContent | None) -> AppliedChange:
         self._record_call("restore", table)
         self._read_storage(table)
         if table.may_read:
@@ -266,7 +266,7 @@ def lines_of(kernel: Kernel, key: str, branch: str = "main") -> list[str]:
 
 def _journal(
     table: Table, version: int, held: tuple[ObjectId, ...], changed: tuple[int, ...], texts: Sequence[str]
-) -> Applied:
+) -> AppliedChange:
     """The journal with these lines, of which the last ones are new."""
     blobs: dict[ObjectId, bytes] = {}
     for text in texts:
@@ -275,10 +275,12 @@ def _journal(
         held, changed = (*held, object_id), (*changed, version)
     identity = table.content.id if table.content is not None else None
     payload = encode(State(version, changed))
-    return Applied(Unknown(id=identity, type_name=TYPE_NAME, payload=payload, held=held), blobs)
+    return AppliedChange(Unknown(id=identity, type_name=TYPE_NAME, payload=payload, held=held), blobs)
 
 
-def _with_objects(applied: Applied, held: tuple[ObjectId, ...], changed: tuple[int, ...]) -> Applied:
+def _with_objects(
+    applied: AppliedChange, held: tuple[ObjectId, ...], changed: tuple[int, ...]
+) -> AppliedChange:
     content = applied.content
     assert isinstance(content, Unknown)
     state = state_of(content)

@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import TypeAlias
 
 from penstock.model.encoding import ObjectId
-from penstock.stores.port import Row, Store, Stored
+from penstock.stores.port import Row, Store, StoredObject
 
 OpenStore: TypeAlias = Callable[[], Store]
 """Opens a handle on a store; every call gives one on the same data."""
@@ -27,7 +27,7 @@ def row(name: str, kind: str = "branch", data: bytes = b"somewhere") -> Row:
     return Row(name, kind, data)
 
 
-def scan_all(store: Store, page: int = 1000) -> list[Stored]:
+def scan_all(store: Store, page: int = 1000) -> list[StoredObject]:
     """All objects, page by page."""
     stored, token = store.scan(b"", page)
     while token:

@@ -27,17 +27,17 @@ HASH_FIELD: Final = "asked"
 _PRINTABLE: Final = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) != "%")
 
 
-class Travels(Protocol):
+class RoutedCall(Protocol):
     """A type of call: a struct that says where it goes."""
 
     method: ClassVar[str]
     path: ClassVar[str]
 
 
-C = TypeVar("C", bound=Travels)
+C = TypeVar("C", bound=RoutedCall)
 
 
-class Form(msgspec.Struct, frozen=True, kw_only=True):
+class RequestForm(msgspec.Struct, frozen=True, kw_only=True):
     """Where the fields of one type of call are in a request."""
 
     in_path: tuple[str, ...]
@@ -60,14 +60,14 @@ class WireRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @cache
-def form_of(kind: type[Travels]) -> Form:
+def form_of(kind: type[RoutedCall]) -> RequestForm:
     """Where the fields of a type of call go."""
     in_path = tuple(re.findall(r"{(\w+)}", kind.path))
     every = fields(cast("type[msgspec.Struct]", kind))
     has_key = any(field.name == KEY_FIELD for field in every)
     elsewhere = {*in_path, *((KEY_FIELD, HASH_FIELD) if has_key else ())}
     others = tuple(field for field in every if field.name not in elsewhere)
-    return Form(
+    return RequestForm(
         in_path=in_path,
         has_key=has_key,
         rest=_struct(kind, others) if others else None,
@@ -104,7 +104,7 @@ def _unquote(header: str) -> str:
 
 
 def _request(call: Any) -> WireRequest:
-    kind: type[Travels] = type(call)
+    kind: type[RoutedCall] = type(call)
     form = form_of(kind)
     key = getattr(call, KEY_FIELD, None)
     headers = {KEY_HEADER: quote(key, safe=_PRINTABLE)} if key is not None else {}
@@ -118,7 +118,7 @@ def _request(call: Any) -> WireRequest:
     return WireRequest(method=kind.method, target=path, headers=headers, body=msgspec.json.encode(fields))
 
 
-def _struct(kind: type[Travels], others: tuple[FieldInfo, ...]) -> type[msgspec.Struct]:
+def _struct(kind: type[RoutedCall], others: tuple[FieldInfo, ...]) -> type[msgspec.Struct]:
     declared = []
     for field in others:
         default = {"default": field.default, "default_factory": field.default_factory}
@@ -133,7 +133,7 @@ def _struct(kind: type[Travels], others: tuple[FieldInfo, ...]) -> type[msgspec.
     )
 
 
-def _fields_to_send(call: Any, form: Form) -> Iterator[tuple[str, Any]]:
+def _fields_to_send(call: Any, form: RequestForm) -> Iterator[tuple[str, Any]]:
     """The fields that are not what they are anyway, as JSON has them."""
     for field in form.rest_fields:
         value = getattr(call, field.name)

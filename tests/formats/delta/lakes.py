@@ -24,7 +24,7 @@ from penstock.formats.delta.log.snapshot import LogSnapshot, load_snapshot
 from penstock.formats.delta.ownership.handover import Handover
 from penstock.formats.delta.ownership.owner import DeltaOwner, OwnerRatifiedTable
 from penstock.formats.delta.ownership.recovery import Recovery
-from penstock.formats.delta.ownership.status import Overview
+from penstock.formats.delta.ownership.status import StatusOverview
 from penstock.formats.delta.protocol.actions import Add, write_commit
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.publishing.log_check import LogCheck
@@ -73,7 +73,7 @@ class DeltaLake:
         hands = handover(self.tables, self.places, self.publisher, self.commits, self.identity)
         self.owner.handover = hands
         self.owner._recovery = Recovery(self.tables, self.places, hands, self.identity)
-        self.owner._overview = Overview(
+        self.owner._overview = StatusOverview(
             self.tables,
             self.places,
             self.publisher,
@@ -102,7 +102,7 @@ class DeltaLake:
         """Finish what was begun, and publish."""
         self.owner.catch_up()
         for key, content in list(self.tables.all(self.tables.head())):
-            self.owner.backfill("main", key)
+            self.owner.publish("main", key)
             assert content.state
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ import msgspec
 from penstock.errors import ReferenceExists
 from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.intents import CommitIntent, CreateIntent, FileBody, Intent, change
-from penstock.formats.delta.branch_log.line import Line, Tip, line_of
+from penstock.formats.delta.branch_log.line import Line, LineTip, line_of
 from penstock.formats.delta.branch_log.ownership import NewTable, OwnerIdentity, first_commit
 from penstock.formats.delta.format import UNPUBLISHED_MAX, DeltaFormat
 from penstock.formats.delta.log.files import PlaceFiles
@@ -152,7 +152,7 @@ class Owner:
             reads=reads,
             replaces=replaces,
             table=None if now is None else now.id,
-            read_tip=None if now is None else Tip.of(line_of(now)),
+            read_tip=None if now is None else LineTip.of(line_of(now)),
         )
         self.ask(intent, key=key, branch=branch)
         return self.line(key, branch).latest

@@ -11,8 +11,8 @@ import msgspec
 
 from penstock.errors import Damaged
 from penstock.formats.delta.branch_log.line import (
-    Declared,
-    Held,
+    DeclaredTable,
+    HeldCommit,
     Line,
     LineEntry,
     OwnershipPhase,
@@ -45,7 +45,7 @@ class Ratified:
         self.place = places.at(location)
         self.objects: dict[ObjectId, bytes] = {}
         self.bytes: dict[int, bytes] = {}
-        declared = self._keep(Declared(b"{}", b"{}"))
+        declared = self._keep(DeclaredTable(b"{}", b"{}"))
         line = Line(
             phase=OwnershipPhase.OWNED,
             published=published,
@@ -71,7 +71,7 @@ class Ratified:
             name = f"_penstock/bodies/{hashlib.sha256(rest).hexdigest()}.json"
             self.place.create(name, rest)
         uuid = uuid_of(hashlib.sha256(data).digest()) if body else None
-        return self._follow(data, self._keep(Held(head=head)), line, name, uuid)
+        return self._follow(data, self._keep(HeldCommit(head=head)), line, name, uuid)
 
     def staged(self, *actions: str, write: bool = True, line: bytes = b"") -> DeltaTable:
         """Ratify a version whose file its writer wrote."""
@@ -128,7 +128,7 @@ class Ratified:
         self.line, self.content = line, with_line(self.content, line)
         return self.content
 
-    def _keep(self, value: Held | Declared) -> ObjectId:
+    def _keep(self, value: HeldCommit | DeclaredTable) -> ObjectId:
         one, packed = keep(value)
         self.objects[one] = packed
         return one

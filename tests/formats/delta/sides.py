@@ -15,7 +15,7 @@ from deltalake import DeltaTable as ForeignTable
 from penstock import Lake
 from penstock.formats.delta.branch_log.difference import union
 from penstock.formats.delta.branch_log.replacements import removal
-from penstock.formats.delta.lake.calls import CommitTables, Looked, Part, TableCommit
+from penstock.formats.delta.lake.calls import CommitTables, TableCommit, TablePart, WriterReads
 from penstock.formats.delta.lake.snapshot import TableSnapshot
 from penstock.formats.delta.protocol.actions import (
     Action,
@@ -31,7 +31,7 @@ from penstock.formats.delta.protocol.actions import (
 from penstock.formats.delta.rows.writing import write_files
 from penstock.formats.rows.schema import Field, StructType, write_schema
 from penstock.lake.answers import Ratified
-from penstock.lake.call import Said
+from penstock.lake.call import CommitDescription
 from penstock.model.keys import Key
 from penstock.model.merges import MergeResult
 from tests.formats.delta.rows import inline_vector, vector_data
@@ -122,8 +122,8 @@ class Side:
         told: list[Action] = [*map(_removal, touched), *adds]
         if feed:
             told.append(_feed(Path(now.location), ids, day))
-        parts = () if where_day is None else (Part(values={"day": (where_day,)}),)
-        return self._commit(now, "DELETE", told, Looked(parts=parts, files=_paths(touched)))
+        parts = () if where_day is None else (TablePart(values={"day": (where_day,)}),)
+        return self._commit(now, "DELETE", told, WriterReads(parts=parts, files=_paths(touched)))
 
     def mask(self, *ids: int) -> Ratified:
         """Delete rows of one file by a deletion vector."""
@@ -146,7 +146,7 @@ class Side:
         )
         new = write_files(now.place, now.metadata, rows(*added)) if added else []
         operation = "MERGE" if added else "DELETE"
-        return self._commit(now, operation, [_removal(add), masked, *new], Looked(files=_paths([add])))
+        return self._commit(now, operation, [_removal(add), masked, *new], WriterReads(files=_paths([add])))
 
     def compact(self, day: str) -> Ratified:
         """Write a day's files anew as one, with the same rows."""
@@ -156,13 +156,13 @@ class Side:
         new = write_files(now.place, now.metadata, rows(*ids, day=day))
         files: list[Action] = [*map(_removal, old), *new]
         told = [msgspec.structs.replace(one, data_change=False) for one in files]
-        return self._commit(now, "OPTIMIZE", told, Looked(files=_paths(old)))
+        return self._commit(now, "OPTIMIZE", told, WriterReads(files=_paths(old)))
 
     def add_rows(self, *ids: int, whole_table: bool = False) -> Ratified:
         """Add rows by a commit that tells what was looked at."""
         now = self.now()
         adds = write_files(now.place, now.metadata, rows(*ids))
-        return self._commit(now, "WRITE", adds, Looked(whole_table=whole_table))
+        return self._commit(now, "WRITE", adds, WriterReads(whole_table=whole_table))
 
     def repeat(self, *ids: int) -> Ratified:
         """Add the files that hold some rows once more, as a retry of another engine does."""
@@ -172,29 +172,29 @@ class Side:
     def remove_unread(self, *ids: int) -> Ratified:
         """Remove the files that hold some rows, without having looked at anything."""
         now = self.now()
-        return self._commit(now, "DELETE", [*map(_removal, self._holding(now, ids))], Looked())
+        return self._commit(now, "DELETE", [*map(_removal, self._holding(now, ids))], WriterReads())
 
     def bring_feature(self, name: str) -> Ratified:
         now = self.now()
         more = Protocol(min_reader_version=1, min_writer_version=7, writer_features=(name,))
-        return self._commit(now, "UPGRADE PROTOCOL", [union(now.protocol, more)], Looked())
+        return self._commit(now, "UPGRADE PROTOCOL", [union(now.protocol, more)], WriterReads())
 
     def write_domain(self, name: str, text: str) -> Ratified:
         domain = DomainMetadata(domain=name, configuration=text)
-        return self._commit(self.now(), "WRITE DOMAIN", [domain], Looked())
+        return self._commit(self.now(), "WRITE DOMAIN", [domain], WriterReads())
 
     def batch(self, application: str, number: int, *ids: int) -> Ratified:
         """What a stream does: rows, and which batch of it they are."""
         now = self.now()
         adds = write_files(now.place, now.metadata, rows(*ids))
         told: list[Action] = [Txn(app_id=application, version=number), *adds]
-        return self._commit(now, "STREAMING UPDATE", told, Looked(applications=(application,)))
+        return self._commit(now, "STREAMING UPDATE", told, WriterReads(applications=(application,)))
 
     def set_property(self, name: str, value: str) -> Ratified:
         now = self.now()
         told = {**now.metadata.configuration, name: value}
         metadata = msgspec.structs.replace(now.metadata, configuration=told)
-        return self._commit(now, "SET TBLPROPERTIES", [metadata], Looked())
+        return self._commit(now, "SET TBLPROPERTIES", [metadata], WriterReads())
 
     def add_column(self, name: str, kind: str = "string") -> Ratified:
         now = self.now()
@@ -202,10 +202,10 @@ class Side:
         metadata = msgspec.structs.replace(now.metadata, schema_string=write_schema(wider))
         protocol = union(now.protocol, TIMES) if kind == "timestamp_ntz" else now.protocol
         told: list[Action] = [metadata] if protocol == now.protocol else [protocol, metadata]
-        return self._commit(now, "ADD COLUMNS", told, Looked())
+        return self._commit(now, "ADD COLUMNS", told, WriterReads())
 
     def _commit(
-        self, now: TableSnapshot, operation: str, actions: Sequence[Action], looked: Looked
+        self, now: TableSnapshot, operation: str, actions: Sequence[Action], looked: WriterReads
     ) -> Ratified:
         info = CommitInfo({"operation": operation, "operationParameters": {}})
         commit = TableCommit(
@@ -214,7 +214,7 @@ class Side:
             read_version=now.version,
             reads=looked,
         )
-        said = Said(message=operation.lower())
+        said = CommitDescription(message=operation.lower())
         return self.lake.do(
             CommitTables(tables=(commit,), branch=self.branch, said=said, who=self.lake.author)
         )

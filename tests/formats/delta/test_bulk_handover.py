@@ -18,7 +18,7 @@ from penstock.formats.delta.branch_log.line import OwnershipPhase
 from penstock.formats.delta.ownership.bulk_handover import HandoverOutcome, LocatedTable, TableHandover
 from penstock.formats.delta.ownership.discovery import find_tables, name_table
 from penstock.formats.delta.ownership.handover import Handover
-from penstock.formats.delta.ownership.tables import AskedTable
+from penstock.formats.delta.ownership.tables import TableRequest
 from penstock.lake.lake import Lake
 from penstock.model.commits import CommitMeta
 from penstock.model.encoding import NO_COMMIT
@@ -37,7 +37,7 @@ from tests.formats.delta.lakes import (
 from tests.formats.delta.logs import Table, metadata, protocol
 
 KEYS = ["a.first", "a.second", "b.c.third", "fourth"]
-ASKED = AskedTable(CommitMeta(message="all of them"))
+ASKED = TableRequest(CommitMeta(message="all of them"))
 
 
 @pytest.fixture
@@ -270,8 +270,8 @@ def test_whoever_does_it_again_finishes_what_was_begun(
 
 def test_others_who_meet_half_adopted_tables_do_not_get_in_the_way(store: MemoryStore, folder: Path) -> None:
     with opened(store) as other:
-        meets = before_the_put_of(root_of(folder, "a.first"), other.owner.catch_up)
-        with opened(store, handover=meets) as lake:
+        overlaps = before_the_put_of(root_of(folder, "a.first"), other.owner.catch_up)
+        with opened(store, handover=overlaps) as lake:
             assert outcomes(adopt(lake, folder)) == dict.fromkeys(KEYS, "adopted")
         assert all(other.line(key).phase is OwnershipPhase.OWNED for key in KEYS)
 

@@ -14,11 +14,11 @@ import pytest
 import penstock
 from penstock import Lake
 from penstock.errors import MergeConflict
-from penstock.formats.delta.branch_log.line import Terms
+from penstock.formats.delta.branch_log.line import CommitTerms
 from penstock.formats.delta.branch_log.net import NetStep
 from penstock.formats.delta.branch_log.read_check import _changed_files
 from penstock.formats.delta.format import DeltaFormat
-from penstock.formats.delta.lake.calls import Looked
+from penstock.formats.delta.lake.calls import WriterReads
 from penstock.formats.delta.protocol.actions import Action, Remove
 from penstock.kernel.format import PrepareAgain, Refused, Table
 from penstock.kernel.transactions import TransactionRecord, Transactions
@@ -156,7 +156,7 @@ def test_a_removal_that_does_not_say_of_which_partition_is_looked_up(
     known = begin(lake, part)
     now = main.table.snapshot()
     (file,) = now.files(where=TUESDAY)
-    main._commit(now, "DELETE", [Remove(path=file.path, data_change=True)], Looked(files=(file.path,)))
+    main._commit(now, "DELETE", [Remove(path=file.path, data_change=True)], WriterReads(files=(file.path,)))
     assert ("version 4 removed 1 file" in why(lake, known)) is matters
 
 
@@ -261,7 +261,7 @@ def test_what_lands_between_the_look_and_the_turn_is_looked_at(
 
 def test_a_file_that_is_told_anew_is_not_one_that_came() -> None:
     def step(version: int, *actions: Action) -> NetStep:
-        return NetStep(version, actions, Terms())
+        return NetStep(version, actions, CommitTerms())
 
     calm = [msgspec.structs.replace(one, data_change=False) for one in (remove("a"), add("b"))]
     steps = [step(1, add("a")), step(2, *calm), step(3, add("c")), step(4, remove("c")), step(5, remove("b"))]

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
 from penstock.formats.delta.errors import InvalidLog
-from penstock.formats.delta.log.checkpoint import BATCH_ROWS, CheckpointFile, Newer, open_checkpoint
+from penstock.formats.delta.log.checkpoint import BATCH_ROWS, CheckpointFile, NewerActions, open_checkpoint
 from penstock.formats.delta.protocol.actions import Add, DeletionVector, FileKey, Remove, write_commit
 from tests.formats.delta.logs import CHECKPOINT_SCHEMA, add, checkpoint_bytes, metadata, protocol, remove
 
@@ -91,7 +91,7 @@ def test_files_that_newer_actions_are_about_are_left_out(shape: str) -> None:
     data = write_commit(actions) if shape == "json" else checkpoint_bytes(actions)
     file = open_checkpoint("t", f"x.{shape}", data)
     known = {FileKey("a"), FileKey("b"), FileKey("c d"), FileKey("f g", DV.unique_id), FileKey("/h")}
-    newer = Newer({key.path for key in known}, known.__contains__)
+    newer = NewerActions({key.path for key in known}, known.__contains__)
     left = [actions[1], actions[3], actions[6]]
     assert list(file.files(Add, newer)) == left
     assert list(file.file_keys(newer)) == [FileKey("b", DV.unique_id), FileKey("e"), FileKey("/i")]

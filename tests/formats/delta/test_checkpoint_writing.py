@@ -27,7 +27,7 @@ from penstock.formats.delta.errors import InvalidLog
 from penstock.formats.delta.log import checkpoint_writer
 from penstock.formats.delta.log.checkpoint_writer import (
     LastCheckpoint,
-    Written,
+    WrittenCheckpoint,
     write_checkpoint,
     write_hint,
 )
@@ -53,7 +53,7 @@ def create(table: Table, policy: str, *actions: Action, **properties: str) -> No
     table.commit(0, *made, *actions)
 
 
-def written(table: Table, version: int | None = None) -> Written:
+def written(table: Table, version: int | None = None) -> WrittenCheckpoint:
     made = write_checkpoint(table.place, load_snapshot(table.files, version), NOW_MS)
     assert made is not None
     return made
@@ -210,7 +210,7 @@ def test_one_of_two_who_write_at_once_is_told_that_it_is_done(table: Table) -> N
     table.create(add("a"))
     start = Barrier(2)
 
-    def write() -> Written | None:
+    def write() -> WrittenCheckpoint | None:
         snapshot = load_snapshot(table.files)
         start.wait(60)
         return write_checkpoint(table.place, snapshot, NOW_MS)

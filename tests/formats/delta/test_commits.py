@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import InvalidLog, VersionNotFound
-from penstock.formats.delta.branch_log.commits import Commits, told_terms
-from penstock.formats.delta.branch_log.line import Terms
+from penstock.formats.delta.branch_log.commits import Commits, parse_terms
+from penstock.formats.delta.branch_log.line import CommitTerms
 from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, DeletionVector, FileKey, Remove
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.protocol.transaction import DeltaReads
@@ -144,8 +144,11 @@ def test_terms_are_those_held_and_of_a_forgotten_version_what_it_says_of_itself(
     table, location = owner.table(), content.location
     for commits in (owner.commits, fresh(owner)):
         held = [commits.terms(table, location, v, owner.line().at(v, owner.read)) for v in (1, 2, 3, 4)]
-        whole, part = Terms(DeltaReads(), ()), Terms(DeltaReads(whole_table=True), (days("1", "2"),))
-        assert held == [Terms(DeltaReads()), Terms(), whole, part]
+        whole, part = (
+            CommitTerms(DeltaReads(), ()),
+            CommitTerms(DeltaReads(whole_table=True), (days("1", "2"),)),
+        )
+        assert held == [CommitTerms(DeltaReads()), CommitTerms(), whole, part]
         owner.published()
         assert [commits.terms(table, location, version, None) for version in (1, 2, 3, 4)] == held
 
@@ -156,9 +159,12 @@ def test_whether_a_forgotten_version_picked_what_it_removed_is_not_guessed(owner
     owner.commit([CommitInfo({"operation": "WRITE"}), remove("a"), add("b")])
     owner.commit([CommitInfo({"operation": "DELETE", "penstockReplaces": {"partitions": 7}}), remove("b")])
     owner.published()
-    assert [owner.commits.terms(owner.table(), content.location, v, None) for v in (2, 3)] == [None, Terms()]
-    assert told_terms(CommitInfo({"operation": "DELETE", "penstockReplaces": {"partitions": 7}})) is None
-    assert told_terms(None) is None
+    assert [owner.commits.terms(owner.table(), content.location, v, None) for v in (2, 3)] == [
+        None,
+        CommitTerms(),
+    ]
+    assert parse_terms(CommitInfo({"operation": "DELETE", "penstockReplaces": {"partitions": 7}})) is None
+    assert parse_terms(None) is None
 
 
 # --- what they come to --------------------------------------------------------------------------------------

@@ -19,13 +19,13 @@ from penstock.formats.delta.branch_log.commit_body import (
     stage,
     stage_body,
 )
-from penstock.formats.delta.branch_log.line import Line, Read, Terms, held_of
+from penstock.formats.delta.branch_log.line import CommitTerms, Line, Read, held_of
 from penstock.formats.delta.protocol.actions import CommitInfo, parse_commit, write_commit
 from penstock.formats.delta.protocol.transaction import DeltaReads
 from penstock.kernel.format import PrepareAgain, Table
 from penstock.model.encoding import ObjectId
 from penstock.model.objects import Blob, decode_object
-from penstock.storage.buckets import Unanswered
+from penstock.storage.buckets import UnansweredWrite
 from penstock.storage.local import LocalBucket
 from penstock.storage.places import Places
 from penstock.stores.memory import MemoryStore
@@ -50,7 +50,7 @@ def composed(
     *,
     table: Table | None = None,
     line: Line | None = None,
-    terms: Terms = Terms(),
+    terms: CommitTerms = CommitTerms(),
     now_ms: int = 0,
 ) -> ComposedCommit:
     known = owner.table() if table is None else table
@@ -107,7 +107,7 @@ def test_each_branch_has_a_folder_of_its_own_and_a_new_branch_of_the_same_name_a
 
 
 def test_few_bytes_are_held_by_the_kernel_and_remembered(owner: Owner) -> None:
-    terms = Terms(DeltaReads(files=frozenset({"a"})))
+    terms = CommitTerms(DeltaReads(files=frozenset({"a"})))
     one = composed(owner, SMALL, terms=terms)
     held = held_of(one.entry, reading(one))
     assert (held.terms, held.head) == (terms, one.data)
@@ -168,20 +168,20 @@ MANY = tuple(f"{number}" for number in range(TERMS_MAX_BYTES))
 @pytest.mark.parametrize(
     "terms",
     [
-        Terms(DeltaReads(files=frozenset(MANY), applications=frozenset({"a"}))),
-        Terms(DeltaReads(partitions=(days(*MANY),)), changes_data=False),
-        Terms(DeltaReads(), (days(*MANY),)),
+        CommitTerms(DeltaReads(files=frozenset(MANY), applications=frozenset({"a"}))),
+        CommitTerms(DeltaReads(partitions=(days(*MANY),)), changes_data=False),
+        CommitTerms(DeltaReads(), (days(*MANY),)),
     ],
     ids=["files", "partitions", "replaced"],
 )
-def test_whoever_read_too_much_to_be_held_has_read_the_whole_table(owner: Owner, terms: Terms) -> None:
+def test_whoever_read_too_much_to_be_held_has_read_the_whole_table(owner: Owner, terms: CommitTerms) -> None:
     one = composed(owner, SMALL, terms=terms)
-    expected = Terms(DeltaReads(whole_table=True), changes_data=terms.changes_data)
+    expected = CommitTerms(DeltaReads(whole_table=True), changes_data=terms.changes_data)
     assert held_of(one.entry, reading(one)).terms == expected
 
 
 def test_a_few_hundred_files_are_held_as_they_were_read(owner: Owner) -> None:
-    terms = Terms(DeltaReads(files=frozenset(MANY[:500]), applications=frozenset({"a"})))
+    terms = CommitTerms(DeltaReads(files=frozenset(MANY[:500]), applications=frozenset({"a"})))
     one = composed(owner, SMALL, terms=terms)
     assert held_of(one.entry, reading(one)).terms == terms
 
@@ -194,7 +194,7 @@ class Unsure(LocalBucket):
     async def put_all(self, items: Sequence[tuple[str, bytes]]) -> int:
         if self.writes:
             await super().put_all(items)
-        raise Unanswered("no answer")
+        raise UnansweredWrite("no answer")
 
 
 class UnsurePlaces(Places):

@@ -24,7 +24,7 @@ from penstock.errors import (
 from penstock.formats.delta.branch_log.line import OwnershipPhase
 from penstock.formats.delta.branch_log.ownership import owner_of
 from penstock.formats.delta.ownership.handover import Handover
-from penstock.formats.delta.ownership.tables import AskedTable
+from penstock.formats.delta.ownership.tables import TableRequest
 from penstock.formats.delta.protocol.actions import write_commit
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.publishing.maintenance import checkpoint
@@ -124,7 +124,7 @@ def test_adopting_a_table_again_under_its_key_changes_nothing(lake: DeltaLake, r
 def test_an_adoption_that_is_repeated_under_its_key_is_answered_as_before(
     lake: DeltaLake, root: Path
 ) -> None:
-    asked = AskedTable(key="adopt-orders", digest=lambda: b"adopt orders")
+    asked = TableRequest(key="adopt-orders", digest=lambda: b"adopt orders")
     first = lake.owner.adopt(str(root), asked=asked)
     lake.append("orders", data_file(root, 4))
     assert lake.owner.adopt(str(root), asked=asked) == first
@@ -139,7 +139,7 @@ def test_an_adoption_that_is_repeated_under_its_key_is_answered_as_before(
 def test_an_adoption_that_came_to_nothing_says_so_again_when_it_is_repeated(
     store: MemoryStore, root: Path
 ) -> None:
-    asked = AskedTable(key="adopt-orders", digest=lambda: b"adopt orders")
+    asked = TableRequest(key="adopt-orders", digest=lambda: b"adopt orders")
     with opened(store, handover=doing_before_the_put(lambda: foreign_append(root, 4))) as lake:
         for _ in range(2):
             with pytest.raises(TableConflict):

@@ -15,7 +15,7 @@ from penstock.errors import (
 )
 from penstock.formats.delta.branch_log.ownership import owner_of
 from penstock.formats.delta.ownership.handover import Handover
-from penstock.formats.delta.ownership.tables import AskedTable
+from penstock.formats.delta.ownership.tables import TableRequest
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.model.keys import Key
 from penstock.stores.memory import MemoryStore
@@ -181,7 +181,7 @@ def test_a_release_takes_a_version_into_account_that_lands_in_front_of_it(
 
 def test_a_release_that_is_repeated_under_its_key_is_answered_as_before(lake: DeltaLake, root: Path) -> None:
     lake.owner.adopt(str(root))
-    asked = AskedTable(key="release-orders", digest=lambda: b"release orders")
+    asked = TableRequest(key="release-orders", digest=lambda: b"release orders")
     first = lake.owner.release(ORDERS, asked=asked)
     assert lake.owner.release(ORDERS, asked=asked) == first
     with pytest.raises(KeyNotFound):

@@ -11,13 +11,13 @@ from penstock.errors import Damaged
 from penstock.formats.delta.branch_log.line import (
     RUN_MAX,
     Blobs,
-    Declared,
-    Held,
+    CommitTerms,
+    DeclaredTable,
+    HeldCommit,
     Line,
     LineEntry,
+    LineTip,
     OwnershipPhase,
-    Terms,
-    Tip,
     declared_of,
     held_of,
     keep,
@@ -28,7 +28,7 @@ from penstock.model.encoding import ObjectId
 from penstock.model.nessie import DeltaTable
 from penstock.model.objects import Blob, decode_object
 
-DECLARED, _PACKED = keep(Declared(b"p", b"m"))
+DECLARED, _PACKED = keep(DeclaredTable(b"p", b"m"))
 EMPTY = Line(phase=OwnershipPhase.OWNED, published=-1, latest=-1, timestamp_ms=-1, declared=DECLARED)
 
 
@@ -71,7 +71,7 @@ def test_a_line_holds_what_a_plain_list_would(steps: list[int | tuple[float]]) -
     for step in steps:
         if isinstance(step, int):
             for _ in range(step):
-                held, data = keep(Held(Terms(), b"%d" % len(all_entries)))
+                held, data = keep(HeldCommit(CommitTerms(), b"%d" % len(all_entries)))
                 store.blobs[held] = data
                 all_entries.append(entry(len(all_entries), held=held))
                 line = extended(store, line, all_entries[-1])
@@ -111,18 +111,22 @@ def test_a_line_goes_on_from_the_ends_it_had_and_from_no_other() -> None:
     main = extended(store, line, entry(5))
     branch = extended(store, line, entry(105, b"l" * 16))
     longer = extended(store, branch, entry(106, b"l" * 16))
-    assert Tip.of(line).is_on(main, store.read)
-    assert Tip.of(line).is_on(longer, store.read)
-    assert Tip.of(branch).is_on(longer, store.read)
-    assert not Tip.of(main).is_on(branch, store.read)
-    assert not Tip.of(branch).is_on(main, store.read)
-    assert not Tip.of(longer).is_on(branch, store.read)
+    assert LineTip.of(line).is_on(main, store.read)
+    assert LineTip.of(line).is_on(longer, store.read)
+    assert LineTip.of(branch).is_on(longer, store.read)
+    assert not LineTip.of(main).is_on(branch, store.read)
+    assert not LineTip.of(branch).is_on(main, store.read)
+    assert not LineTip.of(longer).is_on(branch, store.read)
     other = extended(store, line, entry(999, b"k" * 16))
-    assert not Tip.of(branch).is_on(other, store.read)
-    assert Tip.of(main).is_on(main.published_to(5), store.read)
+    assert not LineTip.of(branch).is_on(other, store.read)
+    assert LineTip.of(main).is_on(main.published_to(5), store.read)
     ends = [line, branch, longer]
-    assert [Tip.at(longer, one.latest, store.read) for one in ends] == [Tip.of(one) for one in ends]
-    assert Tip.at(main.published_to(5), 2, store.read) == Tip.at(longer, 2, store.read) == Tip(2, b"")
+    assert [LineTip.at(longer, one.latest, store.read) for one in ends] == [LineTip.of(one) for one in ends]
+    assert (
+        LineTip.at(main.published_to(5), 2, store.read)
+        == LineTip.at(longer, 2, store.read)
+        == LineTip(2, b"")
+    )
 
 
 def test_what_a_commit_costs_does_not_grow_with_the_line() -> None:
@@ -192,11 +196,11 @@ def test_the_name_of_an_entrys_file_tells_whose_line_it_is() -> None:
 
 def test_a_table_of_very_many_columns_fits_into_an_object() -> None:
     metadata = b"".join(b'{"name":"column_%d","type":"string","nullable":true},' % n for n in range(10_000))
-    one, data = keep(Declared(b"p", metadata))
+    one, data = keep(DeclaredTable(b"p", metadata))
     store = Store()
     store.blobs[one] = data
     line = msgspec.structs.replace(EMPTY, declared=one)
-    assert declared_of(line, store.read) == Declared(b"p", metadata)
+    assert declared_of(line, store.read) == DeclaredTable(b"p", metadata)
     assert len(data) < len(metadata) / 4
 
 

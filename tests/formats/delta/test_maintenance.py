@@ -13,8 +13,8 @@ from uuid import UUID
 import pytest
 
 from penstock.errors import LogGap, VersionNotFound
-from penstock.formats.delta.branch_log.line import Declared, Line, OwnershipPhase, keep, with_line
-from penstock.formats.delta.log.checkpoint_writer import Written
+from penstock.formats.delta.branch_log.line import DeclaredTable, Line, OwnershipPhase, keep, with_line
+from penstock.formats.delta.log.checkpoint_writer import WrittenCheckpoint
 from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.formats.delta.protocol.actions import write_action
 from penstock.formats.delta.protocol.names import LAST_CHECKPOINT, LOG, ChecksumName, ClassicName, CommitName
@@ -39,7 +39,7 @@ def content_of(
     table: Table, objects: Objects, number: int = 0, properties: dict[str, str] | None = None
 ) -> DeltaTable:
     """A managed table as its line says it, with these properties."""
-    one, data = keep(Declared(write_action(protocol()), write_action(metadata(**(properties or {})))))
+    one, data = keep(DeclaredTable(write_action(protocol()), write_action(metadata(**(properties or {})))))
     objects[one] = decode_object(data).data
     line = Line(phase=OwnershipPhase.OWNED, published=0, latest=0, timestamp_ms=0, declared=one)
     return with_line(DeltaTable(id=IDS[number], location=str(table.root)), line)
@@ -66,7 +66,7 @@ class Watch:
         self._changed = Condition()
         real = maintenance.checkpoint
 
-        def watched(place: Place, version: int, now_ms: int) -> Written | None:
+        def watched(place: Place, version: int, now_ms: int) -> WrittenCheckpoint | None:
             self._began(version)
             assert self.may_go_on.wait(60)
             time.now_s += self.takes_s

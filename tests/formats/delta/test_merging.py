@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable as ForeignTable
 
 from penstock.errors import MergeConflict
-from penstock.formats.delta.branch_log.line import Terms, held_of, line_of
+from penstock.formats.delta.branch_log.line import CommitTerms, held_of, line_of
 from penstock.formats.delta.protocol.actions import Action, Add, Cdc, Remove, Txn
 from penstock.formats.delta.protocol.transaction import DeltaReads, Partitions
 from penstock.kernel.format import Refused
@@ -607,4 +607,4 @@ def test_what_a_merge_rests_on_is_kept_for_the_next_one(owner: Owner) -> None:
     merge(owner, "dev", "main")
     entry = owner.line().at(2, owner.read)
     assert entry is not None
-    assert held_of(entry, owner.read).terms == Terms(DeltaReads(), replaces=())
+    assert held_of(entry, owner.read).terms == CommitTerms(DeltaReads(), replaces=())

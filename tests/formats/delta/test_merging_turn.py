@@ -13,7 +13,7 @@ from penstock.errors import MergeConflict
 from penstock.formats.delta.format import DeltaFormat
 from penstock.formats.delta.protocol.actions import Add, Remove
 from penstock.formats.delta.protocol.transaction import DeltaReads
-from penstock.kernel.format import Applied, Since, Table
+from penstock.kernel.format import AppliedChange, LaterCommitLookup, Table
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.three_way import MergeOptions
 from penstock.model.commits import CommitMeta
@@ -61,23 +61,23 @@ class Interrupted(DeltaFormat):
         base: AnyContent | None,
         source: AnyContent | None,
         intents: Sequence[bytes] | None,
-    ) -> Applied:
+    ) -> AppliedChange:
         return self._asked(table, lambda: super(Interrupted, self).merge(table, base, source, intents))
 
-    def restore(self, table: Table, wanted: AnyContent | None) -> Applied:
+    def restore(self, table: Table, wanted: AnyContent | None) -> AppliedChange:
         return self._asked(table, lambda: super(Interrupted, self).restore(table, wanted))
 
     def revert(
-        self, table: Table, was: AnyContent | None, wanted: AnyContent | None, since: Since
-    ) -> Applied | None:
-        def ask() -> Applied:
+        self, table: Table, was: AnyContent | None, wanted: AnyContent | None, since: LaterCommitLookup
+    ) -> AppliedChange | None:
+        def ask() -> AppliedChange:
             applied = super(Interrupted, self).revert(table, was, wanted, since)
             assert applied is not None
             return applied
 
         return self._asked(table, ask)
 
-    def _asked(self, table: Table, ask: Callable[[], Applied]) -> Applied:
+    def _asked(self, table: Table, ask: Callable[[], AppliedChange]) -> AppliedChange:
         places = self.commits.places
         assert isinstance(places, Guarded)
         if not table.may_read:

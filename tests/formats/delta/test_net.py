@@ -10,23 +10,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.formats.delta.branch_log.difference import union
-from penstock.formats.delta.branch_log.line import Terms
-from penstock.formats.delta.branch_log.net import Net, NetStep, fold, fold_all, told_by
+from penstock.formats.delta.branch_log.line import CommitTerms
+from penstock.formats.delta.branch_log.net import NetChange, NetStep, fold, fold_all, with_terms_of
 from penstock.formats.delta.branch_log.replacements import Replacement
 from penstock.formats.delta.branch_log.shifts import files_before
-from penstock.formats.delta.branch_log.unmerged_commits import but_replacements_of, news
+from penstock.formats.delta.branch_log.unmerged_commits import drop_repeated_replacements, select_unmerged
 from penstock.formats.delta.protocol.actions import Action, Add, Cdc, CommitInfo, DomainMetadata, Remove, Txn
 from penstock.formats.delta.protocol.transaction import DeltaReads, Partitions
 from tests.formats.delta.logs import protocol
 from tests.formats.delta.managed import SCHEMA, add, remove
 from tests.formats.delta.rows import inline_vector, vector_data
 
-BLIND = Terms(DeltaReads())
-ALL = Terms(DeltaReads(whole_table=True))
-ANEW = Terms(DeltaReads(), ())
+BLIND = CommitTerms(DeltaReads())
+ALL = CommitTerms(DeltaReads(whole_table=True))
+ANEW = CommitTerms(DeltaReads(), ())
 
 
-def steps(*commits: list[Action], terms: Terms = BLIND, may_repeat_files: bool = False) -> list[NetStep]:
+def steps(
+    *commits: list[Action], terms: CommitTerms = BLIND, may_repeat_files: bool = False
+) -> list[NetStep]:
     return [
         NetStep(number, tuple(actions), terms, may_repeat_files=may_repeat_files)
         for number, actions in enumerate(commits, 1)
@@ -37,7 +39,7 @@ def nothing_before(_: Collection[str]) -> dict[str, str | None]:
     return {}
 
 
-def folded(*commits: list[Action], terms: Terms = BLIND) -> Net:
+def folded(*commits: list[Action], terms: CommitTerms = BLIND) -> NetChange:
     (net,) = fold(steps(*commits, terms=terms), SCHEMA)
     return net
 
@@ -148,7 +150,7 @@ def test_commits_that_all_have_files_of_the_change_feed_become_one() -> None:
 
 
 def reading(*reads: DeltaReads) -> DeltaReads:
-    return fold_all([NetStep(1, (), Terms(one)) for one in reads], SCHEMA).terms.reads
+    return fold_all([NetStep(1, (), CommitTerms(one)) for one in reads], SCHEMA).terms.reads
 
 
 def test_what_was_read_adds_up() -> None:
@@ -172,58 +174,58 @@ def test_files_beside_partitions_without_files_count_as_the_whole_table() -> Non
 def test_what_replaced_a_partition_has_not_picked_the_files_that_it_removed() -> None:
     day = Partitions({"day": ("mon",)})
     picked = NetStep(1, (remove("a", "mon"), remove("b", "tue")), ALL)
-    replaced = NetStep(2, (remove("c", "mon"), add("d", "mon")), Terms(DeltaReads(), (day,)))
+    replaced = NetStep(2, (remove("c", "mon"), add("d", "mon")), CommitTerms(DeltaReads(), (day,)))
     net = fold_all([picked, replaced], SCHEMA)
     assert net.removes == (remove("b", "tue"),)
     assert net.adds == (add("d", "mon"),)
-    assert net.terms == Terms(DeltaReads(whole_table=True), (day,))
+    assert net.terms == CommitTerms(DeltaReads(whole_table=True), (day,))
 
 
 def test_a_table_written_anew_rests_on_nothing_that_was_read_before_or_after() -> None:
-    anew = NetStep(2, (remove("a"), add("b")), Terms(DeltaReads(), ()))
-    read = Terms(DeltaReads(whole_table=True, applications=frozenset({"etl"})))
+    anew = NetStep(2, (remove("a"), add("b")), CommitTerms(DeltaReads(), ()))
+    read = CommitTerms(DeltaReads(whole_table=True, applications=frozenset({"etl"})))
     net = fold_all([NetStep(1, (), read), anew, NetStep(3, (remove("b"), add("c")), read)], SCHEMA)
-    assert net.terms == Terms(DeltaReads(applications=frozenset({"etl"})), ())
+    assert net.terms == CommitTerms(DeltaReads(applications=frozenset({"etl"})), ())
     assert (net.removes, net.adds) == ((), (add("c"),))
 
 
 def test_a_table_written_anew_from_what_it_held_rests_on_that() -> None:
-    anew = NetStep(1, (remove("a"), add("b")), Terms(DeltaReads(whole_table=True), ()))
+    anew = NetStep(1, (remove("a"), add("b")), CommitTerms(DeltaReads(whole_table=True), ()))
     assert fold_all([anew], SCHEMA).terms.reads.whole_table
 
 
 def test_a_replacement_that_was_reverted_replaces_nothing_elsewhere() -> None:
-    before = NetStep(1, (remove("x"), add("mine")), Terms(DeltaReads(files=frozenset({"x"}))))
-    anew = NetStep(2, (remove("a"), remove("mine"), add("b")), Terms(DeltaReads(), ()))
+    before = NetStep(1, (remove("x"), add("mine")), CommitTerms(DeltaReads(files=frozenset({"x"}))))
+    anew = NetStep(2, (remove("a"), remove("mine"), add("b")), CommitTerms(DeltaReads(), ()))
     restored = CommitInfo({"operation": "RESTORE"})
     back = NetStep(
-        3, (restored, remove("b"), add("a"), add("mine")), Terms(DeltaReads(files=frozenset({"b"})))
+        3, (restored, remove("b"), add("a"), add("mine")), CommitTerms(DeltaReads(files=frozenset({"b"})))
     )
     net = fold_all([before, anew, back], SCHEMA)
-    assert net.terms == Terms(DeltaReads(files=frozenset({"x", "b"})))
+    assert net.terms == CommitTerms(DeltaReads(files=frozenset({"x", "b"})))
     assert net.removes == (remove("x"),)
     assert {one.key for one in net.adds if one.data_change} == {add("mine").key}
     assert fold_all([before, anew], SCHEMA).terms.replaces == ()
 
 
 def test_a_replacement_of_which_a_part_is_left_still_replaces() -> None:
-    anew = NetStep(1, (remove("a"), add("b"), add("c")), Terms(DeltaReads(), ()))
+    anew = NetStep(1, (remove("a"), add("b"), add("c")), CommitTerms(DeltaReads(), ()))
     back = NetStep(2, (CommitInfo({"operation": "RESTORE"}), remove("b"), add("a")), ALL)
     assert fold_all([anew, back], SCHEMA).terms.replaces == ()
 
 
 def test_a_table_that_was_emptied_after_it_was_written_anew_is_empty_elsewhere_too() -> None:
-    anew = NetStep(1, (add("b"),), Terms(DeltaReads(), ()))
+    anew = NetStep(1, (add("b"),), CommitTerms(DeltaReads(), ()))
     net = fold_all([anew, NetStep(2, (remove("b"),), ALL)], SCHEMA)
     assert (net.actions, net.terms.replaces) == ((), ())
 
 
 def test_a_difference_rests_on_what_its_commits_read_and_is_strict_if_they_replaced_files() -> None:
-    difference = Net(removes=(remove("a"),), adds=(add("d"),), terms=ALL)
-    appended = told_by(difference, folded([add("d")]))
+    difference = NetChange(removes=(remove("a"),), adds=(add("d"),), terms=ALL)
+    appended = with_terms_of(difference, folded([add("d")]))
     assert (appended.terms, appended.is_strict) == (BLIND, False)
-    anew = fold_all([NetStep(1, (remove("a"), add("d")), Terms(DeltaReads(), ()))], SCHEMA)
-    told = told_by(difference, anew)
+    anew = fold_all([NetStep(1, (remove("a"), add("d")), CommitTerms(DeltaReads(), ()))], SCHEMA)
+    told = with_terms_of(difference, anew)
     assert (told.terms, told.is_strict) == (ALL, True)
 
 
@@ -238,26 +240,26 @@ def written_anew(*ids: bytes, actions: Sequence[Action], is_whole: bool = True) 
 
 def test_of_a_replacement_that_both_sides_have_nothing_is_brought() -> None:
     anew = written_anew(b"1", actions=[remove("a"), add("b")])
-    assert but_replacements_of([anew], [anew], SCHEMA) == ([NetStep(1, (), BLIND)], [anew])
+    assert drop_repeated_replacements([anew], [anew], SCHEMA) == ([NetStep(1, (), BLIND)], [anew])
 
 
 def test_a_replacement_is_told_by_its_id_and_not_by_its_files() -> None:
     anew = written_anew(b"1", actions=[remove("a"), add("b")])
     same_files = written_anew(b"2", actions=anew.actions)
-    assert but_replacements_of([same_files], [anew], SCHEMA).steps == [anew]
+    assert drop_repeated_replacements([same_files], [anew], SCHEMA).steps == [anew]
     emptied = written_anew(b"1", actions=[])
-    assert but_replacements_of([], [emptied], SCHEMA).steps == [emptied]
+    assert drop_repeated_replacements([], [emptied], SCHEMA).steps == [emptied]
 
 
 def test_a_known_replacement_takes_what_its_own_branch_had_before() -> None:
     anew = written_anew(b"1", actions=[remove("mine"), remove("other"), add("b")])
-    brought, _ = but_replacements_of([anew], [NetStep(1, (add("mine"),), BLIND), anew], SCHEMA)
+    brought, _ = drop_repeated_replacements([anew], [NetStep(1, (add("mine"),), BLIND), anew], SCHEMA)
     assert brought[1].actions == (remove("mine"),)
 
 
 def test_a_replacement_before_a_known_one_has_nothing_left_to_take() -> None:
     first, second = written_anew(b"1", actions=[add("a")]), written_anew(b"2", actions=[remove("a")])
-    brought, known = but_replacements_of([second], [first, second], SCHEMA)
+    brought, known = drop_repeated_replacements([second], [first, second], SCHEMA)
     assert [step.terms.replaces for step in brought] == [None, None]
     assert (brought[0].replacements, known) == (first.replacements, [second])
 
@@ -266,33 +268,33 @@ def test_a_replacement_before_a_known_one_of_a_part_of_it_lands_only_where_no_fi
     first = written_anew(b"1", actions=[add("a")])
     mondays = Replacement(b"2", (Partitions({"day": ("mon",)}),))
     tuesdays = Replacement(b"3", (Partitions({"day": ("tue",)}),))
-    second = NetStep(2, (), Terms(DeltaReads(), mondays.partitions), replacements=(mondays,))
-    other = NetStep(1, (), Terms(DeltaReads(), tuesdays.partitions), replacements=(tuesdays,))
-    assert not but_replacements_of([second], [first, second], SCHEMA).steps[0].is_told
-    assert but_replacements_of([second], [other, second], SCHEMA).steps[0] == other
+    second = NetStep(2, (), CommitTerms(DeltaReads(), mondays.partitions), replacements=(mondays,))
+    other = NetStep(1, (), CommitTerms(DeltaReads(), tuesdays.partitions), replacements=(tuesdays,))
+    assert not drop_repeated_replacements([second], [first, second], SCHEMA).steps[0].has_known_terms
+    assert drop_repeated_replacements([second], [other, second], SCHEMA).steps[0] == other
 
 
 def test_what_else_a_commit_did_that_holds_a_known_replacement_is_brought_where_no_file_came() -> None:
     there = written_anew(b"1", actions=[remove("a"), add("b")])
     summed = written_anew(b"1", actions=[remove("a"), add("b"), add("more")], is_whole=False)
-    (step,) = but_replacements_of([there], [summed], SCHEMA).steps
+    (step,) = drop_repeated_replacements([there], [summed], SCHEMA).steps
     assert step.actions == (add("b"), add("more"))
-    assert (step.terms, step.is_told) == (ALL, False)
+    assert (step.terms, step.has_known_terms) == (ALL, False)
 
 
 def test_of_several_replacements_in_a_commit_those_are_done_that_are_new() -> None:
     days = Partitions({"day": ("mon",)}), Partitions({"day": ("tue",)})
     known, new = Replacement(b"1", days[:1], False), Replacement(b"2", days[1:], False)
     removes = tuple(remove(day, day) for day in ("mon", "tue", "wed"))
-    both = NetStep(1, removes, Terms(DeltaReads(), days), replacements=(known, new))
-    (step,) = but_replacements_of([both._replace(replacements=(known,))], [both], SCHEMA).steps
+    both = NetStep(1, removes, CommitTerms(DeltaReads(), days), replacements=(known, new))
+    (step,) = drop_repeated_replacements([both._replace(replacements=(known,))], [both], SCHEMA).steps
     assert (step.terms.replaces, step.replacements) == (days[1:], (new,))
     assert step.actions == (remove("wed", "wed"),)
 
 
 def test_a_replacement_without_an_id_lands_only_where_no_file_came() -> None:
-    (step,) = but_replacements_of([], [NetStep(1, (add("b"),), ANEW)], SCHEMA).steps
-    assert (step.terms.reads, step.is_told) == (DeltaReads(whole_table=True), False)
+    (step,) = drop_repeated_replacements([], [NetStep(1, (add("b"),), ANEW)], SCHEMA).steps
+    assert (step.terms.reads, step.has_known_terms) == (DeltaReads(whole_table=True), False)
 
 
 def test_the_sum_of_commits_has_the_ids_of_all_replacements_in_it() -> None:
@@ -304,37 +306,40 @@ def test_the_sum_of_commits_has_the_ids_of_all_replacements_in_it() -> None:
 # --- news ---------------------------------------------------------------------------------------------------
 
 
-def left(winners: list[NetStep], known: list[NetStep], net: Net) -> list[tuple[Action, ...]]:
-    return [step.actions for step in news(winners, known, net, nothing_before).winners]
+def left(winners: list[NetStep], known: list[NetStep], net: NetChange) -> list[tuple[Action, ...]]:
+    return [step.actions for step in select_unmerged(winners, known, net, nothing_before).winners]
 
 
 def test_what_the_branch_has_merged_before_is_no_news() -> None:
     winners = steps([add("a"), remove("b"), Txn(app_id="x", version=1)], [remove("a")])
     known = steps([add("a"), Txn(app_id="x", version=1)], [remove("b")])
-    assert left(winners, known, Net()) == [(), (remove("a"),)]
+    assert left(winners, known, NetChange()) == [(), (remove("a"),)]
 
 
 def test_files_that_came_and_went_or_went_and_came_back_are_no_news() -> None:
     winners = steps([add("a"), remove("b")], [remove("a"), add("b")], [remove("c")])
-    assert left(winners, [], Net()) == [(), (), (remove("c"),)]
+    assert left(winners, [], NetChange()) == [(), (), (remove("c"),)]
 
 
 def test_a_file_told_once_more_and_then_removed_is_news() -> None:
     winners = steps([add("a", data_change=False)], [remove("a")])
-    assert left(winners, [], Net())[1] == (remove("a"),)
+    assert left(winners, [], NetChange())[1] == (remove("a"),)
 
 
 def test_the_same_change_that_came_another_way_is_shared() -> None:
-    net = Net(adds=(add("a"), add("b")), removes=(remove("c"),))
-    found = news(steps([remove("c"), add("a")]), [], net, nothing_before)
+    net = NetChange(adds=(add("a"), add("b")), removes=(remove("c"),))
+    found = select_unmerged(steps([remove("c"), add("a")]), [], net, nothing_before)
     assert [step.actions for step in found.winners] == [()]
     rest = net.without(found.shared)
     assert (rest.adds, rest.removes) == ((add("b"),), ())
 
 
 def test_two_that_removed_the_same_file_have_not_done_the_same() -> None:
-    found = news(
-        steps([remove("c"), add("x")]), [], Net(adds=(add("a"),), removes=(remove("c"),)), nothing_before
+    found = select_unmerged(
+        steps([remove("c"), add("x")]),
+        [],
+        NetChange(adds=(add("a"),), removes=(remove("c"),)),
+        nothing_before,
     )
     assert [step.actions for step in found.winners] == [(remove("c"), add("x"))]
     assert not found.shared
@@ -353,11 +358,11 @@ def test_the_union_of_protocols_has_the_features_of_both_and_is_the_first_where_
 
 
 def test_what_nobody_can_tell_of_a_commit_makes_its_net_change_strict() -> None:
-    told, untold = NetStep(1, (add("a"),), ALL), NetStep(2, (remove("b"),), ALL, is_told=False)
+    told, untold = NetStep(1, (add("a"),), ALL), NetStep(2, (remove("b"),), ALL, has_known_terms=False)
     assert not fold_all([told], SCHEMA).is_strict
     both = fold_all([told, untold], SCHEMA)
     assert both.is_strict
-    assert told_by(Net(adds=(add("a"),)), both).is_strict
+    assert with_terms_of(NetChange(adds=(add("a"),)), both).is_strict
 
 
 # --- what was there before ----------------------------------------------------------------------------------
@@ -427,5 +432,5 @@ def test_a_removal_of_a_file_that_was_added_once_more_is_news(
     there: dict[str, str | None], expected: list[tuple[Action, ...]]
 ) -> None:
     winners = steps([add("a")], [remove("a")], may_repeat_files=True)
-    found = news(winners, [], Net(), lambda _: there)
+    found = select_unmerged(winners, [], NetChange(), lambda _: there)
     assert [step.actions for step in found.winners] == expected

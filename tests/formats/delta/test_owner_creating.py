@@ -19,7 +19,7 @@ from penstock.errors import (
 )
 from penstock.formats.delta.branch_log.line import OwnershipPhase
 from penstock.formats.delta.branch_log.ownership import NewTable
-from penstock.formats.delta.ownership.tables import AskedTable
+from penstock.formats.delta.ownership.tables import TableRequest
 from penstock.formats.delta.protocol.actions import write_commit
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.model.keys import Key
@@ -59,7 +59,7 @@ def test_a_table_without_a_location_gets_one_that_nobody_else_knows(lake: DeltaL
     assert first.location == f"{tmp_path}/{first.id}"
     assert first.location != second.location
     assert (first.version, lake.line("a").phase) == (0, OwnershipPhase.OWNED)
-    assert lake.owner.backfill("main", Key("a")) == 0
+    assert lake.owner.publish("main", Key("a")) == 0
     assert foreign_version(Path(first.location)) == 0
 
 
@@ -71,7 +71,7 @@ def test_a_table_can_be_created_on_a_branch_where_nobody_else_sees_it(
     lake.append("t", branch="dev")
     assert lake.line("t", "dev").latest == 1
     assert not lake.has("t")
-    assert lake.owner.backfill("dev", T) == -1
+    assert lake.owner.publish("dev", T) == -1
     assert log_bytes(root, 0) is None
 
 
@@ -84,7 +84,7 @@ def test_a_key_that_is_taken_is_not_created_over(lake: DeltaLake, tmp_path: Path
 def test_creating_is_answered_as_before_when_it_is_repeated_under_its_key(
     lake: DeltaLake, tmp_path: Path
 ) -> None:
-    asked = AskedTable(key="create-t", digest=lambda: b"create t")
+    asked = TableRequest(key="create-t", digest=lambda: b"create t")
     first = lake.owner.create("main", T, NEW, warehouse=str(tmp_path), asked=asked)
     assert lake.owner.create("main", T, NEW, warehouse=str(tmp_path), asked=asked) == first
 
@@ -124,7 +124,7 @@ def test_no_table_is_created_where_another_one_was(store: MemoryStore, tmp_path:
     with opened(store) as lake:
         lake.owner.create("main", T, NEW, location=str(root))
         lake.append("t", add("old.parquet"))
-        lake.owner.backfill("main", T)
+        lake.owner.publish("main", T)
         lake.kernel.commit("main", [Delete(T)])
         for path in [one for one in root.rglob("*") if one.is_file()]:
             path.unlink()
@@ -201,7 +201,7 @@ def test_a_partitioned_table_is_created_as_it_was_asked_for(lake: DeltaLake, tmp
     schema = SCHEMA.replace("]}", ',{"name":"day","type":"string","nullable":true,"metadata":{}}]}')
     new = NewTable(schema_string=schema, partition_columns=("day",), properties={"delta.appendOnly": "true"})
     made = lake.owner.create("main", T, new, warehouse=str(tmp_path))
-    lake.owner.backfill("main", T)
+    lake.owner.publish("main", T)
     found = ForeignTable(made.location)
     assert found.metadata().partition_columns == ["day"]
     assert found.metadata().configuration["delta.appendOnly"] == "true"

@@ -16,8 +16,8 @@ from deltalake import DeltaTable as ForeignTable
 from penstock.errors import CommitConflict, InvalidContent, InvalidRequest, TableConflict
 from penstock.formats.delta.branch_log.intents import FileBody
 from penstock.formats.delta.branch_log.ownership import NewTable
-from penstock.formats.delta.ownership.handover import Handover, MadeTable
-from penstock.formats.delta.ownership.tables import AskedTable
+from penstock.formats.delta.ownership.handover import Handover, HandoverResult
+from penstock.formats.delta.ownership.tables import TableRequest
 from penstock.formats.delta.protocol.actions import (
     Action,
     Add,
@@ -53,8 +53,13 @@ def new(actions: list[Action] | bytes | FileBody, table_id: UUID | None = None) 
 
 
 def made(
-    lake: DeltaLake, root: Path, wanted: NewTable, *, branch: str = "main", asked: AskedTable = AskedTable()
-) -> MadeTable:
+    lake: DeltaLake,
+    root: Path,
+    wanted: NewTable,
+    *,
+    branch: str = "main",
+    asked: TableRequest = TableRequest(),
+) -> HandoverResult:
     return lake.owner.create(branch, T, wanted, warehouse=str(root), asked=asked)
 
 
@@ -84,7 +89,7 @@ def test_a_table_begins_with_the_files_that_it_is_created_with(lake: DeltaLake, 
     assert (info.operation, info.fields["engineInfo"], info.is_blind_append) == ("WRITE", "an engine", False)
     assert info.in_commit_timestamp == lake.line("t").timestamp_ms
     assert [type(one) for one in others] == [Protocol, Metadata, Add, Add, Txn]
-    lake.owner.backfill("main", T)
+    lake.owner.publish("main", T)
     assert foreign_ids(root) == [1, 2, 3]
 
 
@@ -143,7 +148,7 @@ def test_the_actions_may_be_in_a_file_beside_the_table_that_is_to_be(lake: Delta
     found = made(lake, tmp_path, new(FileBody(name, len(lines), hashlib.sha256(lines).digest()), identity))
     body.unlink()  # what the lake needs of it, it has put itself
     assert found.version == 0
-    lake.owner.backfill("main", T)
+    lake.owner.publish("main", T)
     assert len(ForeignTable(found.location).file_uris()) == 2000
 
 
@@ -168,7 +173,7 @@ def test_of_two_who_give_one_id_at_once_the_files_of_one_are_the_tables(tmp_path
 
     class Meeting(Handover):
         @contextmanager
-        def _new_id(self, new: NewTable, branch: str, asked: AskedTable) -> Iterator[NewId]:
+        def _new_id(self, new: NewTable, branch: str, asked: TableRequest) -> Iterator[NewId]:
             """The id of both, as if it were not reserved for one of them."""
             assert (new.id, branch, asked.key) == (identity, "main", None)
             both.wait(30)
@@ -211,7 +216,7 @@ def test_the_same_request_is_answered_as_before_and_its_id_is_not_held_against_i
     lake: DeltaLake, tmp_path: Path
 ) -> None:
     wanted = new([add("a")], uuid4())
-    asked = AskedTable(key="once", digest=lambda: b"the same")
+    asked = TableRequest(key="once", digest=lambda: b"the same")
     first = made(lake, tmp_path, wanted, asked=asked)
     lake.append("t")
     assert made(lake, tmp_path, wanted, asked=asked) == first
@@ -244,7 +249,7 @@ def test_a_table_with_files_that_is_created_on_a_branch_arrives_by_a_merge(
     head = lake.kernel.references.get("dev").head
     lake.kernel.merge(head, "main", CommitMeta(message="merge"), MergeOptions())
     assert lake.line("t").latest == 0
-    lake.owner.backfill("main", T)
+    lake.owner.publish("main", T)
     assert foreign_ids(root) == [1, 2]
     assert (root / file.path).exists()
 

@@ -44,7 +44,7 @@ def dropped(store: MemoryStore, tmp_path: Path) -> Path:
         root = create(lake, tmp_path)
         for number in range(3):
             lake.append("t", data_file(root, number))
-        lake.owner.backfill("main", T, 1)
+        lake.owner.publish("main", T, 1)
         lake.kernel.commit("main", [Delete(T)])
     return root
 
@@ -102,7 +102,7 @@ def copied(store: MemoryStore, tmp_path: Path) -> Iterator[tuple[DeltaLake, Path
     with opened(store, publishes=False) as lake:
         root = create(lake, tmp_path)
         lake.append("t")
-        lake.owner.backfill("main", T, 0)
+        lake.owner.publish("main", T, 0)
         create_branch(lake.kernel, "dev")
         lake.append("t", branch="dev")
     with opened(store, "a-copy") as copy:
@@ -119,7 +119,7 @@ def test_k12_a_copy_of_a_lake_publishes_nothing(copied: tuple[DeltaLake, Path]) 
     assert copy.publisher.backlog() == ()
     assert not copy.publisher.wait(content.id, 1, 0.0)
     with pytest.raises(ManagedElsewhere, match=r"belongs to lake lake-1 at https://lake\.example"):
-        copy.owner.backfill("main", T)
+        copy.owner.publish("main", T)
     assert log_bytes(root, 1) is None
     assert not any(one.is_file() for one in (root / "_penstock").rglob("*"))
 

@@ -42,7 +42,7 @@ def root(store: MemoryStore, tmp_path: Path) -> Path:
         lake.owner.create("main", T, NEW, location=str(root))
         for number in (1, 2):
             lake.append("t", data_file(root, number))
-        assert lake.owner.backfill("main", T) == 2
+        assert lake.owner.publish("main", T) == 2
         assert lake.line("t").published == 0
     return root
 
@@ -93,9 +93,9 @@ def test_a_log_that_is_gone_is_an_alarm_and_is_not_begun_in_the_middle(
     rmtree(root)
     with opened(store) as lake:
         with pytest.raises(InvalidLog, match="is gone"):
-            lake.owner.backfill("main", T)
+            lake.owner.publish("main", T)
         with pytest.raises(InvalidLog, match="is gone"):  # having looked once, it is not taken for known
-            lake.owner.backfill("main", T)
+            lake.owner.publish("main", T)
         (status,) = lake.owner.status()
         assert "is gone" in status.alarm
     assert not (root / "_delta_log").exists()
@@ -109,7 +109,7 @@ def test_a_log_that_another_replaced_is_an_alarm_and_is_not_written_to(
     with opened(store) as lake:
         for _ in range(2):
             with pytest.raises(ForeignCommit, match="it names no owner"):
-                lake.owner.backfill("main", T)
+                lake.owner.publish("main", T)
         (status,) = lake.owner.status()
         assert "it names no owner" in status.alarm
     assert (foreign_version(root), foreign_ids(root)) == (0, [9])
@@ -120,7 +120,7 @@ def test_a_log_that_names_another_table_is_not_written_to(store: MemoryStore, ro
     with opened(MemoryStore(), "lake-2") as other:
         other.owner.create("main", U, NEW, location=str(root))
     with opened(store) as lake, pytest.raises(ForeignCommit, match=r"it names table .* of lake lake-2"):
-        lake.owner.backfill("main", T)
+        lake.owner.publish("main", T)
     assert log_bytes(root, 1) is None
 
 
@@ -129,13 +129,13 @@ def test_a_log_that_was_deleted_under_a_running_lake_is_seen_at_the_next_look(
 ) -> None:
     with opened(store, publishes=False) as lake:
         lake.append("t", data_file(root, 3))
-        assert lake.owner.backfill("main", T) == 3
+        assert lake.owner.publish("main", T) == 3
         lake.append("t", data_file(root, 4))
         rmtree(root / "_delta_log")
         monkeypatch.setattr(publisher, "SEEN_MAX_S", -1.0)
         for _ in range(2):
             with pytest.raises(InvalidLog, match="is gone"):
-                lake.owner.backfill("main", T)
+                lake.owner.publish("main", T)
     assert not (root / "_delta_log").exists()
 
 
@@ -146,7 +146,7 @@ def test_a_table_that_was_created_and_never_published_has_no_log_to_name_it(
         root = create(lake, tmp_path)
         lake.append("t", data_file(root, 1))
     with opened(store) as lake:
-        assert lake.owner.backfill("main", T) == 1
+        assert lake.owner.publish("main", T) == 1
     assert foreign_ids(root) == [1]
 
 
@@ -154,14 +154,14 @@ def test_a_table_goes_on_from_a_log_whose_last_known_version_was_cleaned_up(
     store: MemoryStore, root: Path
 ) -> None:
     with opened(store) as lake:
-        assert lake.owner.backfill("main", T) == 2
+        assert lake.owner.publish("main", T) == 2
         lake.append("t", data_file(root, 3))
         assert lake.line("t").published == 2
     DeltaTable(str(root)).create_checkpoint()
     for version in range(3):
         (root / f"_delta_log/{version:020}.json").unlink()
     with opened(store) as lake:
-        assert lake.owner.backfill("main", T) == 3
+        assert lake.owner.publish("main", T) == 3
     assert foreign_ids(root) == [1, 2, 3]
 
 

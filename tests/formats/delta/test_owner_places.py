@@ -110,7 +110,7 @@ def test_the_place_of_a_promise_that_came_to_nothing_is_as_before(lake: DeltaLak
     root = tmp_path / "a"
     create_at(lake, A, root)
     lake.append("a", data_file(root, 1))
-    lake.owner.backfill("main", A)
+    lake.owner.publish("main", A)
     drop(lake, A)
     dropped = lake.tables.head()
     lake.use(doing_before_the_put(lambda: (root / f"_delta_log/{2:020}.json").write_bytes(b"{}\n")))
@@ -119,7 +119,7 @@ def test_the_place_of_a_promise_that_came_to_nothing_is_as_before(lake: DeltaLak
     (root / f"_delta_log/{2:020}.json").unlink()
     revert(lake, dropped)
     lake.append("a", data_file(root, 2))
-    assert lake.owner.backfill("main", A) == 2
+    assert lake.owner.publish("main", A) == 2
     assert foreign_ids(root) == [1, 2]
 
 

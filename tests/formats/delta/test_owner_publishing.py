@@ -61,7 +61,7 @@ def tracked(lake: DeltaLake, tmp_path: Path) -> DeltaLake:
     create(lake, tmp_path)
     for _ in range(15):
         lake.append("t")
-    lake.owner.backfill("main", T, 9)
+    lake.owner.publish("main", T, 9)
     return lake
 
 
@@ -97,7 +97,7 @@ def test_r13_commits_are_told_in_order_from_one_version_to_another(
 def test_r13_commits_are_those_of_one_moment(tracked: DeltaLake) -> None:
     content = tracked.content("t")
     tracked.append("t")
-    tracked.owner.backfill("main", T)
+    tracked.owner.publish("main", T)
     got = tracked.owner.commits(T, content)
     assert got.latest_version == 15
     assert [one.version for one in got.commits] == list(range(got.published + 1, 16))
@@ -115,7 +115,7 @@ def test_r14_the_latest_version_never_goes_back(lake: DeltaLake, tmp_path: Path)
     for number in range(4):
         latest.append(lake.owner.commits(T, lake.content("t")).latest_version)
         lake.append("t")
-        lake.owner.backfill("main", T, number)
+        lake.owner.publish("main", T, number)
         latest.append(lake.owner.commits(T, lake.content("t")).latest_version)
     assert latest == [0, 1, 1, 2, 2, 3, 3, 4]
 
@@ -137,11 +137,11 @@ def test_r21_what_was_answered_as_published_is_there(lake: DeltaLake, tmp_path: 
     root = create(lake, tmp_path)
     for _ in range(5):
         lake.append("t")
-    assert lake.owner.backfill("main", T, 3) >= 3
+    assert lake.owner.publish("main", T, 3) >= 3
     assert all(log_bytes(root, version) is not None for version in range(4))
-    assert lake.owner.backfill("main", T, 2) >= 2
-    assert lake.owner.backfill("main", T) == 5
-    assert lake.owner.backfill("main", T) == 5
+    assert lake.owner.publish("main", T, 2) >= 2
+    assert lake.owner.publish("main", T) == 5
+    assert lake.owner.publish("main", T) == 5
 
 
 @pytest.mark.parametrize("version", [-1, 2, 99])
@@ -149,7 +149,7 @@ def test_r20_no_more_is_published_than_was_ratified(lake: DeltaLake, tmp_path: P
     root = create(lake, tmp_path)
     lake.append("t")
     with pytest.raises(InvalidRequest, match="the latest is 1"):
-        lake.owner.backfill("main", T, version)
+        lake.owner.publish("main", T, version)
     assert log_bytes(root, 0) is None
 
 
@@ -196,8 +196,8 @@ def test_the_status_tells_how_far_each_table_is_published(lake: DeltaLake, tmp_p
     create(lake, tmp_path, "a")
     for _ in range(6):
         lake.append("a")
-    lake.owner.backfill("main", Key("a"), 2)
-    lake.owner.backfill("main", Key("b"))
+    lake.owner.publish("main", Key("a"), 2)
+    lake.owner.publish("main", Key("b"))
     first, second = lake.owner.status()
     assert (str(first.key), first.latest_version, first.published, first.backlog) == ("a", 6, 2, 4)
     assert first.oldest_s is not None
@@ -211,7 +211,7 @@ def test_the_status_sees_what_another_process_published(store: MemoryStore, tmp_
         create(one, tmp_path)
         for _ in range(9):
             one.append("t")
-        other.owner.backfill("main", T, 7)
+        other.owner.publish("main", T, 7)
         assert one.owner.status()[0].published == 7
 
 
@@ -220,7 +220,7 @@ def test_the_status_is_right_for_a_log_that_was_cleaned_up(store: MemoryStore, t
         root = create(lake, tmp_path)
         for _ in range(9):
             lake.append("t")
-        other.owner.backfill("main", T, 7)
+        other.owner.publish("main", T, 7)
         for version in range(6):
             (root / str(CommitName(version))).unlink()
         assert lake.owner.status()[0].published == 7
@@ -236,7 +236,7 @@ def test_the_status_does_not_count_a_foreign_file_as_published(
         for _ in range(3):
             lake.append("t")
         if version:
-            lake.owner.backfill("main", T, version - 1)
+            lake.owner.publish("main", T, version - 1)
     (root / LOG).mkdir(parents=True, exist_ok=True)
     (root / str(CommitName(version))).write_bytes(b'{"commitInfo":{}}\n')
     with opened(store, publishes=False) as lake:
@@ -268,7 +268,7 @@ def test_the_status_tells_what_stands_against_publishing(lake: DeltaLake, tmp_pa
     path.write_bytes(b'{"commitInfo":{}}\n')
     lake.owner.catch_up()
     with pytest.raises(Exception, match="00000000000000000000"):
-        lake.owner.backfill("main", T)
+        lake.owner.publish("main", T)
     assert lake.owner.status()[0].alarm != ""
 
 
@@ -277,7 +277,7 @@ def test_only_managed_tables_are_asked_about(lake: DeltaLake, tmp_path: Path) ->
     with pytest.raises(NotManaged, match="penstock delta adopt"):
         lake.owner.status(Key("iceberg"))
     with pytest.raises(KeyNotFound):
-        lake.owner.backfill("main", Key("nothing"))
+        lake.owner.publish("main", Key("nothing"))
     with pytest.raises(NotManaged):
         lake.owner.release(Key("iceberg"))
     assert tmp_path.is_dir()
@@ -302,5 +302,5 @@ def test_a_version_of_a_branch_is_not_told_by_the_name_of_the_default_branchs(
     lake.kernel.merge(lake.tables.head("dev"), "main", CommitMeta(message="merge"), MergeOptions())
     for _ in range(2):
         lake.append("t")
-    lake.owner.backfill("main", T)
+    lake.owner.publish("main", T)
     assert lake.append("t", branch="dev").name == ""

@@ -11,10 +11,10 @@ from penstock.errors import InvalidRequest, InvalidTable, ManagedElsewhere, Unsu
 from penstock.formats.delta.branch_log.ownership import (
     OWNER_CONF,
     PROTECTED,
-    Before,
     NewTable,
     Owner,
     OwnerIdentity,
+    TableBefore,
     check_adoptable,
     conversion,
     first_commit,
@@ -34,8 +34,8 @@ ATTEMPT = UUID("00000000-0000-4000-8000-0000000000bb")
 NOW_MS = 1_800_000_000_000
 
 
-def before(was: Protocol, about: Metadata | None = None, version: int = 4, time_ms: int = 5) -> Before:
-    return Before(version=version, protocol=was, metadata=about or metadata(), timestamp_ms=time_ms)
+def before(was: Protocol, about: Metadata | None = None, version: int = 4, time_ms: int = 5) -> TableBefore:
+    return TableBefore(version=version, protocol=was, metadata=about or metadata(), timestamp_ms=time_ms)
 
 
 def parts(data: bytes) -> tuple[CommitInfo, Protocol, Metadata]:
@@ -46,7 +46,7 @@ def parts(data: bytes) -> tuple[CommitInfo, Protocol, Metadata]:
     return info, becomes, about
 
 
-def state(one: Before) -> LintState:
+def state(one: TableBefore) -> LintState:
     return LintState(
         version=one.version, protocol=one.protocol, metadata=one.metadata, timestamp_ms=one.timestamp_ms
     )

@@ -79,7 +79,7 @@ def test_a_condition_comes_to_one_thing_for_known_values(
     assert condition_outcomes(where, SCHEMA, values) == {outcome}
     region = Region(SCHEMA, (Partitions(where=where),))
     assert region.holds(values) is (outcome is True)
-    assert region.is_told(values)
+    assert region.is_decided(values)
 
 
 @pytest.mark.parametrize(
@@ -96,9 +96,9 @@ def test_what_cannot_be_told_may_be_in_the_partitions_and_is_no_certain_part(
 ) -> None:
     region = Region(SCHEMA, (Partitions(where=where),))
     assert region.holds(values)
-    assert not region.is_told(values)
+    assert not region.is_decided(values)
     certain = Region(SCHEMA, (Partitions(where=where), Partitions()))
-    assert certain.is_told(values)
+    assert certain.is_decided(values)
 
 
 def test_values_and_a_condition_must_both_fit() -> None:
@@ -106,7 +106,7 @@ def test_values_and_a_condition_must_both_fit() -> None:
     assert region.holds({"city": "x", "day": "2026-10-01"})
     assert not region.holds({"city": "y", "day": "2026-10-01"})
     assert not region.holds({"city": "x", "day": "2026-12-01"})
-    assert region.is_told({"city": "y", "day": "never"})
+    assert region.is_decided({"city": "y", "day": "never"})
 
 
 @pytest.mark.parametrize(
@@ -242,8 +242,8 @@ def replacing(*partitions: Partitions) -> Replacement:
 def test_replacements_by_conditions_meet_unless_their_values_tell_otherwise(
     one: Partitions, other: Partitions, meet: bool
 ) -> None:
-    assert replacing(one).meets(replacing(other), SCHEMA) is meet
-    assert replacing(other).meets(replacing(one), SCHEMA) is meet
+    assert replacing(one).overlaps(replacing(other), SCHEMA) is meet
+    assert replacing(other).overlaps(replacing(one), SCHEMA) is meet
 
 
 def test_a_replacement_by_a_condition_is_in_one_by_the_same_and_in_that_of_the_table() -> None:

@@ -14,7 +14,7 @@ import pytest
 from penstock.formats.delta.branch_log.line import OwnershipPhase
 from penstock.formats.delta.errors import ForeignCommit, InvalidLog
 from penstock.formats.delta.protocol.names import CommitName
-from penstock.formats.delta.publishing.backfill import BATCH_MAX
+from penstock.formats.delta.publishing.log_writer import BATCH_MAX
 from penstock.formats.delta.publishing.publisher import Publisher
 from penstock.metrics import table as metrics
 from penstock.metrics.memory import Metrics

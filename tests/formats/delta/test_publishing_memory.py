@@ -16,8 +16,8 @@ from penstock.formats.delta.branch_log.line import line_of
 from penstock.formats.delta.errors import InvalidLog
 from penstock.formats.delta.protocol.names import LOG, ClassicName, CommitName
 from penstock.formats.delta.publishing import publisher
-from penstock.formats.delta.publishing.backfill import BATCH_MAX
 from penstock.formats.delta.publishing.line_files import LISTED_FROM
+from penstock.formats.delta.publishing.log_writer import BATCH_MAX
 from penstock.model.encoding import ObjectId
 from penstock.model.nessie import DeltaTable
 from penstock.storage.local import LocalBucket

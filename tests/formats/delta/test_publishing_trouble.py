@@ -14,13 +14,13 @@ import pytest
 from penstock.errors import Denied, OutcomeUnknown, Unavailable
 from penstock.formats.delta.errors import ForeignCommit
 from penstock.formats.delta.protocol.names import LOG, CommitName
-from penstock.formats.delta.publishing.backfill import FRUITLESS_MAX
+from penstock.formats.delta.publishing.log_writer import FRUITLESS_MAX
 from penstock.formats.delta.publishing.publisher import Publisher
 from penstock.kernel.leases import Leases
 from penstock.metrics import table as metrics
 from penstock.metrics.memory import Metrics
 from penstock.model.nessie import DeltaTable
-from penstock.storage.buckets import Bucket, Condition, EntityTag, Unanswered
+from penstock.storage.buckets import Bucket, Condition, EntityTag, UnansweredWrite
 from penstock.storage.local import LocalBucket
 from penstock.storage.places import Places
 from penstock.stores.memory import MemoryStore
@@ -109,7 +109,7 @@ def test_an_answer_that_was_lost_is_found_out(tmp_path: Path) -> None:
             if not items[0][0].startswith(LOG) or not next(lost, False):
                 return await super().put_all(items)
             await super().put_all(items[: len(items) // 2])
-            raise Unanswered("the connection was lost")
+            raise UnansweredWrite("the connection was lost")
 
     places = Disks(Losing)
     table = Ratified(str(tmp_path), places)
@@ -128,7 +128,7 @@ def test_storage_that_never_answers_is_said_to_be_unavailable(tmp_path: Path) ->
         async def put_all(self, items: Sequence[tuple[str, bytes]]) -> int:
             nonlocal asked
             asked += len(items)
-            raise Unanswered("the connection was lost")
+            raise UnansweredWrite("the connection was lost")
 
     places = Disks(Silent)
     table = Ratified(str(tmp_path), places)
@@ -384,7 +384,7 @@ class Unknowing(Disk):
 
     async def put(self, key: str, data: bytes, condition: Condition = None) -> EntityTag:
         if condition is not None or Unknowing.is_away:
-            raise Unanswered("the server answered 501 NotImplemented")
+            raise UnansweredWrite("the server answered 501 NotImplemented")
         return await super().put(key, data)
 
     async def put_all(self, items: Sequence[tuple[str, bytes]]) -> int:

@@ -48,7 +48,7 @@ def lost(root: Path) -> Iterator[DeltaLake]:
     with opened(MemoryStore(), "lost", publishes=False) as lake:
         lake.owner.adopt(str(root))
         lake.append("orders", data_file(root, 3))
-        lake.owner.backfill("main", ORDERS)
+        lake.owner.publish("main", ORDERS)
         yield lake
 
 
@@ -106,7 +106,7 @@ def test_staged_files_of_published_versions_are_no_doubt(
     lost: DeltaLake, lake: DeltaLake, root: Path
 ) -> None:
     stage(lost, 3, "a.parquet")
-    lost.owner.backfill("main", ORDERS)
+    lost.owner.publish("main", ORDERS)
     assert lake.owner.recover(str(root), lost="lost").doubtful == ()
 
 
@@ -117,7 +117,7 @@ def test_a_lake_that_was_not_lost_after_all_stops_at_the_version_that_is_not_its
     ours = log_bytes(root, 3)
     lost.append("orders", data_file(root, 4))
     with pytest.raises(ForeignCommit):
-        lost.owner.backfill("main", ORDERS)
+        lost.owner.publish("main", ORDERS)
     assert log_bytes(root, 3) == ours
     assert log_bytes(root, 4) is None
 
@@ -167,7 +167,7 @@ def test_a_recovery_that_meets_a_last_sign_of_life_takes_nothing(lost: DeltaLake
     class Late(Handover):
         def _put(self, place: Place, name: str, data: bytes) -> bool:
             lost.append("orders", data_file(root, 4))
-            lost.owner.backfill("main", ORDERS)
+            lost.owner.publish("main", ORDERS)
             return super()._put(place, name, data)
 
     with opened(MemoryStore(), "new", handover=Late) as lake:

@@ -19,7 +19,7 @@ from penstock.errors import InvalidContent, InvalidRequest, MergeConflict
 from penstock.formats.delta.branch_log.commit_body import HELD_MAX_BYTES
 from penstock.formats.delta.branch_log.replacements import removal
 from penstock.formats.delta.branch_log.row_ids import PROVISIONAL
-from penstock.formats.delta.lake.calls import CommitTables, Looked
+from penstock.formats.delta.lake.calls import CommitTables, WriterReads
 from penstock.formats.delta.lake.table import table_commit
 from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo
 from penstock.formats.delta.protocol.features import complete_protocol, supported_features
@@ -196,7 +196,7 @@ def turn_on(table: Table, between: Callable[[], object] = lambda: None) -> None:
         table_commit(table, [CommitInfo({}), complete_protocol(snapshot.protocol, about), about]),
         read_version=snapshot.version,
         read_tip=now.tip,
-        reads=Looked(),
+        reads=WriterReads(),
     )
     table.lake.do(CommitTables(tables=(wanted,), branch=table.require_branch()))
 

@@ -17,7 +17,7 @@ import penstock
 from penstock import Delete, Key, Lake, Put
 from penstock.errors import MergeConflict
 from penstock.formats.delta.branch_log import prepared_table
-from penstock.formats.delta.lake.calls import Looked
+from penstock.formats.delta.lake.calls import WriterReads
 from penstock.formats.delta.protocol.actions import Add
 from penstock.formats.delta.rows.writing import write_files
 from tests.formats.delta import sides
@@ -264,7 +264,7 @@ def test_an_update_that_moved_rows_is_a_conflict_though_its_file_is_there(lake: 
     (add,) = main._holding(now, [7])
     new = write_files(now.place, now.metadata, sides.rows(17))
     masked = _masked(add, [0], 2)
-    main._commit(now, "UPDATE", [sides._removal(add), masked, *new], Looked(files=(add.key.path,)))
+    main._commit(now, "UPDATE", [sides._removal(add), masked, *new], WriterReads(files=(add.key.path,)))
     assert new[0].path in told(lake, undone)
     lake.revert(head(lake))
     lake.revert(undone)
@@ -604,7 +604,7 @@ def test_a_dry_run_writes_nothing_even_of_a_large_commit(lake: Lake, tmp_path: P
     now = main.now()
     (add,) = write_files(now.place, now.metadata, sides.rows(7))
     many = [msgspec.structs.replace(add, path=f"{add.path}-{number}") for number in range(800)]
-    main._commit(now, "WRITE", [add, *many], Looked())
+    main._commit(now, "WRITE", [add, *many], WriterReads())
     lake.finish_background()
     before = {one: one.stat().st_mtime_ns for one in tmp_path.rglob("*")}
     preview = lake.revert(head(lake), dry_run=True)

@@ -11,7 +11,7 @@ import pytest
 import penstock
 from penstock import Lake
 from penstock.formats.delta.branch_log import prepared_table
-from penstock.formats.delta.lake.calls import Looked
+from penstock.formats.delta.lake.calls import WriterReads
 from penstock.lake.answers import Ratified
 from tests.formats.delta.sides import KEY, Side, create, foreign_ids
 
@@ -30,7 +30,7 @@ def add_again(side: Side, number: int) -> Ratified:
     """Add the file that has a row once more, without new rows."""
     now = side.now()
     files = [msgspec.structs.replace(one, data_change=False) for one in side._holding(now, [number])]
-    return side._commit(now, "COMPUTE STATS", files, Looked())
+    return side._commit(now, "COMPUTE STATS", files, WriterReads())
 
 
 def change(side: Side, how: str) -> Ratified:

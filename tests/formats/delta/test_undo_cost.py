@@ -14,7 +14,7 @@ import pytest
 import penstock
 from penstock import Lake, Settings
 from penstock.formats.delta.branch_log.replacements import removal
-from penstock.formats.delta.lake.calls import GetTableVersions, Looked, TableCommit
+from penstock.formats.delta.lake.calls import GetTableVersions, TableCommit, WriterReads
 from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, write_commit
 from penstock.model.keys import Key
 from penstock.storage.places import Place
@@ -66,7 +66,7 @@ def append(lake: Lake, add: Add) -> None:
         table=now.id,
         read_version=now.latest_version,
         read_tip=now.tip,
-        reads=Looked(),
+        reads=WriterReads(),
     )
     lake.delta.commit([one])
 
@@ -120,7 +120,7 @@ def change_files(lake: Lake, gone: Add, come: Add | None) -> None:
         key=Key.parse(KEY),
         actions=write_commit(actions).decode(),
         read_version=status.latest_version,
-        reads=Looked(files=(gone.path,)),
+        reads=WriterReads(files=(gone.path,)),
     )
     lake.delta.commit([one])
 

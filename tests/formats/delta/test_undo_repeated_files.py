@@ -17,7 +17,7 @@ from deltalake.transaction import AddAction, RemoveAction
 import penstock
 from penstock import Lake, errors
 from penstock.formats.delta.branch_log import prepared_table, undo
-from penstock.formats.delta.lake.calls import Looked
+from penstock.formats.delta.lake.calls import WriterReads
 from penstock.formats.delta.protocol.actions import Add
 from tests.formats.delta.sides import KEY, Side, create, foreign_ids, rows
 
@@ -35,7 +35,7 @@ def commit_as_version(side: Side, files: list[Add]) -> None:
 
 
 def commit_what_was_read(side: Side, files: list[Add]) -> None:
-    side._commit(side.now(), "WRITE", files, Looked(whole_table=True))
+    side._commit(side.now(), "WRITE", files, WriterReads(whole_table=True))
 
 
 WRITES: dict[str, Write] = {

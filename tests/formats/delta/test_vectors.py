@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.formats.delta.protocol.actions import DeletionVector
-from penstock.formats.delta.rows.deletion_words import Words
+from penstock.formats.delta.rows.deletion_words import BitmapWords
 from penstock.formats.delta.rows.vectors import deleted_rows, vector_file
 from tests.formats.delta.rows import VECTOR_ID, inline_vector, vector_data, vector_file_data, z85
 
@@ -130,8 +130,8 @@ def test_an_inline_vector_shorter_than_noted_is_refused() -> None:
 @given(st.sets(st.integers(0, 1000), max_size=40))
 def test_words_of_a_bitmap_are_the_bits_that_they_were_made_of(rows: set[int]) -> None:
     bits = sum(1 << row for row in rows)
-    words = Words.of(bits.to_bytes(1024 // 8, "little"))
+    words = BitmapWords.of(bits.to_bytes(1024 // 8, "little"))
     assert (words.bits, words.rows) == (bits, len(rows))
     assert 0 not in words.words.to_pylist()
-    again = Words.among(words.numbers, words.words)
+    again = BitmapWords.among(words.numbers, words.words)
     assert (again.bits, again.rows) == (bits, len(rows))

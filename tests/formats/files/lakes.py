@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 
 from penstock import Lake
 from penstock.formats.files.files import new_folder
-from penstock.formats.files.intents import When
+from penstock.formats.files.intents import WriteCondition
 from penstock.formats.files.lake.answers import FilesWritten, TableLayout
 from penstock.formats.files.lake.calls import GetFilesTable, ListFiles, NewFile, WriteFiles
 from penstock.kernel.description import new_description, write_description
@@ -37,7 +37,7 @@ def write(
     put: Iterable[str] = (),
     removed: Iterable[str] = (),
     replaced: Iterable[str] = (),
-    when: When = When.ALWAYS,
+    when: WriteCondition = WriteCondition.ALWAYS,
     written_as: str = "",
     partition_by: tuple[str, ...] = (),
     checksum: str = "",

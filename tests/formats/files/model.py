@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from penstock.formats.files import trees
 from penstock.formats.files.content import FilesTable
 from penstock.formats.files.files import File, FilesState, state_of, with_state
-from penstock.formats.files.intents import When, WriteIntent, encode_write, for_merges
+from penstock.formats.files.intents import WriteCondition, WriteIntent, encode_write, for_merges
 from penstock.formats.files.table_changes import apply_write
-from penstock.kernel.format import Applied, Crossed, Refused, Table
+from penstock.kernel.format import AppliedChange, CrossedHistory, Refused, Table
 from penstock.kernel.objects import Objects
 from penstock.model.keys import Key
 from penstock.model.merges import MergeMode
@@ -43,8 +43,8 @@ def file(content: int, attempt: int = 0) -> File:
 
 def carried_out(files: Files, write: WriteIntent) -> Files | None:
     """A table after a write, ``None`` if nothing is to happen."""
-    if write.when is not When.ALWAYS and files:
-        if write.when is When.IGNORE:
+    if write.when is not WriteCondition.ALWAYS and files:
+        if write.when is WriteCondition.IGNORE:
             return None
         raise Clash
     strange = [path for path, address in write.expected if _address(files, path) != address]
@@ -128,7 +128,7 @@ class Shelf:
     def content(self, state: FilesState, identity: UUID = ID) -> FilesTable:
         return with_state(FilesTable(id=identity), state)
 
-    def asked(self, change: Callable[[], Applied]) -> Files | Clashed:
+    def asked(self, change: Callable[[], AppliedChange]) -> Files | Clashed:
         """What a change makes of a table, or that it is refused."""
         try:
             applied = change()
@@ -152,7 +152,7 @@ class Shelf:
         self,
         content: FilesTable | None,
         paths: Mapping[str, MergeMode] | None = None,
-        crossed: Crossed | None = None,
+        crossed: CrossedHistory | None = None,
         is_strange: bool = False,
     ) -> Table:
         return Table(
@@ -202,7 +202,7 @@ strategies = st.dictionaries(prefixes, st.sampled_from(list(MergeMode)), max_siz
 
 
 @st.composite
-def writes(draw: st.DrawFn, whens: Sequence[When] = (When.ALWAYS,)) -> WriteIntent:
+def writes(draw: st.DrawFn, whens: Sequence[WriteCondition] = (WriteCondition.ALWAYS,)) -> WriteIntent:
     coming = draw(st.dictionaries(paths, contents, max_size=6))
     added = {path: one for path, one in coming.items() if draw(st.booleans())}
     removed = draw(st.lists(paths.filter(lambda path: path not in coming), unique=True, max_size=2))

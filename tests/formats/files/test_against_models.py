@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from penstock.formats.files import merge_rules, trees
 from penstock.formats.files.files import FilesState
 from penstock.formats.files.format import FilesFormat
-from penstock.formats.files.intents import When, WriteIntent
+from penstock.formats.files.intents import WriteCondition, WriteIntent
 from penstock.formats.files.table_changes import apply_write
-from penstock.kernel.format import Applied, Since
+from penstock.kernel.format import AppliedChange, LaterCommitLookup
 from penstock.kernel.objects import Objects
 from penstock.model.merges import MergeMode
 from penstock.model.objects import EMPTY_ROOT
@@ -65,7 +65,7 @@ def test_two_trees_differ_where_the_dictionaries_do(one: Files, other: Files, pr
 
 
 @quick
-@given(st.lists(writes(list(When)), max_size=8))
+@given(st.lists(writes(list(WriteCondition)), max_size=8))
 def test_writes_do_what_they_do_to_a_dictionary(requests: list[WriteIntent]) -> None:
     """Whatever is refused names the paths that it is refused for, and leaves nothing behind."""
     shelf, files = Shelf(), Files()
@@ -79,10 +79,10 @@ def test_writes_do_what_they_do_to_a_dictionary(requests: list[WriteIntent]) -> 
         files = files if isinstance(expected, Clashed) else expected
 
 
-def _written(shelf: Shelf, state: FilesState, write: WriteIntent) -> Applied:
+def _written(shelf: Shelf, state: FilesState, write: WriteIntent) -> AppliedChange:
     done = apply_write(shelf.objects, state, write)
     assert done is not None
-    return Applied(shelf.content(done[0]), done[1])
+    return AppliedChange(shelf.content(done[0]), done[1])
 
 
 @quick
@@ -164,7 +164,9 @@ def _after(files: Files, requests: list[WriteIntent]) -> tuple[Files, list[Write
 def test_undoing_a_write_puts_back_its_paths_and_no_others(before: Files, after: Files, now: Files) -> None:
     shelf = Shelf()
     was, wanted, target = (shelf.content(shelf.state(one)) for one in (after, before, now))
-    undone = partial(merge_rules.revert, shelf.table(target), shelf.objects, target, was, wanted, Since(()))
+    undone = partial(
+        merge_rules.revert, shelf.table(target), shelf.objects, target, was, wanted, LaterCommitLookup(())
+    )
     assert shelf.asked(lambda: undone().applied) == asked(lambda: merged(after, before, now))
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from penstock import Delete, IcebergTable, Key, Lake, Put
 from penstock.errors import MergeConflict
-from penstock.formats.files.intents import When
+from penstock.formats.files.intents import WriteCondition
 from tests.formats.files.lakes import EVENTS, overwrite, paths, write
 from tests.formats.refusals import fits, refusals
 
@@ -128,7 +128,7 @@ def first_job(lake: Lake) -> None:
     overwrite(lake)
     lake.branch("dev").delete()
     lake.branch("dev").create()
-    write(lake, "d", branch="dev", when=When.EMPTY)
+    write(lake, "d", branch="dev", when=WriteCondition.EMPTY)
     write(lake, "m")
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from penstock.formats.files.content import FilesTable
 from penstock.formats.files.files import File, FilesState, Layout, decode_file, state_of, with_state
-from penstock.formats.files.intents import When, WriteIntent, decode_write
+from penstock.formats.files.intents import WriteCondition, WriteIntent, decode_write
 from penstock.model.encoding import encode
 from penstock.model.jobs import Job, JobState, decode_job
 
@@ -15,7 +15,7 @@ FILE = File(f"20261115-{'0' * 12}/{'1' * 32}/", 300, 1_763_200_000_000_000, "eta
 STATE = FilesState(
     b"\x11" * 32, 2, 600, Layout(format="csv", partition_by=("day",), schema="{}", options={"header": "true"})
 )
-WRITE = WriteIntent(replaced=("day=1/",), when=When.EMPTY)
+WRITE = WriteIntent(replaced=("day=1/",), when=WriteCondition.EMPTY)
 JOB = Job(
     id="1" * 32,
     fence="2" * 32,

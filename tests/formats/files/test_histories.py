@@ -20,7 +20,7 @@ import penstock
 from penstock import Lake
 from penstock.errors import CommitConflict, KeyNotFound, MergeConflict
 from penstock.formats.files.files import new_folder
-from penstock.formats.files.intents import When, WriteIntent
+from penstock.formats.files.intents import WriteCondition, WriteIntent
 from penstock.formats.files.lake.calls import ListFiles, NewFile, WriteFiles
 from penstock.model.clock import now_us
 from penstock.model.keys import Key
@@ -78,7 +78,7 @@ class Writers:
         write = random_write(random, attempt, _listed(lake, branch, key))
         if random.random() < 0.2:
             new = tuple((f"first-{attempt}-{n}", file(n, attempt)) for n in range(2))
-            write = WriteIntent(added=new, when=random.choice((When.EMPTY, When.IGNORE)))
+            write = WriteIntent(added=new, when=random.choice((WriteCondition.EMPTY, WriteCondition.IGNORE)))
         try:
             written = lake.do(_call(lake, key, branch, attempt, write))
         except CommitConflict:
@@ -178,9 +178,13 @@ class Serial:
             for written, write in [self._writers.done.get(one, ("", WriteIntent()))]
             if written == key
         ]
-        if len(writes) == 1 and writes[0][1].when is When.IGNORE and ours:
+        if len(writes) == 1 and writes[0][1].when is WriteCondition.IGNORE and ours:
             return ours
-        assert all(write.when is When.ALWAYS for _, write in writes) or not ours or self._clears(writes)
+        assert (
+            all(write.when is WriteCondition.ALWAYS for _, write in writes)
+            or not ours
+            or self._clears(writes)
+        )
         since = [write for one, write in writes if self._above[one].issuperset(bases)]
         found = asked(
             partial(merged, origin or {}, theirs, ours, [each for write in since for each in write.replaced])

@@ -6,7 +6,7 @@ import pytest
 
 from penstock import Delete, Key, KeyMerge, Lake, MergeMode, Put
 from penstock.errors import InvalidRequest, MergeConflict
-from penstock.formats.files.intents import When
+from penstock.formats.files.intents import WriteCondition
 from penstock.kernel.format import CLASHES_MAX
 from penstock.model.merges import HowToMerge
 from tests.formats.files.lakes import EVENTS, address, identity, overwrite, paths, write
@@ -87,8 +87,8 @@ def test_error_if_there_are_files_has_one_winner_on_two_branches(lake: Lake) -> 
     write(lake, "a")
     write(lake, removed=["a"])
     lake.branch("dev").create()
-    write(lake, "b", branch="dev", when=When.EMPTY)
-    write(lake, "c", when=When.EMPTY)
+    write(lake, "b", branch="dev", when=WriteCondition.EMPTY)
+    write(lake, "c", when=WriteCondition.EMPTY)
     (told,) = conflicts(lake)
     assert "has files now, but the other side wrote to it on the condition that it is empty" in told
     assert paths(lake) == ["c"]
@@ -98,7 +98,7 @@ def test_a_write_that_is_ignored_where_there_are_files_is_ignored_by_a_merge(lak
     write(lake, "a")
     write(lake, removed=["a"])
     lake.branch("dev").create()
-    write(lake, "b", branch="dev", when=When.IGNORE, written_as="csv")
+    write(lake, "b", branch="dev", when=WriteCondition.IGNORE, written_as="csv")
     write(lake, "c")
     before = lake.at("main").get(EVENTS)
     assert lake.merge("dev").applied
@@ -257,8 +257,8 @@ def test_two_first_jobs_that_overwrite_leave_one_jobs_files(lake: Lake) -> None:
 
 def test_two_first_jobs_that_want_no_table_to_be_there_do_not_meet(lake: Lake) -> None:
     lake.branch("dev").create()
-    write(lake, "a", branch="dev", when=When.EMPTY)
-    write(lake, "b", when=When.EMPTY)
+    write(lake, "a", branch="dev", when=WriteCondition.EMPTY)
+    write(lake, "b", when=WriteCondition.EMPTY)
     assert len(conflicts(lake)) == 1
 
 

@@ -94,7 +94,7 @@ def test_a_file_that_is_no_manifest_is_refused(lake: Lake, table: Path, tmp_path
 
 def test_a_version_of_another_of_lances_branches_is_refused(lake: Lake, table: Path, tmp_path: Path) -> None:
     manifest = Manifest.read(next_manifest(table, tmp_path))
-    other = manifest._replace(body=manifest.body.having(20, "exp"))
+    other = manifest._replace(body=manifest.body.with_field(20, "exp"))
     with pytest.raises(InvalidManifest, match="belongs to branch 'exp'"):
         create(lake, table, put(table, STAGED, other.pack()))
 

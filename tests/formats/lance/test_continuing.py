@@ -158,7 +158,9 @@ def test_whatever_lance_does_to_a_table_goes_on_from_it(
 def _rewritten(manifest: Manifest) -> Manifest:
     """The same with fragments whose bytes are others."""
     fragments = [
-        one.having(4, *(field.value for field in one if field.number == 4)).having(1, one.number(1) or 0)
+        one.with_field(4, *(field.value for field in one if field.number == 4)).with_field(
+            1, one.number(1) or 0
+        )
         for one in manifest.fragments
     ]
     return manifest.with_parts(

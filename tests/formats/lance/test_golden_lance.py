@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from penstock.formats.lance.content import LanceTable
-from penstock.formats.lance.intents import Create, Declare, Placed, Steps, decode_steps
+from penstock.formats.lance.intents import Create, Declare, NumberedStep, Steps, decode_steps
 from penstock.formats.lance.manifests import ManifestOperation
 from penstock.formats.lance.names import head_id, line_folder
 from penstock.formats.lance.state import (
@@ -65,8 +65,8 @@ VECTORS = {
     "tag": OwnTag(branch="", version=3, created_us=1, updated_us=2),
     "steps": Steps(
         (
-            Placed(0, Declare(id=UUID(int=7), location="/w/t")),
-            Placed(1, Create(version=1, path="_versions/1.manifest-2", size=300)),
+            NumberedStep(0, Declare(id=UUID(int=7), location="/w/t")),
+            NumberedStep(1, Create(version=1, path="_versions/1.manifest-2", size=300)),
         )
     ),
 }

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.formats.lance.lake.manifest_files import ManifestFiles, Unclear
+from penstock.formats.lance.lake.manifest_files import ManifestFiles, UnclearManifest
 from penstock.formats.lance.manifests import Manifest, ManifestOperation, transaction
 from penstock.formats.lance.relocation import Immovable, check_movable
 from penstock.formats.lance.wire import Message
@@ -79,8 +79,8 @@ def test_columns_are_the_same_whatever_lance_has_written_them() -> None:
 def test_a_field_that_may_tell_a_place_is_neither_moved_nor_swept_by(field: int) -> None:
     """17: blobs in a table of their own; 22: fragments that are not in the manifest; 27: of the future."""
     found = older("13.0.0")
-    found = found._replace(body=found.body.having(field, 1))
+    found = found._replace(body=found.body.with_field(field, 1))
     with pytest.raises(Immovable, match=rf"fields \[{field}\]"):
         check_movable(found)
-    with pytest.raises(Unclear, match=rf"\[{field}\]"):
+    with pytest.raises(UnclearManifest, match=rf"\[{field}\]"):
         list(ManifestFiles().of(found, "/somewhere"))

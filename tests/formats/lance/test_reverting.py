@@ -13,7 +13,7 @@ import pytest
 from penstock import Delete, Key, Lake
 from penstock.errors import MergeConflict
 from penstock.formats.lance import lineage
-from penstock.formats.lance.fragments import Side, fragments_of
+from penstock.formats.lance.fragments import FolderVersion, fragments_of
 from penstock.formats.lance.reversal import _covered_fragments as covered
 from penstock.formats.lance.table_merge import TableMerge
 from tests.formats.lance.tables import (
@@ -232,7 +232,7 @@ def test_a_revert_is_not_repeated_where_its_rows_never_were(
 def test_rows_whose_files_were_cleaned_up_are_not_promised(forked: Lake) -> None:
     bad = remove(forked, 1, 2, 3)
     append(forked, 6)
-    there = {file for one in fragments_of(Side(manifest(forked), "")) for file in one.files}
+    there = {file for one in fragments_of(FolderVersion(manifest(forked), "")) for file in one.files}
     data = Path(content(forked).location) / "data"
     (gone,) = (file for file in data.iterdir() if f"/data/{file.name}" not in there)
     gone.rename(data.parent / gone.name)
@@ -571,7 +571,7 @@ def indexes(lake: Lake) -> dict[str, frozenset[int]]:
 
 
 def numbers(lake: Lake) -> frozenset[int]:
-    return frozenset(one.number for one in fragments_of(Side(manifest(lake), "")))
+    return frozenset(one.number for one in fragments_of(FolderVersion(manifest(lake), "")))
 
 
 def test_an_index_that_was_created_goes(forked: Lake) -> None:

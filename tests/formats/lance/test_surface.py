@@ -25,7 +25,7 @@ from penstock.formats.lance.relocation import (
     FILES,
     FRAGMENT_ID,
     index_id,
-    rehome,
+    move_to_folder,
 )
 from penstock.formats.lance.wire import Message
 from tests.formats.lance.tables import rows
@@ -116,7 +116,7 @@ def test_a_version_that_is_rehomed_is_read_written_and_indexed_at_the_other_fold
     version = latest(folder)
     other = tmp_path / "other"
     said = transaction(ManifestOperation.CLONE, version, "", Message.of((1, 1), (3, version)), {})
-    moved = rehome(read(folder, version), str(folder), str(other))
+    moved = move_to_folder(read(folder, version), str(folder), str(other))
     put(other, moved.as_version(version, None, said, 1))
     assert keys(other) == [1, 3, 4, 5]
     assert lance.dataset(str(other)).to_table(filter="k = 4").num_rows == 1
@@ -124,7 +124,7 @@ def test_a_version_that_is_rehomed_is_read_written_and_indexed_at_the_other_fold
     lance.dataset(str(other)).delete("k = 1")
     assert keys(other) == [3, 4, 5, 6]
     assert keys(folder) == [1, 3, 4, 5]
-    back = rehome(read(other, version + 2), str(other), str(folder))
+    back = move_to_folder(read(other, version + 2), str(other), str(folder))
     assert [one.path for one in back.bases] == [str(other)]
     put(folder, back.as_version(version + 1, None, said, 1))
     assert keys(folder) == [3, 4, 5, 6]
@@ -133,7 +133,7 @@ def test_a_version_that_is_rehomed_is_read_written_and_indexed_at_the_other_fold
 def test_a_clone_of_lances_own_is_laid_out_as_ours(table: Any, folder: Path, tmp_path: Path) -> None:
     table.shallow_clone(str(tmp_path / "clone"), table.version)
     theirs, ours = read(tmp_path / "clone", table.version), read(folder, table.version)
-    ours = rehome(ours, str(folder), str(tmp_path / "clone"))
+    ours = move_to_folder(ours, str(folder), str(tmp_path / "clone"))
     assert theirs.bases == ours.bases == (Base(0, str(folder)),)
     assert theirs.fragments == ours.fragments
     assert theirs.operation is ManifestOperation.CLONE
@@ -143,7 +143,7 @@ def test_files_that_a_fragment_names_say_at_which_base_they_are(
     table: Any, folder: Path, tmp_path: Path
 ) -> None:
     table.create_scalar_index("k", "BTREE")
-    moved = rehome(read(folder, latest(folder)), str(folder), str(tmp_path))
+    moved = move_to_folder(read(folder, latest(folder)), str(folder), str(tmp_path))
     first = moved.fragments[0]
     named = [*first.all(FILES), *first.all(DELETION_FILE)]
     assert [Message.read(one).number(BASE_OF_FILE) for one in named] == [0, 0]

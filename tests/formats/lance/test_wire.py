@@ -35,7 +35,7 @@ def test_bytes_are_a_message_or_are_said_to_be_none(data: bytes) -> None:
 
 @given(MESSAGES, st.integers(1, 40), st.lists(st.binary(max_size=8), max_size=3))
 def test_a_field_is_replaced_and_all_others_stay(message: Message, number: int, values: list[bytes]) -> None:
-    changed = message.having(number, *values)
+    changed = message.with_field(number, *values)
     assert changed.all(number) == values
     assert [one for one in changed if one.number != number] == [
         one for one in message if one.number != number

@@ -22,7 +22,7 @@ from penstock.model.encoding import NO_COMMIT
 from penstock.model.keys import Key
 from penstock.model.operations import Delete
 from penstock.model.references import Kind
-from penstock.storage.buckets import Unanswered
+from penstock.storage.buckets import UnansweredWrite
 from penstock.testing.threads import at_once
 from tests.lance.promotion.watched import WatchedPlaces
 from tests.lance.versions import Tables, file_name, manifests, put_data, rows, stage, stage_on_line, staged
@@ -128,7 +128,7 @@ def test_a_manifest_that_was_put_though_nobody_said_so_is_done(make: Callable[..
     def after(name: str) -> None:
         if "_versions" in name:
             lost.append(name)
-            raise Unanswered("the answer was lost")
+            raise UnansweredWrite("the answer was lost")
 
     tables = make(places=WatchedPlaces(after=after))
     location = tables.declare()
@@ -144,7 +144,7 @@ def test_a_manifest_that_was_not_put_though_nobody_said_so_is_put_again(make: Ca
     def before(name: str) -> None:
         if name.endswith(file_name(1)) and not lost.is_set():
             lost.set()
-            raise Unanswered("the answer was lost")
+            raise UnansweredWrite("the answer was lost")
 
     tables = make(places=WatchedPlaces(before))
     location = tables.declare()

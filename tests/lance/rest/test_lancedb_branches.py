@@ -214,6 +214,6 @@ def damage(path: Path) -> None:
     packed, place = found.pack(), found.body.number(23)
     assert place is not None
     footer = packed[-16:]
-    body = found.body.having(21, place + 100).having(23, place).having(6, 0).pack()
+    body = found.body.with_field(21, place + 100).with_field(23, place).with_field(6, 0).pack()
     start = int.from_bytes(footer[:8], "little")
     path.write_bytes(packed[:start] + len(body).to_bytes(4, "little") + body + footer)

@@ -21,7 +21,7 @@ from penstock.lake.call import Call
 from penstock.lake.lake import Lake
 from penstock.model.jobs import JobState
 from penstock.model.keys import Key
-from penstock.spark import JobsMeet
+from penstock.spark import ConcurrentJobsWarning
 from penstock.spark.requests import WriteResult
 from penstock.spark.sessions import session
 from tests.spark.files.cases import (
@@ -307,7 +307,9 @@ def test_a_job_that_begins_where_another_one_runs_is_told_so_and_where_it_was_ca
 ) -> None:
     other = BeginJob(id="d" * 32, fence=uuid4().hex, key=Key.parse("raw.events"), what="append csv files")
     lake.do(other)
-    with pytest.warns(JobsMeet, match=rf"on 'main' by other jobs too: {'d' * 32} \(append csv files") as told:
+    with pytest.warns(
+        ConcurrentJobsWarning, match=rf"on 'main' by other jobs too: {'d' * 32} \(append csv files"
+    ) as told:
         save(rows(spark, 0))
     assert [Path(one.filename).name for one in told] == ["cases.py"]
     with warnings.catch_warnings():
@@ -318,8 +320,8 @@ def test_a_job_that_begins_where_another_one_runs_is_told_so_and_where_it_was_ca
 def test_a_warning_that_is_an_error_ends_the_job(spark: SparkSession, lake: Lake) -> None:
     lake.do(BeginJob(id="d" * 32, fence=uuid4().hex, key=Key.parse("raw.events")))
     with warnings.catch_warnings():
-        warnings.simplefilter("error", JobsMeet)
-        with pytest.raises(JobsMeet):
+        warnings.simplefilter("error", ConcurrentJobsWarning)
+        with pytest.raises(ConcurrentJobsWarning):
             save(rows(spark, 0))
     assert {one.id: one.state for one in jobs(lake)}.pop("d" * 32) is JobState.RUNNING
     assert sorted(one.state for one in jobs(lake)) == ["aborted", "running"]

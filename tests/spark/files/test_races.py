@@ -37,7 +37,7 @@ from tests.spark.files.cases import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.filterwarnings("ignore::penstock.spark.job.concurrent_jobs.JobsMeet")
+pytestmark = pytest.mark.filterwarnings("ignore::penstock.spark.job.concurrent_jobs.ConcurrentJobsWarning")
 
 Folders = dict[str, list[int]]
 

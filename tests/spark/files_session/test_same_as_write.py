@@ -19,7 +19,7 @@ from penstock.formats.files.lake.sessions import STEPS, SessionCaller, SessionWr
 from penstock.lake.lake import Lake
 from penstock.model.jobs import JobState
 from penstock.model.keys import Key
-from penstock.spark import JobsMeet, driver, read, write
+from penstock.spark import ConcurrentJobsWarning, driver, read, write
 from penstock.spark.failures import unwrap
 from penstock.spark.jar import is_loaded
 from penstock.wire.json import decode
@@ -123,11 +123,13 @@ def test_a_job_is_told_of_others_that_write_the_same_table(
     spark: SparkSession, lake: Lake, save: Save
 ) -> None:
     lake.do(BeginJob(id="d" * 32, fence="e" * 32, key=Key.parse(KEY), what="append csv files"))
-    with pytest.warns(JobsMeet, match=rf"on 'main' by other jobs too: {'d' * 32} \(append csv files"):
+    with pytest.warns(
+        ConcurrentJobsWarning, match=rf"on 'main' by other jobs too: {'d' * 32} \(append csv files"
+    ):
         save(rows(spark, 0), "parquet")
     before = head(lake)
     with warnings.catch_warnings():
-        warnings.simplefilter("error", JobsMeet)
+        warnings.simplefilter("error", ConcurrentJobsWarning)
         with pytest.raises(Exception, match="by other jobs too"):
             save(rows(spark, 0), "parquet", job_id="strict")
     assert head(lake) == before

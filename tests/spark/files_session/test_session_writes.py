@@ -455,7 +455,7 @@ def test_a_job_that_somebody_aborts_while_it_writes_fails_with_that(
 # -- several at once ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.filterwarnings("ignore::penstock.spark.job.concurrent_jobs.JobsMeet")
+@pytest.mark.filterwarnings("ignore::penstock.spark.job.concurrent_jobs.ConcurrentJobsWarning")
 def test_jobs_of_two_threads_go_to_their_own_tables_and_lakes(
     spark: SparkSession, lake: Lake, place: str, tmp_path: Path
 ) -> None:

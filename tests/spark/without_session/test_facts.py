@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import InvalidRequest
-from penstock.formats.files.lake.session_facts import Facts, job_of
+from penstock.formats.files.lake.session_facts import WriteFacts, job_of
 from penstock.lake.write_jobs import SaveMode
 from penstock.spark.settings import of_tables
 from penstock.storage.hadoop import ACCOUNT
@@ -22,8 +22,8 @@ TABLES = {
 }
 
 
-def facts(path: str = "file:/data/raw/events", **more: Any) -> Facts:
-    return Facts(
+def facts(path: str = "file:/data/raw/events", **more: Any) -> WriteFacts:
+    return WriteFacts(
         **{
             "job": "j",
             "attempt": "a",

@@ -13,7 +13,7 @@ import pytest
 
 import hatch_build
 from penstock.spark import jar as package
-from penstock.spark.jar import Lack
+from penstock.spark.jar import MissingJar
 
 ROOT = Path(__file__).parents[3]
 NEEDED = ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", "jvm", "src")
@@ -176,7 +176,7 @@ def test_the_reason_for_no_jar_is_noted_until_there_is_one(
     workshop.write("int one;")
     monkeypatch.setenv("PENSTOCK_WITHOUT_JAR", "1")
     assert workshop.refresh() is None
-    assert package.lack_of_package() == Lack(
+    assert package.lack_of_package() == MissingJar(
         "PENSTOCK_WITHOUT_JAR was set", "install Penstock again without that variable"
     )
     monkeypatch.delenv("PENSTOCK_WITHOUT_JAR")

@@ -10,7 +10,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from penstock.errors import TableConflict
-from penstock.formats.delta.lake.calls import Looked
+from penstock.formats.delta.lake.calls import WriterReads
 from penstock.formats.delta.protocol.actions import Add, Txn
 from penstock.formats.delta.rows.writing import write_files
 from penstock.formats.delta.spark.job.tables import JobTable
@@ -56,10 +56,12 @@ def files_of(table: Table) -> set[Path]:
     return set(Path(table.location).rglob("*.parquet"))
 
 
-@pytest.mark.parametrize("reads", [Looked(), Looked(whole_table=True)], ids=["blindly", "having read"])
+@pytest.mark.parametrize(
+    "reads", [WriterReads(), WriterReads(whole_table=True)], ids=["blindly", "having read"]
+)
 @pytest.mark.parametrize("way", [merged_into, created_anew])
 def test_what_a_job_wrote_for_another_history_is_refused_and_removed(
-    lake: Lake, dev: Table, way: Callable[[Lake], None], reads: Looked
+    lake: Lake, dev: Table, way: Callable[[Lake], None], reads: WriterReads
 ) -> None:
     job = JobTable(lake, KEY, "dev")
     adds: list[Add] = write_files(job.place, job.metadata, numbers(7).to_reader())

@@ -17,7 +17,7 @@ from penstock.formats.lance.spark import table_creation, version_commit, writer
 from penstock.formats.lance.spark.orders import LanceOrder
 from penstock.formats.lance.spark.output import LanceOutput
 from penstock.formats.lance.spark.repeated_job import find_earlier_result
-from penstock.lake.call import Call, Said
+from penstock.lake.call import Call, CommitDescription
 from penstock.lake.calls import CommitOperations, GetOutcome
 from penstock.lake.lake import Lake
 from penstock.lake.transactions.calls import CommitTransaction
@@ -71,13 +71,13 @@ def run(lake: Lake, branch: str, fails: BaseException | None = None) -> WriteRes
             key=ITEMS,
             branch=new.branch,
             job=new.job,
-            said=Said(message="create"),
+            said=CommitDescription(message="create"),
             output=done,
             schema=rows([]).schema,
             properties={},
         )
         committed = writer._commit_with_retries(lake, new.about, new.about.folder, proposal)
-        new.land(Said(message="create"))
+        new.land(CommitDescription(message="create"))
     return committed
 
 
@@ -233,7 +233,7 @@ def created(lake: Lake) -> None:
         written(lake.lance(new.branch), "items", ids=[1, 2, 3])
         files = tuple(f"data/{one.name}" for one in Path(new.about.folder, "data").iterdir())
         with writer._removed_if_refused(lake, new.about, LanceOutput(fragments=(), rows=3, files=files)):
-            new.land(Said(message="create"))
+            new.land(CommitDescription(message="create"))
 
 
 # -- attempts ----------------------------------------------------------------------------------------------

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.spark.writes.orders import Order, check
-from penstock.lake.call import Said
+from penstock.formats.delta.spark.writes.orders import WriteOrder, check
+from penstock.lake.call import CommitDescription
 from penstock.lake.write_jobs import SaveMode
 from penstock.spark.write_arguments import check_partition_columns, is_dynamic, parse_mode
 
 
-def order(**chosen: Any) -> Order:
+def order(**chosen: Any) -> WriteOrder:
     plain: dict[str, Any] = {
         "mode": SaveMode.APPEND,
         "partition_by": None,
@@ -27,10 +27,10 @@ def order(**chosen: Any) -> Order:
         "options": {},
         "app_id": None,
         "batch": None,
-        "said": Said(),
+        "said": CommitDescription(),
         "idempotency_key": None,
     }
-    return Order(**(plain | chosen))
+    return WriteOrder(**(plain | chosen))
 
 
 @pytest.mark.parametrize(

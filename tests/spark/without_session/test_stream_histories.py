@@ -11,7 +11,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.lake.calls import CommitTables, GetTableVersions, Looked, TableCommit
+from penstock.formats.delta.lake.calls import CommitTables, GetTableVersions, TableCommit, WriterReads
 from penstock.formats.delta.protocol.actions import Action, Remove, write_commit
 from penstock.formats.delta.rows.writing import write_files
 from penstock.formats.delta.spark.source.file_groups import rows
@@ -173,7 +173,7 @@ def become(lake: Lake, fields: Sequence[Field] | None, partition_by: Sequence[st
         key=Key.parse(KEY),
         actions=write_commit(actions).decode(),
         read_version=now.latest_version,
-        reads=Looked(whole_table=True),
+        reads=WriterReads(whole_table=True),
     )
     lake.do(CommitTables(tables=(one,)))
 

@@ -16,7 +16,7 @@ import penstock
 from penstock.errors import InvalidRequest, VersionNotFound
 from penstock.formats.delta.protocol.actions import Add, Remove
 from penstock.formats.delta.spark.source.file_groups import rows
-from penstock.formats.delta.spark.source.offsets import Files, Limit, Offset, between, offset_of, reach
+from penstock.formats.delta.spark.source.offsets import BatchLimit, Files, Offset, between, offset_of, reach
 from penstock.formats.delta.spark.source.streams import TableStream
 from penstock.formats.rows.arrow_types import schema_of
 from penstock.lake.lake import Lake
@@ -270,7 +270,7 @@ def test_whatever_the_limits_all_files_are_read_once_and_in_order(
     start, latest = Offset(), first - 1
     while place.version < len(files):
         latest = data.draw(st.integers(max(latest, place.version), len(files) - 1))
-        limit = Limit(files=limits[len(found) % len(limits)])
+        limit = BatchLimit(files=limits[len(found) % len(limits)])
         end = reach(place, latest, files_of, limit)
         got = [one.path for one in between(start.start_of(end), end, files_of)]
         assert got == [one.path for one in between(start.start_of(end), end, files_of)]

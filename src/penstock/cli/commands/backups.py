@@ -249,12 +249,12 @@ def backup(
     keep_last: int | None,
     keep_days: float | None,
 ) -> None:
-    """Back up the lake, while it is in use, at TARGET.
+    """Back up the lake to TARGET while it is in use.
 
-    TARGET is a directory, the URL of a database or a bucket, or one file: a path that ends in .backup. If it
-    holds backups of the lake already, only what changed since is copied, and each of them can be restored. A
-    backup has branches, tags, the whole history, logs, tokens by hash, expectations and settings, as they all
-    were at one moment. If it is interrupted, the same command completes it.
+    TARGET is a directory, the URL of a database or a bucket, or one file: a path that ends in .backup. If
+    TARGET already holds backups of the lake, only changes are copied, and each backup can be restored. A
+    backup has branches, tags, the whole history, logs, hashes of tokens, expectations and settings, all of
+    one moment. After an interruption, the same command completes the backup.
 
     Files of tables are copied with --data only. Without it the lake notes the backup, and sweeps leave what
     it counts on until 'penstock backups forget' or 'expire'. With it, the lake keeps nothing for the backup
@@ -393,8 +393,8 @@ def _points(screen: Screen, points: Sequence[BackupPoint]) -> Iterator[str]:
 def backups_verify(call: Call, target: str, backup_id: str | None) -> None:
     """Verify a backup at TARGET, the newest or the one with an ID, by a restore in memory.
 
-    Everything that it leads to is read and checked. Of one with data, it is seen to that all files are there,
-    with the sizes that they had. Ends with exit status 1 if anything is wrong.
+    All objects of the backup are read and checked. For a backup with data, the command also checks that all
+    files exist with their sizes. If anything is wrong, it ends with exit status 1.
     """
     with Bar(call.json) as bar:
         checked = verify_backup(target, backup_id, progress=bar)
@@ -425,8 +425,8 @@ def backups_expire(
 ) -> None:
     """Remove backups from TARGET: those with an ID, or those that no rule keeps.
 
-    What no other backup there needs goes, files of tables too. A rule always keeps the newest one. The lake
-    forgets them. Without a lake (--lake), only TARGET changes.
+    Objects and files of tables that no other backup there needs are removed. A rule always keeps the newest
+    backup. The lake forgets the removed backups; without --lake, only TARGET changes.
     """
     if bool(ids) == (keep_last is not None or keep_days is not None):
         raise click.UsageError("give the backups to remove: their IDs, or --keep-last and --keep-days")
@@ -445,11 +445,11 @@ def backups_expire(
 @click.option("--lost", is_flag=True, help="State that the locations of backups with data are lost for good.")
 @pass_call
 def backups_forget(call: Call, ids: tuple[str, ...], everything: bool, lost: bool) -> None:
-    """Forget the backups with these IDs, such as lost ones: the lake keeps no files for them any more.
+    """Forget the backups with these IDs, such as lost ones: the lake stops keeping files for them.
 
-    Sweeps may remove files of tables then that only they count on. What is at their target stays there, and
-    can be restored as far as its files are there. Backups with data hold rows of tables: they are removed at
-    their target as well, unless --lost says that it is gone.
+    Sweeps may then remove files of tables that only these backups need. The backups stay at their target, and
+    can be restored as far as their files exist. Backups with data hold rows of tables: they are removed at
+    their target as well, unless --lost states that the target is lost.
     """
     if bool(ids) == everything:
         raise click.UsageError("give the IDs of backups, or --all")
@@ -508,7 +508,7 @@ def restore_backup(
     missing_ok: bool,
     mapped: tuple[str, ...],
 ) -> None:
-    """Restore BACKUP as a lake at PLACE, which is a new directory or an empty database.
+    """Restore BACKUP as a lake at PLACE, a new directory or an empty database.
 
     Commits keep their ids. Files of tables that are gone are named before the lake is made; a backup with
     data puts them back where they were, if the lake takes the place of the other one. Two lakes must not own
@@ -517,8 +517,8 @@ def restore_backup(
     tables can only be read. --own and --source-is-gone decide that, at once or later by the same command. If
     it is interrupted, the same command goes on where it was.
 
-    With --map, files of tables are looked for, and put back, at other places than they had, such as a bucket
-    of another name. 'penstock root map' does the same later.
+    With --map, the files of tables are expected, and restored, at another location, such as a bucket of
+    another name. 'penstock root map' does the same later.
     """
     if call.lake is not None:
         raise click.UsageError("'restore-backup' needs BACKUP and PLACE, not --lake")

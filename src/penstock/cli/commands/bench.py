@@ -8,12 +8,12 @@ from typing import Final
 import click
 import msgspec
 
+from penstock.bench.commit_strategies import CommitStrategy
 from penstock.bench.load import LoadShape
 from penstock.bench.measure import Measured
 from penstock.bench.run import SECONDS, WRITERS, Pair, Plan, run
 from penstock.bench.site import clean as clean_up
 from penstock.bench.site import guest, own_lake
-from penstock.bench.ways import Way
 from penstock.cli.call import Call, pass_call, require_place
 from penstock.cli.declaration import command
 from penstock.cli.progress import Progress
@@ -146,11 +146,11 @@ def bench(
     naive: bool,
     clean: bool,
 ) -> None:
-    """Measure how many commits a second a store takes from many writers.
+    """Measure how many commits a second a store accepts from many writers.
 
-    URL is an empty store, which is empty again at the end; nothing is measured where a lake is unless you
-    say --in-lake. Then the branches of the bench are deleted at the end, and their objects go with the next
-    sweeps. Without URL: --lake or PENSTOCK_LAKE, else the current directory.
+    URL is an empty store, which is emptied again at the end. A store with a lake is refused without
+    --in-lake; with it, the branches of the benchmark are deleted at the end, and the next sweeps remove their
+    objects. Without URL: --lake or PENSTOCK_LAKE, else the current directory.
 
     Each measurement is a commit of one table after the other by a number of writers, for a time, once
     each of them has been at all its branches:
@@ -192,7 +192,7 @@ class _BenchProgress(Progress):
         super().__init__(quiet)
         self._plan, self._done = plan, 0
 
-    def announce(self, shape: LoadShape, writers: int, way: Way) -> None:
+    def announce(self, shape: LoadShape, writers: int, way: CommitStrategy) -> None:
         """The next measurement begins."""
         plan = self._plan
         left_s = plan.takes_s * (1 - self._done / plan.measurements)
@@ -212,14 +212,17 @@ def _bench_answer(place: str, plan: Plan, pairs: Sequence[Pair]) -> Bench:
         measurements=tuple(
             _measurement(pair, way, measured)
             for pair in pairs
-            for way, measured in ((Way.GROUP_COMMIT, pair.group), (Way.NAIVE, pair.naive))
+            for way, measured in (
+                (CommitStrategy.GROUP_COMMIT, pair.group),
+                (CommitStrategy.NAIVE, pair.naive),
+            )
             if measured is not None
         ),
         removed=0,
     )
 
 
-def _measurement(pair: Pair, way: Way, measured: Measured) -> Measurement:
+def _measurement(pair: Pair, way: CommitStrategy, measured: Measured) -> Measurement:
     return Measurement(
         shape=pair.shape,
         writers=pair.writers,
@@ -232,7 +235,7 @@ def _measurement(pair: Pair, way: Way, measured: Measured) -> Measurement:
         lost_swaps=measured.tally.lost_swaps,
         commits_per_swap=measured.commits_a_swap,
         calls_per_commit=measured.calls_a_commit,
-        times_naive=pair.times_naive if way is Way.GROUP_COMMIT else None,
+        times_naive=pair.times_naive if way is CommitStrategy.GROUP_COMMIT else None,
     )
 
 
@@ -253,12 +256,14 @@ def _text(screen: Screen, place: str, plan: Plan, pairs: Sequence[Pair]) -> Iter
 
 def _rows(pair: Pair) -> Iterator[list[str]]:
     times = pair.times_naive
-    yield _row(str(pair.writers), Way.GROUP_COMMIT, pair.group, f"{figure(times)}x" if times else "")
+    yield _row(
+        str(pair.writers), CommitStrategy.GROUP_COMMIT, pair.group, f"{figure(times)}x" if times else ""
+    )
     if pair.naive is not None:
-        yield _row("", Way.NAIVE, pair.naive, "")
+        yield _row("", CommitStrategy.NAIVE, pair.naive, "")
 
 
-def _row(writers: str, way: Way, measured: Measured, times: str) -> list[str]:
+def _row(writers: str, way: CommitStrategy, measured: Measured, times: str) -> list[str]:
     return [
         writers,
         way,

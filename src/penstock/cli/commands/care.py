@@ -43,10 +43,10 @@ NOTES_OF_FORKS: Final = "see the notes in _penstock/data/forks/"
 @command("fsck", prints=Checked, examples="$ penstock fsck")
 @pass_call
 def fsck(call: Call) -> None:
-    """Check every object that a branch, a tag or a log leads to: its hash, its order and its shape.
+    """Check every object that a branch, a tag or a log references: its hash, order and structure.
 
-    Also checks that Lance tables can be read at every branch and tag: that no file of them is gone. Says what
-    is damaged, and ends with exit status 1 if anything is. Commits may go on meanwhile.
+    The command also checks that no file of a Lance table is missing at any branch or tag. It lists what is
+    damaged, and then ends with exit status 1. Commits can continue meanwhile.
     """
     lake = call.open(create=False)
     with Progress(call.json) as progress:
@@ -103,11 +103,12 @@ $ penstock horizon 'job/*' --keep-all
 def horizon(
     call: Call, pattern: str | None, max_commits: int | None, max_days: float | None, keep_all: bool
 ) -> None:
-    """Set how much history is kept of the branches and tags whose names match PATTERN.
+    """Set how much history is retained for the branches and tags whose names match PATTERN.
 
-    PATTERN is a name or has * and ? in it; without it, the rule is for all names. Of several rules that
-    match a name, the one set last holds. With both limits, a commit stays if either keeps it; heads and tags
-    always stay. Sweeps heed a new rule one grace period after it was set. Alone, lists the rules.
+    PATTERN is a name and may contain * and ?; without it, the rule applies to all names. If several rules
+    match a name, the one set last applies. With both limits, a commit stays if either keeps it; heads and
+    tags always stay. Sweeps apply a new rule one grace period after it was set. Without arguments, the rules
+    are listed.
     """
     is_limited = max_commits is not None or max_days is not None
     if keep_all and is_limited:
@@ -160,10 +161,11 @@ $ penstock grace --data-grace-days 30
 def grace(call: Call, grace_s: float | None, data_grace_days: float | None) -> None:
     """Show or set the grace period: how long sweeps keep files and objects that nothing references.
 
-    It is the lake's, for all who write and sweep: a job commits within half of --data-grace-days after it
-    began, or is refused. A longer period holds at once. A shorter one holds for sweeps when those who relied
-    on the longer one are done, which is the longer period later. A lake whose periods were set cannot be
-    opened any more by a Penstock that does not know this command: it would sweep by its own.
+    The period applies to all writers and sweeps of the lake: a job must commit within half of
+    --data-grace-days after its start, or is refused. A longer period takes effect at once. A shorter one
+    takes effect for sweeps after the previous period has passed, because running jobs rely on that. Once a
+    period was set, releases of Penstock without this command refuse the lake: they would sweep by their own
+    defaults.
     """
     lake = call.open(create=False)
     about = lake.about
@@ -224,17 +226,16 @@ $ penstock sweep --grace-s 172800
 def sweep(
     call: Call, /, dry_run: bool, remove_data: bool, nobody_writes: bool, **chosen: float | int | None
 ) -> None:
-    """Remove unreferenced data: objects that no branch, tag or log leads to, and files of tables.
+    """Remove unreferenced data: objects that no branch, tag or log references, and files of tables.
 
-    Of Delta tables, staged commits and what lies beside their logs goes after a day. Data files that no kept
-    commit names, as jobs leave them that did not commit, are counted, and go only with --remove-data. So it
-    is with Lance tables, and with tables of files; and jobs that ended long ago are forgotten, with the
-    branches that they left.
+    Unused staged commits and other files beside the logs of Delta tables are removed after a day. Data files
+    that no retained commit references, such as those of failed jobs, are counted, and removed only with
+    --remove-data. The same holds for Lance tables and tables of files. Jobs that ended long ago are
+    forgotten, with their branches.
 
-    Commits may go on meanwhile, unless --nobody-writes states otherwise: what is written then may be lost.
-    Commits behind the history horizon (see 'penstock horizon') are removed as
-    well; heads and tags always stay. Behind a server its own settings hold, and --dry-run and --remove-data
-    are the only options.
+    Commits can continue meanwhile, except with --nobody-writes: a write during such a sweep may be lost.
+    Commits beyond the history horizon (see 'penstock horizon') are removed as well; heads and tags always
+    stay. Behind a server, the server's settings apply, and only --dry-run and --remove-data are available.
     """
     options: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
     if nobody_writes:

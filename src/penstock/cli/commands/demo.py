@@ -19,7 +19,7 @@ import click
 import msgspec
 
 from penstock.cli.call import Call, pass_call
-from penstock.cli.commands.demo_spark import tell_of_spark, what_is_missing
+from penstock.cli.commands.demo_spark import show_spark_demo, what_is_missing
 from penstock.cli.declaration import command
 from penstock.cli.format_cli import format_clis
 from penstock.cli.progress import WaitingLine
@@ -42,14 +42,14 @@ class Demo(msgspec.Struct, frozen=True, kw_only=True):
 @click.argument(
     "directory", metavar="[DIR]", required=False, type=click.Path(path_type=Path, file_okay=False)
 )
-@click.option("--no-spark", is_flag=True, help="Tell the story of the catalogue, which needs no Spark.")
+@click.option("--no-spark", is_flag=True, help="Show only the catalogue, which needs no Spark.")
 @pass_call
 def demo(call: Call, directory: Path | None, no_spark: bool) -> None:
-    """See a pipeline of Spark build Delta and Lance tables, and all of them land on main at one instant.
+    """Run a demonstration: a Spark pipeline builds Delta and Lance tables, which land on main in one commit.
 
-    Where Spark, Java or Lance is missing, or with --no-spark, the story is that of a lake, a branch, a
-    conflict and a merge, and takes a few seconds. Makes a lake in DIR, which must be empty or not exist;
-    without it in a temporary directory, which is kept for you to play with.
+    Without Spark, Java or Lance, or with --no-spark, the demonstration shows a lake, a branch, a conflict and
+    a merge, and takes a few seconds. It creates a lake in DIR, which must be empty or missing. Without DIR it
+    creates a temporary directory and keeps it, so that you can try further commands there.
     """
     if directory is not None and directory.exists() and any(directory.iterdir()):
         raise InvalidRequest(f"{directory} is not empty; the demo needs an empty directory")
@@ -57,16 +57,16 @@ def demo(call: Call, directory: Path | None, no_spark: bool) -> None:
     story = Story(place.absolute(), quiet=call.json)
     missing = "" if no_spark else what_is_missing()
     if no_spark or missing:
-        tell(story)
+        show_story(story)
         for format_cli in format_clis():
-            story.also = format_cli.tell_demo(story) or story.also
+            story.also = format_cli.show_demo(story) or story.also
         if missing:
             story.say(f"With Spark and Lance there is more to see: {missing}")
     else:
         story.say(f"A lake is made in {story.place}.")
-        tell_of_spark(story)
+        show_spark_demo(story)
         story.also = "tx list --all"
-    call.answer(lambda: Demo(lake=str(story.place), commands=story.to_try()), lambda _: story.farewell())
+    call.answer(lambda: Demo(lake=str(story.place), commands=story.to_try()), lambda _: story.closing_lines())
 
 
 def first_load(lake: Lake, penstock: Any) -> None:
@@ -80,7 +80,7 @@ def first_load(lake: Lake, penstock: Any) -> None:
     lake.commit(puts, message="first load", create_namespaces=True)
 
 
-def tell(story: Story) -> None:
+def show_story(story: Story) -> None:
     """The story, from an empty directory to a commit undone."""
     orders = "put sales.orders --type iceberg metadata_location=s3://demo/orders"
     story.say(
@@ -207,7 +207,7 @@ class Story:
             f"{lake} doctor",
         )
 
-    def farewell(self) -> list[str]:
+    def closing_lines(self) -> list[str]:
         return [
             f"The lake is in {self.place}. Three things to try on it:",
             "",

@@ -47,7 +47,7 @@ def what_is_missing() -> str:
     return ""
 
 
-def tell_of_spark(story: Story) -> None:
+def show_spark_demo(story: Story) -> None:
     """Files become tables in one transaction; bad ones do not, until they are put right on a branch."""
     landing = story.place / "landing"
     with _start_spark(story) as (lake, spark):

@@ -51,20 +51,20 @@ class Doctor(msgspec.Struct, frozen=True, kw_only=True):
 @command("doctor", prints=Doctor, examples="$ penstock doctor --lake ./other")
 @pass_call
 def doctor(call: Call) -> None:
-    """Check the installation, the lake and its surroundings, and say in one line each what to do.
+    """Check the installation and the lake, and show one line for each finding, with what to do.
 
-    Of the installation: the versions of Python, of Penstock's libraries and of each extra, and whether
-    Penstock was tested with them; where Spark is installed, Penstock's jar for it and the Java that it would
-    run on. Without a lake (no --lake, no PENSTOCK_LAKE, and none in the current directory) that is all.
+    Of the installation, the command checks the versions of Python, of Penstock's libraries and of each extra,
+    and whether Penstock was tested with them; if Spark is installed, also Penstock's jar for it, and Java.
+    Without a lake (no --lake, no PENSTOCK_LAKE, and none in the current directory) it checks nothing else.
 
-    Of a lake: the store (readable, writable, sound, and not for everybody to read), the disk, the clock, the
-    default branch, whether the places for tables are there and keep a file that is there from being replaced,
-    whether tables have versions that the lake does not know, and what each format checks of its tables: how
-    far Delta tables are published and which of them 'penstock delta repair' would change, whether branches
-    and tags have the manifests of their Lance tables. Behind a server, only what can be seen from here.
-    'penstock fsck' checks the lake's objects one by one.
+    Of a lake, it checks the store (readable, writable, sound, not readable by everyone), the disk, the clock
+    and the default branch; whether the roots exist and their storage refuses to replace an existing file;
+    whether tables have versions that the lake does not know; and, by format, which versions of Delta tables
+    are published, which Delta tables 'penstock delta repair' would change, and whether branches and tags have
+    the manifests of their Lance tables. Behind a server, it checks what a client can see. 'penstock fsck'
+    checks the lake's objects one by one.
 
-    Exit status 0 if nothing failed, warnings or not; 1 if something failed.
+    The exit status is 1 if a check failed, and 0 otherwise, also after warnings.
     """
     checks = [*check_installation(), *_check_lake(call)]
     healthy = all(check.state != "failed" for check in checks)

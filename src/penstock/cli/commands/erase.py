@@ -77,17 +77,17 @@ def erase(
 ) -> None:
     """Make rows that were deleted from a table unrecoverable, and end its history before now.
 
-    Delete the rows first, by any engine; of a table of files, delete files. Then this rewrites files that
-    still hold deleted rows, and removes what only earlier versions need: data files, change data, log
+    First delete the rows with any engine, or the files of a table of files. The erase then rewrites files
+    that still hold deleted rows, and removes what only earlier versions need: data files, change data, log
     entries, checkpoints, objects of the lake's database and its free pages. The history of all other tables
     stays.
 
-    Files that a writer may be about to commit stay for the grace period (see 'penstock grace'). Then it says
-    until when; run it again after that. It can be repeated at any time, also after a crash. Ends with exit
-    status 3 and changes nothing while branches, tags, transactions or forks still hold rows, which it lists.
+    Files that a writer may still commit stay for the grace period (see 'penstock grace'); the command then
+    shows when to run it again. It can be repeated at any time, also after a crash. While branches, tags,
+    transactions or forks still hold the rows, it lists them, changes nothing, and ends with exit status 3.
 
-    With --older-than, history begins with the state that the table had at that time. What was deleted later
-    can still be read, reverted and restored.
+    With --older-than, the history begins with the state of the table at that time. Rows that were deleted
+    later can still be read, reverted and restored.
     """
     options: dict[str, Any] = {}
     if nobody_writes:

@@ -20,9 +20,9 @@ from penstock.model.expectations import Expectation
 def expect(ctx: click.Context) -> None:
     """List, add and remove expectations: queries that must find no row on a branch.
 
-    An expectation is a query that must find no row. It is kept in the lake, and asked of every commit, merge
-    and transaction that changes a table which it names, whichever process publishes it. Without a subcommand,
-    those of the default branch are listed.
+    An expectation is a query that must find no row. The lake stores it and runs it for every commit, merge
+    and transaction that changes a table named in the query, by any process. Without a subcommand, the
+    expectations of the default branch are listed.
     """
     if ctx.invoked_subcommand is None:
         _list(ctx.ensure_object(Call), None)
@@ -49,14 +49,14 @@ $ penstock expect add 'no negative amounts' 'select * from web.orders where amou
 @branch_option
 @pass_call
 def expect_add(call: Call, name: str, sql: str, missing_ok: bool, branch: str | None) -> None:
-    """Add an expectation by a NAME: a query, SQL as DuckDB reads it, that must find no row.
+    """Add the expectation NAME: a query in DuckDB's SQL that must find no row.
 
-    It names tables by their keys, such as sales.orders. It is refused if it does not hold now, and if a table
-    is not there. With --missing-ok it is not asked until the table is there and has columns.
+    The query names tables by their keys, such as sales.orders. The expectation is refused if it does not hold
+    now, or if a table does not exist. With --missing-ok it is not run until the table exists and has columns.
     """
     lake = call.open()
     expectations = lake.expect(name, sql, branch, missing_ok=missing_ok)
-    _say(call, lake, branch, expectations)
+    _show_expectation_list(call, lake, branch, expectations)
     snapshot = lake.at(lake.branch(branch).name)
     tables = next(expectation.tables for expectation in expectations if expectation.name == name)
     if missing := [key for key in tables if snapshot.get(key) is None]:
@@ -72,15 +72,17 @@ def expect_add(call: Call, name: str, sql: str, missing_ok: bool, branch: str | 
 def expect_remove(call: Call, name: str, branch: str | None) -> None:
     """Remove the expectation NAME, and list those that remain."""
     lake = call.open()
-    _say(call, lake, branch, lake.unexpect(name, branch))
+    _show_expectation_list(call, lake, branch, lake.unexpect(name, branch))
 
 
 def _list(call: Call, branch: str | None) -> None:
     lake = call.open()
-    _say(call, lake, branch, lake.expectations(branch))
+    _show_expectation_list(call, lake, branch, lake.expectations(branch))
 
 
-def _say(call: Call, lake: Lake, branch: str | None, expectations: Sequence[Expectation]) -> None:
+def _show_expectation_list(
+    call: Call, lake: Lake, branch: str | None, expectations: Sequence[Expectation]
+) -> None:
     name = lake.branch(branch).name
     call.answer(lambda: ListPage.of(expectations), lambda screen: _listing(screen, name, expectations))
 

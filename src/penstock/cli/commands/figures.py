@@ -25,13 +25,16 @@ $ penstock figures --table sales.orders --json
 )
 @ref_option
 @click.option(
-    "--table", metavar="KEY", shell_complete=complete_key, help="Also the sizes of this table and its files."
+    "--table",
+    metavar="KEY",
+    shell_complete=complete_key,
+    help="Also show the sizes of this table and its files.",
 )
 @pass_call
 def figures(call: Call, ref: str | None, table: str | None) -> None:
-    """Show figures of the lake: commits a day, conflicts by branch, tables that wait to be published.
+    """Show statistics of the lake: commits a day, conflicts by branch, tables with unpublished versions.
 
-    Conflicts are counted by a server since it was started, and shown only behind one.
+    A server counts conflicts from its start, so they are shown only for a lake behind a server.
     """
     answer = call.open().figures(ref, table=table)
     call.answer(lambda: answer, lambda screen: _show(screen, answer))

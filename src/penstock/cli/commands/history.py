@@ -205,10 +205,10 @@ $ penstock diff main dev --rows shop.items --on id
 def diff(
     call: Call, before: str, after: str, prefix: str | None, rows: str | None, on: str | None, limit: int
 ) -> None:
-    """Show what differs between the revisions A and B: what is added, removed and changed from A to B.
+    """Show the difference between the revisions A and B: tables added, removed and changed from A to B.
 
-    With --rows, the rows of a table: by --on, rows with the same key and other values are changed; without
-    it whole rows are compared. --limit is how many rows are shown.
+    With --rows, compare the rows of a table. With --on, rows with the same key and different values count as
+    changed; without it, whole rows are compared. --limit is the number of rows to show.
     """
     lake = call.open()
     if rows is not None:

@@ -92,10 +92,10 @@ def _text(screen: Screen, lake: Lake) -> Iterator[str]:
 def copy(call: Call, source: str, target: str) -> None:
     """Copy the lake at SOURCE to TARGET, with its history, references, ref logs and idempotency keys.
 
-    SOURCE and TARGET are directories or URLs of databases; TARGET is empty. SOURCE stays as it is, and may be
-    written to meanwhile. The copy is a lake with an id of its own. Tables stay where they are: managed tables
-    belong to SOURCE, and can only be read in the copy. Everything is checked before TARGET opens. If it is
-    interrupted, the same command goes on where it was. For a copy to go back to, see 'penstock backup'.
+    SOURCE and TARGET are directories or URLs of databases; TARGET must be empty. SOURCE does not change, and
+    can be written to meanwhile. The copy is a lake with its own id. Tables stay where they are: managed
+    tables belong to SOURCE, and are read-only in the copy. Everything is checked before TARGET opens. After
+    an interruption, the same command continues. To keep a copy for recovery, use 'penstock backup'.
     """
     _refuse_lake_option(call, "copy")
     with Bar(call.json) as bar:
@@ -133,14 +133,14 @@ $ penstock move other moved --undo
 def move(call: Call, source: str, target: str | None, yes: bool, cancel: bool, undo: bool) -> None:
     """Move the lake at SOURCE to TARGET, with its history, references, ref logs, tokens and idempotency keys.
 
-    What becomes of SOURCE: it takes no more writes, from the beginning of the move on and for good. It can
-    still be read, and who writes there is told where the lake is. Delete nothing of it while tables are in
-    its directory: tables stay where they are, only the lake moves.
+    From the beginning of the move on, SOURCE is read-only for good; writers get an error that names TARGET.
+    Delete nothing of SOURCE while tables are in its directory: tables stay where they are, only the lake
+    moves.
 
-    SOURCE and TARGET are directories or URLs of databases; TARGET is empty. The command asks before it
-    begins, unless --yes is given. Everything is checked before TARGET opens. If it is interrupted, the same
-    command goes on where it was; until it is complete, --cancel lets SOURCE stay. Afterwards, --undo lets the
-    lake live at SOURCE again, as long as nobody has written to TARGET.
+    SOURCE and TARGET are directories or URLs of databases; TARGET must be empty. The command asks for
+    confirmation, unless --yes is given. Everything is checked before TARGET opens. After an interruption, the
+    same command continues. --cancel stops a move that is not complete; --undo moves the lake back to SOURCE,
+    as long as nothing was written to TARGET.
     """
     _refuse_lake_option(call, "move")
     if cancel:
@@ -228,9 +228,9 @@ $ penstock upgrade --no-backup
 def upgrade(call: Call, backup: str | None, no_backup: bool) -> None:
     """Upgrade the lake to the storage format of this release. Older releases refuse it from then on.
 
-    A lake of an earlier release works as it is, and is upgraded by the first write that an earlier release
-    would misread. This command does it at once. Nothing but the lake's format version changes, and it cannot
-    be taken back; a backup made before has the version that the lake had.
+    A lake of an earlier release works without an upgrade; the first write that an earlier release would
+    misread upgrades it. This command upgrades it at once. Only the lake's format version changes, and an
+    upgrade cannot be undone; a backup from before the upgrade has the earlier version.
     """
     if (backup is None) != no_backup:
         raise click.UsageError("give --backup TARGET to make a backup first, or --no-backup")

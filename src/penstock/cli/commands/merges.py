@@ -60,16 +60,16 @@ def merge(
 ) -> None:
     """Merge SOURCE into another branch, by one commit: all tables at once, or none.
 
-    SOURCE is a branch, tag or commit. It becomes the commit's second parent, so that merging again only
-    brings what is new. Where both sides changed a table it is a conflict, and nothing is merged: take one
-    side with --take, which names SOURCE or the target as written here, or with --theirs, which is SOURCE's,
-    and --ours. Of a table of files, these also take what is below a folder, as in raw.events/day=1/.
+    SOURCE is a branch, tag or commit. It becomes the second parent of the new commit, so that merging again
+    brings only newer changes. A table that both sides changed is a conflict, and nothing is merged: choose a
+    side with --take, which names SOURCE or the target as given here, or with --theirs (SOURCE) and --ours
+    (the target). For a table of files, these also accept a folder, such as raw.events/day=1/.
     """
     lake = call.open()
     target = lake.branch(into).name
     keys = sides.choices(source, target)
 
-    def bring(preview: bool) -> MergeResult:
+    def run(preview: bool) -> MergeResult:
         return lake.merge(
             source,
             target,
@@ -107,7 +107,7 @@ def merge(
             )
         return ways
 
-    shown = MergeCommand(call, lake, source, target, bring)
+    shown = MergeCommand(call, lake, source, target, run)
     shown.run(request.dry_run, count=count, done=describe_result, suggest_resolutions=suggest_resolutions)
 
 
@@ -133,16 +133,16 @@ def transplant(
     sides: SideOptions,
     request: RequestOptions,
 ) -> None:
-    """Repeat commits on a branch, each as a commit of its own; all of them at one instant, or none.
+    """Transplant (cherry-pick) commits to a branch, each as its own commit; all of them at once, or none.
 
-    RANGE is one commit, or A..B: the commits after A up to B. They keep their messages and authors; a single
-    one may get another --message.
+    RANGE is one commit, or A..B: the commits after A up to B. They keep their messages and authors; --message
+    can replace the message of a single commit.
     """
     lake = call.open()
     target = lake.branch(onto).name
     keys = sides.choices(commits, target)
 
-    def bring(preview: bool) -> MergeResult:
+    def run(preview: bool) -> MergeResult:
         return lake.transplant(
             commits,
             target,
@@ -164,7 +164,7 @@ def transplant(
     def fork() -> str:
         return lake.compare(target, last).base
 
-    shown = MergeCommand(call, lake, commits, target, bring, revision=last, base=fork)
+    shown = MergeCommand(call, lake, commits, target, run, revision=last, base=fork)
     shown.run(
         request.dry_run,
         count=lambda result: len(result.commits) if result.applied else None,
@@ -200,7 +200,7 @@ def rebase(
     base = lake.default_branch if onto is None else onto
     keys = sides.choices(branch, base)
 
-    def bring(preview: bool) -> MergeResult:
+    def run(preview: bool) -> MergeResult:
         return lake.rebase(
             branch,
             base,
@@ -220,7 +220,7 @@ def rebase(
         head = screen.paint(short(result.head), "id")
         return f"{screen.paint(branch, 'name')} is at {head}, {repeated} repeated"
 
-    shown = MergeCommand(call, lake, branch, base, bring)
+    shown = MergeCommand(call, lake, branch, base, run)
     shown.run(
         request.dry_run,
         count=lambda result: len(result.commits) if result.applied else None,
@@ -236,7 +236,10 @@ def rebase(
 )
 @click.argument("commit", metavar="COMMIT", shell_complete=complete_revision)
 @click.option(
-    "--on", metavar="BRANCH", shell_complete=complete_branch, help="Where to undo it. [the default branch]"
+    "--on",
+    metavar="BRANCH",
+    shell_complete=complete_branch,
+    help="The branch on which to undo it. [the default branch]",
 )
 @pass_call
 @side_options(default=False)
@@ -250,9 +253,8 @@ def revert(
 ) -> None:
     """Revert COMMIT on a branch, by a new commit. Nothing is removed from history.
 
-    What came since stays. Where later commits rewrote what it did, it is a conflict: --take COMMIT=KEY brings
-    the table back to what it was before COMMIT, without anything that came since; --take BRANCH=KEY leaves it
-    as it is.
+    Later changes stay. If later commits rewrote what COMMIT did, that is a conflict: --take COMMIT=KEY sets
+    the table to its state before COMMIT, without any later change; --take BRANCH=KEY leaves it as it is.
     """
     lake = call.open()
     branch = lake.branch(on).name
@@ -262,7 +264,7 @@ def revert(
     undone = revision_of(commit_id, via) if request.idempotency_key is None else commit
     keys = sides.choices(commit if commit != branch else short(commit_id), branch)
 
-    def bring(preview: bool) -> MergeResult:
+    def run(preview: bool) -> MergeResult:
         return lake.revert(
             undone,
             branch,
@@ -287,7 +289,7 @@ def revert(
         lake,
         commit if commit != branch else short(commit_id),
         branch,
-        bring,
+        run,
         heading=f"undo {short(commit_id)} on {branch}",
         revision=revision_of(commit_id, via),
         base=parent,

@@ -6,7 +6,7 @@ import click
 
 from penstock.cli.answers import ChangedCommit, ListPage
 from penstock.cli.call import Call, pass_call
-from penstock.cli.commands.tables import LIST_LIMIT, list_entries, say_committed
+from penstock.cli.commands.tables import LIST_LIMIT, list_entries, show_commit_made
 from penstock.cli.completions import complete_key
 from penstock.cli.declaration import (
     branch_option,
@@ -87,7 +87,7 @@ def namespace_create(
     target = lake.branch(branch)
     options = {} if message is None else {"message": message}
     commit = target.create_namespace(key, pairs, author=call.who, idempotency_key=idempotency_key, **options)
-    say_committed(call, lake, commit, target.name)
+    show_commit_made(call, lake, commit, target.name)
 
 
 def _pairs(properties: tuple[str, ...]) -> dict[str, str]:
@@ -119,4 +119,4 @@ def namespace_delete(call: Call, key: str, branch: str | None, message: str | No
         )
     text = f"drop namespace {key}" if message is None else message
     commit = target.drop(key, message=text, author=call.who, base=snapshot.id)
-    say_committed(call, lake, commit, target.name)
+    show_commit_made(call, lake, commit, target.name)

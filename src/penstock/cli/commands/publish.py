@@ -45,9 +45,9 @@ $ penstock publish checked --expect 'amounts=select * from web.orders where amou
     multiple=True,
     metavar="NAME=SQL",
     callback=_parse_checks,
-    help="A query that must find no row on BRANCH, with tables named by their keys. Any number.",
+    help="A query that must find no row on BRANCH, with tables named by their keys. Repeatable.",
 )
-@click.option("--drop", is_flag=True, help="Delete BRANCH if a query finds something. [it is kept]")
+@click.option("--drop", is_flag=True, help="Delete BRANCH if a query finds rows. [it is kept]")
 @message_option
 @key_option
 @pass_call
@@ -60,11 +60,11 @@ def publish(
     message: str | None,
     idempotency_key: str | None,
 ) -> None:
-    """Merge BRANCH if every expectation holds on it: write, audit, publish.
+    """Publish BRANCH: merge it if every check holds on it (write, audit, publish).
 
-    What was looked at is merged, and nothing else, also if somebody writes to BRANCH meanwhile. If a query
-    finds rows, all that do are told with some of their rows, and nothing is merged. What the target itself
-    expects is asked of the result as of any merge.
+    Exactly the commit that was checked is merged, even if others write to BRANCH meanwhile. If queries find
+    rows, each failed query is shown with some of its rows, and nothing is merged. Expectations of the target
+    branch are checked on the result, as for any merge.
     """
     published = call.open().publish(
         branch,

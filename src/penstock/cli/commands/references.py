@@ -170,7 +170,7 @@ def branch_list(call: Call, prefix: str, limit: int, after: str) -> None:
 def branch_create(call: Call, name: str, at: str | None, idempotency_key: str | None) -> None:
     """Create the branch NAME.
 
-    It costs nothing, however large the lake is.
+    Its cost does not depend on the size of the lake.
     """
     _create(call, Kind.BRANCH, name, at, idempotency_key)
 
@@ -186,7 +186,7 @@ def branch_create(call: Call, name: str, at: str | None, idempotency_key: str | 
 def branch_assign(call: Call, name: str, to: str, if_head: str | None, idempotency_key: str | None) -> None:
     """Set the branch NAME to another commit.
 
-    What it named before stays in its reflog, and can be assigned back.
+    Its previous commit stays in its reflog, and can be assigned back.
     """
     _assign(call, Kind.BRANCH, name, to, if_head, idempotency_key)
 
@@ -209,7 +209,7 @@ def branch_delete(call: Call, name: str, if_head: str | None, idempotency_key: s
 def tag(ctx: click.Context) -> None:
     """List, create, assign and delete tags.
 
-    A tag is a name for a commit that does not move by itself. Without a subcommand, tags are listed.
+    A tag is a fixed name for a commit. Without a subcommand, tags are listed.
     """
     if ctx.invoked_subcommand is None:
         _list(ctx.ensure_object(Call), Kind.TAG, "", LIST_LIMIT, "")
@@ -252,7 +252,7 @@ def tag_assign(call: Call, name: str, to: str, if_head: str | None, idempotency_
 @key_option
 @pass_call
 def tag_delete(call: Call, name: str, if_head: str | None, idempotency_key: str | None) -> None:
-    """Delete the tag NAME. What it named stays as long as something else leads there."""
+    """Delete the tag NAME. Its commit stays as long as another branch or tag reaches it."""
     _delete(call, Kind.TAG, name, if_head, idempotency_key)
 
 
@@ -273,9 +273,9 @@ $ penstock reflog --deleted
 @click.option("--deleted", is_flag=True, help="List deleted branches and tags whose log can still be read.")
 @pass_call
 def reflog(call: Call, name: str | None, limit: int, deleted: bool) -> None:
-    """Show what happened to the branch or tag NAME, newest first: every swap of it.
+    """Show every change of the branch or tag NAME, newest first.
 
-    Also of a deleted one, for a while. Without NAME, of the default branch.
+    The log of a deleted branch or tag is kept for a while. Without NAME, the default branch is shown.
     """
     if deleted and name is not None:
         raise click.UsageError("--deleted cannot be used with a NAME")

@@ -34,9 +34,9 @@ $ penstock outcome load-9
 def outcome(call: Call, key: str, branch: str | None, who: str | None) -> None:
     """Show the outcome of the request with the idempotency key KEY, and the commits it made.
 
-    For a request about a branch or tag itself (create, assign, delete, rebase), --branch is its name. Exit
-    status 4 if it was not applied. A request in doubt can also be repeated under the same key. Every token
-    has keys of its own; only administrators are told of those of others.
+    For a request about a branch or tag itself (create, assign, delete, rebase), --branch is its name. The
+    exit status is 4 if the request was not applied. A request whose outcome is unknown can also be repeated
+    under the same key. Every token has its own keys; only administrators can look up those of others.
     """
     lake = call.open()
     name = lake.branch(branch).name

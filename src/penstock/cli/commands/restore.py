@@ -88,9 +88,9 @@ def restore(
 ) -> None:
     """Restore tables to an earlier state, by one new commit. Nothing is removed from history.
 
-    KEY names tables; one that was dropped since comes back. With --namespace and --all, tables that were
-    created since are dropped: --dry-run shows which, and what changes in each table. The restore wins over
-    what others have written meanwhile, unless --if-head says where the branch must be.
+    KEY names tables; a table that was dropped since is restored. With --namespace and --all, tables that were
+    created since are dropped: --dry-run shows which, and what changes in each table. The restore replaces
+    what others wrote meanwhile, unless --if-head names the commit at which the branch must be.
     """
     if sum((bool(keys), namespace is not None, everything)) != 1:
         raise click.UsageError("Give one or more KEYs, or --namespace, or --all.")
@@ -102,7 +102,7 @@ def restore(
         # Resolved once, so that it names the same commit however often it is sent.
         revision = revision_of(lake.resolve(revision), reference_in(revision))
 
-    def bring(preview: bool) -> MergeResult:
+    def run(preview: bool) -> MergeResult:
         return lake.restore(
             keys,
             to=revision,
@@ -135,7 +135,7 @@ def restore(
         lake,
         str(point),
         name,
-        bring,
+        run,
         heading=f"restore {_describe_scope(keys, namespace)} on {name} to {point}",
         revision=name,
         outcome=_outcome,

@@ -36,12 +36,13 @@ $ penstock resync web.orders
 def resync(call: Call, keys: tuple[str, ...], every: bool, leave_own: bool, dry_run: bool) -> None:
     """Import the versions that the logs and folders of tables have and the lake lacks.
 
-    For a lake that is older than its tables, as after a restore of its database from a backup: commits to
-    such a table are refused until then. Delta and Lance tables keep their keys, ids and history, and go on
-    from their newest versions. --all also takes the tables of the warehouse that were created since.
+    Use this for a lake that is older than its tables, for example after its database was restored from a
+    backup: until then, commits to such a table are refused. Delta and Lance tables keep their keys, ids and
+    history, and continue after their newest versions. --all also imports tables of the warehouse that were
+    created since.
 
-    If the lake has versions of its own that are others than the table's, their rows are added on top where
-    they were only added; otherwise --leave-own says that they may be left at the commit that has them.
+    If the lake has versions that differ from the table's and only append rows, their rows are appended again.
+    For other differing versions, --leave-own leaves them out; they can still be read at their commit.
     """
     if bool(keys) == every:
         raise click.UsageError("give the tables to resync, or --all")

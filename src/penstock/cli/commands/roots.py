@@ -23,21 +23,21 @@ missing_ok_option = click.option(
 @group("root", prints=About, examples="$ penstock root add s3://bucket/sales\n$ penstock root")
 @click.pass_context
 def root(ctx: click.Context) -> None:
-    """List, add and remove the places where tables may be.
+    """List, add, remove and map roots: the locations where tables may be.
 
-    A server refuses tables elsewhere. The warehouse, where tables are that have no location of their own, is
-    always one of them. Without a subcommand, they are listed.
+    A server refuses tables outside these roots. The warehouse, where tables are created by default, is always
+    a root. Without a subcommand, roots are listed.
     """
     if ctx.invoked_subcommand is None:
         call = ctx.ensure_object(Call)
-        _say(call, call.open().about)
+        _show_roots(call, call.open().about)
 
 
 @root.command("list", prints=About, examples="$ penstock root list")
 @pass_call
 def root_list(call: Call) -> None:
-    """List the places where tables may be."""
-    _say(call, call.open().about)
+    """List roots: the locations where tables may be."""
+    _show_roots(call, call.open().about)
 
 
 @root.command("add", prints=About, examples="$ penstock root add s3://bucket/exports s3://bucket/archive")
@@ -45,7 +45,7 @@ def root_list(call: Call) -> None:
 @pass_call
 def root_add(call: Call, locations: tuple[str, ...]) -> None:
     """Allow tables at each LOCATION and below it: a directory, or a URL such as s3://bucket/prefix."""
-    _say(call, call.open().do(ChangeRoots(add=locations)))
+    _show_roots(call, call.open().do(ChangeRoots(add=locations)))
 
 
 @root.command("remove", prints=About, examples="$ penstock root remove s3://bucket/archive")
@@ -53,7 +53,7 @@ def root_add(call: Call, locations: tuple[str, ...]) -> None:
 @pass_call
 def root_remove(call: Call, locations: tuple[str, ...]) -> None:
     """Allow no further tables at each LOCATION. Tables that are there already stay readable."""
-    _say(call, call.open().do(ChangeRoots(remove=locations)))
+    _show_roots(call, call.open().do(ChangeRoots(remove=locations)))
 
 
 @root.command("map", prints=MappedRoots, examples="$ penstock root map s3://lake s3://lake-eu")
@@ -64,14 +64,14 @@ def root_remove(call: Call, locations: tuple[str, ...]) -> None:
 def root_map(call: Call, old: str, new: str, missing_ok: bool) -> None:
     """Map the root OLD to NEW, where its files were moved: a bucket or a directory, renamed.
 
-    Stop all that use the lake, move the files, map the root, start again. All that is stored stays as it is,
-    with the locations of before; commands, servers and clients get the new ones. Files that move once more
-    are mapped from where they were last. All are looked for first, and those that are not at NEW are named.
+    Stop all programs that use the lake, move the files, map the root, and start them again. Stored data keeps
+    the old locations; commands, servers and clients get the new ones. If files move again, map from their
+    last location. The command first looks for all files, and names those that are missing at NEW.
 
-    Other programs that open a Delta table with absolute paths, or a version of a Lance table that names files
-    of a branch, still look at OLD: read these through the lake.
+    Other programs still look at OLD for Delta tables with absolute paths and for versions of Lance tables
+    that reference files of a branch: read these through the lake.
     """
-    _say_mapped(call, map_root(_source(call), old, new, allow_missing=missing_ok, author=call.who))
+    _show_mapped_roots(call, map_root(_source(call), old, new, allow_missing=missing_ok, author=call.who))
 
 
 @root.command("unmap", prints=MappedRoots, examples="$ penstock root unmap s3://lake-eu")
@@ -79,8 +79,8 @@ def root_map(call: Call, old: str, new: str, missing_ok: bool) -> None:
 @missing_ok_option
 @pass_call
 def root_unmap(call: Call, location: str, missing_ok: bool) -> None:
-    """Remove the map of a root from or to LOCATION: its files are where they were at first."""
-    _say_mapped(call, unmap_root(_source(call), location, allow_missing=missing_ok, author=call.who))
+    """Remove the mapping from or to LOCATION: the files are at their original location again."""
+    _show_mapped_roots(call, unmap_root(_source(call), location, allow_missing=missing_ok, author=call.who))
 
 
 def _source(call: Call) -> str:
@@ -92,7 +92,7 @@ def _source(call: Call) -> str:
     return call.target
 
 
-def _say_mapped(call: Call, made: MappedRoots) -> None:
+def _show_mapped_roots(call: Call, made: MappedRoots) -> None:
     call.answer(lambda: made, lambda screen: _render_mapped_roots(screen, made))
 
 
@@ -107,7 +107,7 @@ def _render_mapped_roots(screen: Screen, made: MappedRoots) -> Iterator[str]:
     yield from (f"  gone: {printable(file)}" for file in made.missing)
 
 
-def _say(call: Call, about: About) -> None:
+def _show_roots(call: Call, about: About) -> None:
     call.answer(lambda: about, lambda screen: _listing(screen, about))
 
 

@@ -71,7 +71,7 @@ def delete_rows(
     """Delete rows of the table KEY. 'penstock delete' drops the table itself."""
     _require_rows(where, is_all)
     changed = call.open().table(key, commit.branch).delete(where, **commit.described_by(call.who))
-    call.answer(lambda: changed, lambda screen: _say_changed(screen, changed))
+    call.answer(lambda: changed, lambda screen: _changed_lines(screen, changed))
 
 
 @command(
@@ -114,7 +114,7 @@ def update_rows(
             raise click.UsageError(f"--set names the column '{column.strip()}' twice")
         values[column.strip()] = expression.strip()
     changed = call.open().table(key, commit.branch).update(values, where, **commit.described_by(call.who))
-    call.answer(lambda: changed, lambda screen: _say_changed(screen, changed))
+    call.answer(lambda: changed, lambda screen: _changed_lines(screen, changed))
 
 
 @command(
@@ -158,7 +158,7 @@ def upsert(
     if chosen["delete_missing"]:
         statement = statement.when_not_matched_by_source_delete()
     changed = statement.commit()
-    call.answer(lambda: changed, lambda screen: _say_changed(screen, changed))
+    call.answer(lambda: changed, lambda screen: _changed_lines(screen, changed))
 
 
 @command(
@@ -170,13 +170,13 @@ $ penstock optimize shop.items --zorder-by price
 """,
 )
 @key_argument
-@click.option("--where", metavar="CONDITION", help="Only in partitions for whose values this is true.")
+@click.option("--where", metavar="CONDITION", help="Only partitions for which this condition is true.")
 @click.option(
     "--target-mb",
     type=int,
     callback=at_least(1),
     metavar="MIB",
-    help="How large files are to become. [what the table says, else 128]",
+    help="The target size of files. [what the table says, else 128]",
 )
 @click.option(
     "--zorder-by",
@@ -196,7 +196,7 @@ def optimize(
     branch: str | None,
     message: str | None,
 ) -> None:
-    """Rewrite files of the table KEY with the same rows: small ones together, without deleted rows."""
+    """Compact the table KEY: rewrite small files, and files with deleted rows, into larger ones."""
     table = call.open(create=False).table(key, branch)
     with Bar(call.json) as progress:
         optimized = table.optimize(
@@ -225,9 +225,9 @@ $ penstock maintain --all
 def maintain(call: Call, keys: tuple[str, ...], is_all: bool, branch: str | None) -> None:
     """Run the maintenance that tables need: compact small files, purge deleted rows, cluster rows.
 
-    It is incremental and safe beside writers, so that it can be run by cron. A table that fails does not keep
-    the others from it, and is named; then the exit status is 1. 'penstock sweep --remove-data' removes the
-    files that are replaced.
+    Maintenance is incremental and safe beside writers, so that cron can run it. A table that fails is named
+    and does not stop the others; the exit status is then 1. 'penstock sweep --remove-data' removes the
+    replaced files.
     """
     if bool(keys) == is_all:
         raise click.UsageError("give tables, or --all")
@@ -250,7 +250,7 @@ def maintain(call: Call, keys: tuple[str, ...], is_all: bool, branch: str | None
                 has_failed = True
                 results.append(MaintainedTable(key=Key.parse(name), problem=problem.message))
     call.answer(
-        lambda: MaintenanceReport(tables=tuple(results)), lambda screen: _say_maintained(screen, results)
+        lambda: MaintenanceReport(tables=tuple(results)), lambda screen: _maintained_lines(screen, results)
     )
     if has_failed:
         click.get_current_context().exit(1)
@@ -261,7 +261,7 @@ def _require_rows(where: str | None, is_all: bool) -> None:
         raise click.UsageError("say which rows: --where CONDITION, or --all")
 
 
-def _say_maintained(screen: Screen, results: list[MaintainedTable]) -> Iterator[str]:
+def _maintained_lines(screen: Screen, results: list[MaintainedTable]) -> Iterator[str]:
     rows: list[Row] = []
     for result in results:
         text = (result.problem or "").partition("\n")[0]
@@ -271,7 +271,7 @@ def _say_maintained(screen: Screen, results: list[MaintainedTable]) -> Iterator[
     yield from columns(screen, rows)
 
 
-def _say_changed(screen: Screen, changed: ChangedRows) -> Iterator[str]:
+def _changed_lines(screen: Screen, changed: ChangedRows) -> Iterator[str]:
     if changed.commit is None:
         yield screen.spell("nothing to change")
         return

@@ -105,7 +105,7 @@ $ penstock serve --lake ./lake --port 0 --workers 2 --request-timeout-s 60 &
     default=19120,
     envvar=f"{VARIABLE}PORT",
     metavar="PORT",
-    help="On which port; 0 for any that is free. [19120]",
+    help="The port; 0 chooses a free one. [19120]",
 )
 @click.option(
     "--workers",
@@ -166,13 +166,14 @@ def serve(
 ) -> None:
     """Serve a lake over HTTP: Penstock's own API, Nessie's and Lance's.
 
-    Programs use it by 'penstock.open("http://…")', commands by '--lake http://…', Nessie clients by its
-    /api/v1 and /api/v2, and clients of Lance and LanceDB by its /lance. People use its /ui/ in a browser. The
-    address itself is a page about all of it. SIGTERM and Ctrl-C let open requests finish; a second one does
-    not.
+    Programs connect with 'penstock.open("http://…")', commands with '--lake http://…', Nessie clients with
+    /api/v1 and /api/v2, and clients of Lance and LanceDB with /lance. The web page is at /ui/; the address
+    itself shows a page that lists all of these. SIGTERM and Ctrl-C let open requests finish; a second one
+    ends the server at once.
 
-    Callers need a token, which 'penstock token create' makes, unless you say --dev or --insecure. Options
-    with a value are also variables: PENSTOCK_SERVE_PORT is --port. TLS is for a proxy in front of it.
+    Callers need a token, which 'penstock token create' makes, unless the server runs with --dev or
+    --insecure. Options with a value can also be set as environment variables: PENSTOCK_SERVE_PORT is --port.
+    For TLS, put a proxy in front of the server.
     """
     lake = (call.lake_address or DEV_LAKE) if dev else call.target
     run_server(
@@ -196,12 +197,12 @@ def run_server(announce: Callable[[str, str], None], *, log_level: str, **option
     try:
         from penstock.server import run
         from penstock.server.logs import Level
-        from penstock.server.options import Serving
+        from penstock.server.options import ServerOptions
     except ModuleNotFoundError as missing:
         raise InvalidRequest(
             f"serving needs the library {missing.name}: pip install 'penstock[server]'", extra="server"
         ) from None
-    serving = Serving(log_level=Level(log_level), logs_for_people=sys.stderr.isatty(), **options)
+    serving = ServerOptions(log_level=Level(log_level), logs_for_people=sys.stderr.isatty(), **options)
     run.serve(serving, announce)
 
 

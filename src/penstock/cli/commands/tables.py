@@ -94,7 +94,7 @@ def list_entries(
     )
 
 
-def say_committed(call: Call, lake: Lake, commit: Commit, branch: str) -> None:
+def show_commit_made(call: Call, lake: Lake, commit: Commit, branch: str) -> None:
     """Answer with a commit that was just made, also if no more can be read about it."""
     made = if_readable(lambda: changes_of(lake, commit, branch))
 
@@ -150,8 +150,8 @@ def put(
 ) -> None:
     """Create or replace the catalog entry KEY: a --type with its fields, or the whole as JSON.
 
-    A content says where a table is and in which state; the table's files are not looked at. What the key
-    held before is replaced and keeps its id. Namespaces above KEY are created as needed.
+    An entry names the location and the state of a table; the command does not read the table's files. An
+    existing entry is replaced and keeps its id. Missing namespaces above KEY are created.
 
     \b
     The fields of the types:
@@ -175,7 +175,7 @@ def put(
     commit = target.put(
         key, fields, message=message, author=call.who, base=base, idempotency_key=idempotency_key
     )
-    say_committed(call, lake, commit, target.name)
+    show_commit_made(call, lake, commit, target.name)
 
 
 def _read(content: str) -> str | bytes:
@@ -216,4 +216,4 @@ def delete(
     lake = call.open()
     target = lake.branch(branch)
     commit = target.drop(key, message=message, author=call.who, base=base, idempotency_key=idempotency_key)
-    say_committed(call, lake, commit, target.name)
+    show_commit_made(call, lake, commit, target.name)

@@ -52,7 +52,7 @@ def token(ctx: click.Context) -> None:
 @token.command("list", prints=ListPage[Token], examples="$ penstock token list")
 @pass_call
 def token_list(call: Call) -> None:
-    """List tokens: whom they are for and what they allow. Nobody can show their secrets."""
+    """List tokens: their names and what they allow. Their secrets are not stored."""
     _list(call)
 
 
@@ -119,9 +119,9 @@ def token_create(
 ) -> None:
     """Create a token for NAME, and print it.
 
-    It is shown this once: the lake keeps only a hash of it. NAME is what commits made with it say, and no two
-    tokens have one, unless one replaces the other. Patterns have * and ? in them; 'sales.*' is for what is in
-    the namespace sales, and for sales itself.
+    The token is shown only once: the lake stores a hash of it. NAME is the author of commits made with it,
+    and is unique, unless one token replaces another. Patterns may contain * and ?; 'sales.*' matches
+    everything in the namespace sales, and sales itself.
     """
     end = _moment(expires) if expires is not None else None
     lake = call.open()

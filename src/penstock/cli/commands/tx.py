@@ -55,11 +55,13 @@ class TransactionDetails(TransactionInfo, frozen=True, kw_only=True):
 def tx(ctx: click.Context) -> None:
     """List, show, commit and abort transactions.
 
-    What is written in a transaction is seen by nobody else until all of it lands at once, as one commit, or
-    nothing does. Without a subcommand, those that are open are listed.
+    Other readers see the writes of a transaction only when it lands, as one commit. Without a subcommand,
+    open transactions are listed.
     """
     if ctx.invoked_subcommand is None:
-        _say(ctx.ensure_object(Call), _newest_first(ctx.ensure_object(Call).open().transactions()))
+        _show_transactions(
+            ctx.ensure_object(Call), _newest_first(ctx.ensure_object(Call).open().transactions())
+        )
 
 
 @tx.command(
@@ -70,14 +72,14 @@ $ penstock tx list
 $ penstock tx list --all --target main
 """,
 )
-@click.option("--all", "also_ended", is_flag=True, help="Also those that ended in the last days.")
+@click.option("--all", "also_ended", is_flag=True, help="Also list transactions that ended in the last days.")
 @click.option(
     "--target", metavar="BRANCH", shell_complete=complete_branch, help="Only those with this target branch."
 )
 @pass_call
 def tx_list(call: Call, also_ended: bool, target: str | None) -> None:
-    """List transactions that are open: where they land, who began them, and until when they may be idle."""
-    _say(call, _newest_first(call.open().transactions(target, all=also_ended)))
+    """List open transactions: their target branch, who began them, and when their lease ends."""
+    _show_transactions(call, _newest_first(call.open().transactions(target, all=also_ended)))
 
 
 def _newest_first(transactions: Sequence[TransactionInfo]) -> list[TransactionInfo]:
@@ -99,7 +101,7 @@ $ penstock tx show 3f2a9c10
 @click.argument("id", metavar="ID", shell_complete=offering(_ids))
 @pass_call
 def tx_show(call: Call, id: str) -> None:  # noqa: A002
-    """Show the transaction with an ID: how far it is, what it has read and changed, and what it came to.
+    """Show the transaction ID: its state, what it read and changed, and its result.
 
     Its first 8 digits are enough.
     """
@@ -125,9 +127,9 @@ $ penstock tx commit 3f2a9c10
 @click.option("-m", "--message", metavar="TEXT", help="Commit message.")
 @pass_call
 def tx_commit(call: Call, id: str, message: str | None) -> None:  # noqa: A002
-    """Commit the transaction with an ID, or finish what its program began, and tell what it came to.
+    """Commit the transaction ID, or finish a commit that its program began, and show the result.
 
-    It may be run as often as wanted: a transaction lands once.
+    The command can be repeated: a transaction lands once.
     """
     lake = call.open()
     transaction = lake.find_transaction(_transaction(lake, id))
@@ -152,11 +154,11 @@ $ penstock tx abort --late
 @click.option("--why", metavar="TEXT", default="", help="The reason, shown to the program that began it.")
 @pass_call
 def tx_abort(call: Call, ids: tuple[str, ...], late: bool, why: str) -> None:
-    """Abort each transaction with an ID, so that it never lands; the first 8 digits of an ID are enough.
+    """Abort transactions, so that they never land. The first 8 digits of an ID are enough.
 
-    Its target stays as it is, and what was written in it is never seen. One that has been committed stays as
-    it is, and so does one that is being committed, until 10 minutes after that began: the answer tells,
-    and the exit status is 3.
+    The target branch does not change, and no reader ever sees the writes of the transaction. A committed
+    transaction stays committed. One that is being committed cannot be aborted until 10 minutes after the
+    commit began: the command says so, and ends with exit status 3.
     """
     if not ids and not late:
         raise click.UsageError("give the ID of a transaction, or --late for those whose lease has expired")
@@ -165,7 +167,7 @@ def tx_abort(call: Call, ids: tuple[str, ...], late: bool, why: str) -> None:
     if late:
         chosen |= {transaction.id: None for transaction in lake.transactions() if transaction.is_late}
     ended = [lake.find_transaction(transaction_id).abort(why) for transaction_id in chosen]
-    _say(call, ended)
+    _show_transactions(call, ended)
     if any(transaction.state is TransactionState.COMMITTED for transaction in ended):
         call.note("a transaction that has landed cannot be aborted; 'penstock revert' undoes a commit")
     if any(transaction.state is TransactionState.COMMITTING for transaction in ended):
@@ -186,7 +188,7 @@ def _transaction(lake: Lake, text: str) -> str:
     )
 
 
-def _say(call: Call, transactions: Sequence[TransactionInfo]) -> None:
+def _show_transactions(call: Call, transactions: Sequence[TransactionInfo]) -> None:
     call.answer(
         lambda: ListPage.of(transactions),
         lambda screen: _listing(screen, transactions),

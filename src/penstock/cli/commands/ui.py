@@ -31,14 +31,14 @@ class ServedPage(msgspec.Struct, frozen=True, kw_only=True):
     callback=check_port,
     default=0,
     metavar="PORT",
-    help="On which port; 0 for any that is free. [0]",
+    help="The port; 0 chooses a free one. [0]",
 )
 @pass_call
 def ui(call: Call, place: str | None, no_browser: bool, port: int) -> None:
-    """Show the page of a lake in a browser: log, tables, rows, differences, merges.
+    """Open the web page of a lake in a browser: log, tables, rows, differences, merges.
 
-    The lake is served to this machine only, without tokens, until Ctrl-C: everybody who can log in here can
-    use it. A lake behind a server has the page already, which is opened then.
+    The lake is served to this machine only, without tokens, until Ctrl-C: every user of this machine can use
+    it. For a lake behind a server, the command opens the page of that server.
     """
     call.lake = place or call.lake
     announce = partial(_announce, call, opens_browser=not no_browser)

@@ -27,8 +27,8 @@ from penstock.formats.delta.branch_log.ownership_changes import Custody, apply_c
 from penstock.formats.delta.branch_log.proposal import DeltaProposal
 from penstock.formats.delta.branch_log.ratification import (
     CheckedProposal,
-    bring,
     check,
+    move_to_tip,
     ratify,
     read_declared,
 )
@@ -36,7 +36,7 @@ from penstock.formats.delta.branch_log.read_check import check_seen
 from penstock.formats.delta.errors import NotManaged
 from penstock.formats.delta.publishing.log_check import LogCheck
 from penstock.formats.delta.publishing.publisher import Publisher
-from penstock.kernel.format import Applied, Format, PrepareAgain, Refused, Since, Table
+from penstock.kernel.format import AppliedChange, Format, LaterCommitLookup, PrepareAgain, Refused, Table
 from penstock.model.clock import Clock
 from penstock.model.content import AnyContent
 from penstock.model.encoding import ObjectId, encode
@@ -166,7 +166,7 @@ class DeltaFormat(Format):
 
     # -- at its turn -----------------------------------------------------------------------------------
 
-    def apply(self, table: Table, change: Change, prepared: Any) -> Applied:
+    def apply(self, table: Table, change: Change, prepared: Any) -> AppliedChange:
         if prepared is None:
             intent = decode_intent(change.intent)
             if isinstance(intent, CommitIntent):
@@ -183,25 +183,27 @@ class DeltaFormat(Format):
             return self._apply_attempt(table, content, line, checked)
         return self._apply_checked(table, content, line, checked)
 
-    def _apply_attempt(self, table: Table, content: DeltaTable, line: Line, one: CommitAttempt) -> Applied:
+    def _apply_attempt(
+        self, table: Table, content: DeltaTable, line: Line, one: CommitAttempt
+    ) -> AppliedChange:
         if is_ratified(table, self.commits, content, line, one):
-            return Applied(content)
+            return AppliedChange(content)
         after, blobs = ratify_attempt(table, self._shorten_line(table, content, line), one)
-        return Applied(with_line(content, after), blobs, _short(one.proposal.intent))
+        return AppliedChange(with_line(content, after), blobs, _short(one.proposal.intent))
 
     def _apply_checked(
         self, table: Table, content: DeltaTable, line: Line, checked: CheckedProposal
-    ) -> Applied:
+    ) -> AppliedChange:
         now_ms = self._now_ms()
         if checked.is_done and not checked.tip.is_on(line, table.read):
             raise PrepareAgain  # the branch was moved, and its batches may be others now
         if not checked.is_done:
-            checked = bring(table, self.commits, content, line, checked, now_ms)
+            checked = move_to_tip(table, self.commits, content, line, checked, now_ms)
         if checked.is_done:
-            return Applied(content)
+            return AppliedChange(content)
         line = self._shorten_line(table, content, line)
         after, blobs = ratify(table, self.commits, content, line, checked, now_ms)
-        return Applied(with_line(content, after), blobs, _short(checked.proposal.intent))
+        return AppliedChange(with_line(content, after), blobs, _short(checked.proposal.intent))
 
     def _shorten_line(self, table: Table, content: DeltaTable, line: Line) -> Line:
         """The line without entries that are in the table's log by now, for the next version to continue.
@@ -233,7 +235,7 @@ class DeltaFormat(Format):
         base: AnyContent | None,
         source: AnyContent | None,
         intents: Sequence[bytes] | None,  # noqa: ARG002
-    ) -> Applied:
+    ) -> AppliedChange:
         # What the lake did not own is no past that an owned table could share.
         sides = base if isinstance(base, DeltaTable) and base.state else None, _own(source)
         merged = merge_rules.merge(table, self.commits, *sides, self._now_ms(), self._extend)
@@ -245,16 +247,16 @@ class DeltaFormat(Format):
             raise Refused("was read by this transaction, but was created or deleted since")
         check_seen(table, self.commits, before, now, parts)
 
-    def tell(self, content: AnyContent) -> str:
+    def describe_state(self, content: AnyContent) -> str:
         return (
             f"version {line_of(content).latest}" if isinstance(content, DeltaTable) and content.state else ""
         )
 
-    def restore(self, table: Table, wanted: AnyContent | None) -> Applied:
+    def restore(self, table: Table, wanted: AnyContent | None) -> AppliedChange:
         restored = merge_rules.restore(table, self.commits, _own(wanted), self._now_ms(), self._extend)
         return self._checked_drop(table, restored)
 
-    def restore_version(self, table: Table, version: int) -> Applied:
+    def restore_version(self, table: Table, version: int) -> AppliedChange:
         return merge_rules.restore_version(table, self.commits, version, self._now_ms(), self._extend)
 
     def summarize_change(
@@ -271,8 +273,8 @@ class DeltaFormat(Format):
         table: Table,
         was: AnyContent | None,
         wanted: AnyContent | None,
-        since: Since,
-    ) -> Applied | None:
+        since: LaterCommitLookup,
+    ) -> AppliedChange | None:
         states = _own(was), _own(wanted)
         reverted = merge_rules.revert(table, self.commits, *states, since, self._now_ms(), self._extend)
         return None if reverted is None else self._checked_drop(table, reverted)
@@ -283,7 +285,7 @@ class DeltaFormat(Format):
         self._require_in_sync(table, content)
         return self._shorten_line(table, content, line)
 
-    def _checked_drop(self, table: Table, applied: Applied) -> Applied:
+    def _checked_drop(self, table: Table, applied: AppliedChange) -> AppliedChange:
         if applied.content is None:
             self._check_drop(table)
         return applied
@@ -347,7 +349,7 @@ class DeltaFormat(Format):
             return "has versions of another branch; merge that branch instead"
         if becomes.latest < was.latest:
             return f"would go back from version {was.latest} to {becomes.latest}"
-        if not _goes_on(was, becomes):
+        if not _has_latest_of(was, becomes):
             return f"would get another version {was.latest}; merge the branch instead"
         return None
 
@@ -388,7 +390,7 @@ def _owner_named(table: Table, line: Line) -> Owner | None:
     return owner_of(about.protocol, about.metadata, str(table.key))
 
 
-def _goes_on(was: Line, becomes: Line) -> bool:
+def _has_latest_of(was: Line, becomes: Line) -> bool:
     """Whether a line has another's latest version: the default branch only goes on from there.
 
     It is among the newest of both, or both know it from the log. Where that cannot be seen, the lines are

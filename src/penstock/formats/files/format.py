@@ -17,7 +17,7 @@ from penstock.formats.files.content import FilesTable
 from penstock.formats.files.files import FilesState, check_prefix, is_managed, state_of, with_state
 from penstock.formats.files.intents import (
     NAME,
-    Mark,
+    HistoryMark,
     WriteIntent,
     check,
     decode_asked,
@@ -29,13 +29,13 @@ from penstock.formats.files.known_changes import WAY_OUT, was_changed
 from penstock.formats.files.read_check import check_seen
 from penstock.formats.files.table_changes import apply_write
 from penstock.kernel.format import (
-    Applied,
-    Crossed,
+    AppliedChange,
+    CrossedHistory,
     Format,
     LaterCommit,
+    LaterCommitLookup,
     PrepareAgain,
     Refused,
-    Since,
     Table,
 )
 from penstock.kernel.objects import Objects
@@ -61,9 +61,9 @@ class _MergeQuestion(NamedTuple):
     target: AnyContent | None
     base: AnyContent | None
     source: AnyContent | None
-    intents: Sequence[bytes] | Since | None
+    intents: Sequence[bytes] | LaterCommitLookup | None
     paths: Mapping[str, MergeMode]
-    crossed: Crossed | None = None
+    crossed: CrossedHistory | None = None
 
 
 class _MergeAnswer(NamedTuple):
@@ -72,7 +72,7 @@ class _MergeAnswer(NamedTuple):
     asked: _MergeQuestion
     own: Sequence[LaterCommit] | None
     """What the branch had done to the table, if that was looked at."""
-    answer: Applied | Refused
+    answer: AppliedChange | Refused
     is_much: bool
 
     def holds(self, table: Table, asked: _MergeQuestion) -> bool:
@@ -87,7 +87,7 @@ class _PreparedWrite(NamedTuple):
 
     write: WriteIntent
     content: FilesTable | None
-    applied: Applied
+    applied: AppliedChange
 
     @property
     def paths(self) -> int:
@@ -113,7 +113,7 @@ class FilesFormat(Format):
 
     def prepare(self, table: Table, change: Change) -> Any:
         write_intent = decode_asked(change.intent)
-        if isinstance(write_intent, Mark):
+        if isinstance(write_intent, HistoryMark):
             return None
         write = check(write_intent)
         content = _require_managed(table.content)
@@ -121,15 +121,15 @@ class FilesFormat(Format):
             self.drop_erased(table, content)
         return _PreparedWrite(write, content, _apply_write(table, content, write))
 
-    def apply(self, table: Table, change: Change, prepared: Any) -> Applied:
+    def apply(self, table: Table, change: Change, prepared: Any) -> AppliedChange:
         content = _require_managed(table.content)
         if prepared is None:
             write_intent = decode_asked(change.intent)
-            if isinstance(write_intent, Mark):
+            if isinstance(write_intent, HistoryMark):
                 return _apply_mark(content, write_intent)
             return _apply_write(table, content, check(write_intent))
         if content == prepared.content:
-            applied: Applied = prepared.applied
+            applied: AppliedChange = prepared.applied
             return applied
         if prepared.paths > AT_TURN_MAX_PATHS:
             _prepare_again(table)
@@ -141,7 +141,7 @@ class FilesFormat(Format):
         base: AnyContent | None,
         source: AnyContent | None,
         intents: Sequence[bytes] | None,
-    ) -> Applied:
+    ) -> AppliedChange:
         target, before, comes = (
             _require_managed(table.content),
             _require_managed(base),
@@ -149,7 +149,7 @@ class FilesFormat(Format):
         )
         is_as_it_was = target == before and not table.paths
         if is_as_it_was and (target is None or comes is None or not was_changed(table.own)):
-            return Applied(comes)
+            return AppliedChange(comes)
         if comes is None or (target is None and before is not None):
             raise Refused(f"was dropped on one side and changed on the other; {WAY_OUT}")
         for prefix in table.paths:
@@ -170,8 +170,8 @@ class FilesFormat(Format):
         )
 
     def revert(
-        self, table: Table, old_content: AnyContent | None, after: AnyContent | None, since: Since
-    ) -> Applied | None:
+        self, table: Table, old_content: AnyContent | None, after: AnyContent | None, since: LaterCommitLookup
+    ) -> AppliedChange | None:
         target, undone, before = (
             _require_managed(table.content),
             _require_managed(old_content),
@@ -209,19 +209,19 @@ class FilesFormat(Format):
             raise Refused("is a file table: it is changed by writing files, not by put")
 
 
-def _apply_mark(content: FilesTable | None, mark: Mark) -> Applied:
+def _apply_mark(content: FilesTable | None, mark: HistoryMark) -> AppliedChange:
     if content is None:
         raise Refused("does not exist")
     state = state_of(content)
     marked = msgspec.structs.replace(state, mark=max(state.mark, mark.number))
-    return Applied(
+    return AppliedChange(
         with_state(content, marked), intent=encode_write(WriteIntent())
     )  # nothing for a merge to replay
 
 
 def _answer(
     table: Table, merge_question: _MergeQuestion, work: Callable[[], merge_rules.MergedState]
-) -> Applied:
+) -> AppliedChange:
     """What is to be answered; at a turn, if nothing is different by then, as it was found before.
 
     A refusal is remembered too, and counts as much work: how much it was is not known.
@@ -261,7 +261,7 @@ def _state(content: AnyContent | None) -> bytes | None:
     return None if content is None else _table(content).state
 
 
-def _apply_write(table: Table, content: FilesTable | None, write: WriteIntent) -> Applied:
+def _apply_write(table: Table, content: FilesTable | None, write: WriteIntent) -> AppliedChange:
     if content is None:
         if not write.creates:
             raise Refused("does not exist")
@@ -270,8 +270,10 @@ def _apply_write(table: Table, content: FilesTable | None, write: WriteIntent) -
         state = state_of(content)
     changed = apply_write(_objects(table), state, write)
     if changed is None:
-        return Applied(table.content, intent=encode_write(WriteIntent()))  # nothing for a merge to replay
-    return Applied(with_state(content, changed[0]), changed[1], encode_write(for_merges(write)))
+        return AppliedChange(
+            table.content, intent=encode_write(WriteIntent())
+        )  # nothing for a merge to replay
+    return AppliedChange(with_state(content, changed[0]), changed[1], encode_write(for_merges(write)))
 
 
 def _objects(table: Table) -> Objects:

@@ -15,7 +15,7 @@ NAME: Final = "files"
 """Of the format."""
 
 
-class When(StrEnum):
+class WriteCondition(StrEnum):
     """In which case a write is done."""
 
     ALWAYS = "always"
@@ -40,7 +40,7 @@ class WriteIntent(msgspec.Struct, frozen=True, array_like=True, kw_only=True, ta
     """None of these paths may be there, once the others are gone."""
     put: tuple[tuple[str, File], ...] = ()
     """These take the place of what is there."""
-    when: When = When.ALWAYS
+    when: WriteCondition = WriteCondition.ALWAYS
     expected: tuple[tuple[str, str | None], ...] = ()
     """Of paths: the address of the file there, ``None`` for no file. Else it is refused."""
     layout: Layout | None = None
@@ -54,24 +54,24 @@ class WriteIntent(msgspec.Struct, frozen=True, array_like=True, kw_only=True, ta
         return len(self.added) + len(self.put) + len(self.removed)
 
 
-class Mark(msgspec.Struct, frozen=True, array_like=True, kw_only=True, tag="mark"):
+class HistoryMark(msgspec.Struct, frozen=True, array_like=True, kw_only=True, tag="mark"):
     """Let the history of a table begin anew, as an erase does. Its files stay as they are."""
 
     number: int
 
 
 _decode = decoder(WriteIntent).decode
-_decode_asked = decoder(WriteIntent | Mark).decode
+_decode_asked = decoder(WriteIntent | HistoryMark).decode
 
 
-def encode_mark(mark: Mark) -> bytes:
+def encode_mark(mark: HistoryMark) -> bytes:
     return encode(mark)
 
 
-def decode_asked(data: bytes) -> WriteIntent | Mark:
+def decode_asked(data: bytes) -> WriteIntent | HistoryMark:
     """What is asked of a table; ``Damaged`` if nothing is. A commit keeps writes only."""
     try:
-        write_intent: WriteIntent | Mark = _decode_asked(data)
+        write_intent: WriteIntent | HistoryMark = _decode_asked(data)
     except msgspec.MsgspecError as problem:
         raise Damaged(f"an intent of a table of files cannot be read: {problem}") from None
     return write_intent

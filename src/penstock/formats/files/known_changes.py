@@ -20,7 +20,7 @@ from penstock.formats.files import trees
 from penstock.formats.files.content import FilesTable
 from penstock.formats.files.files import File, is_managed, is_same, state_of
 from penstock.formats.files.intents import decode_write
-from penstock.kernel.format import LaterCommit, PathClash, Refused, Since, Table
+from penstock.kernel.format import LaterCommit, LaterCommitLookup, PathClash, Refused, Table
 from penstock.kernel.objects import Objects
 from penstock.model.content import AnyContent
 from penstock.model.encoding import ObjectId
@@ -36,7 +36,7 @@ def root_of(content: AnyContent | None) -> ObjectId:
     return EMPTY_ROOT
 
 
-def was_changed(own: Since | None) -> bool:
+def was_changed(own: LaterCommitLookup | None) -> bool:
     """Whether a branch changed the files of a table, also if they are as they were."""
     return own is not None and any(
         change.before != change.after for change in map(TreeChange.of, own.commits)
@@ -332,7 +332,7 @@ def find_rewritten(
     return RewrittenFiles(still_here, (had & rewritten) | rewritten_here)
 
 
-def find_rewritten_since(objects: Objects, since: Since, files: Mapping[str, File]) -> set[str]:
+def find_rewritten_since(objects: Objects, since: LaterCommitLookup, files: Mapping[str, File]) -> set[str]:
     """Of files that a table had, the paths of those whose rows later commits may have written into others."""
     rewritten: set[str] = set()
     for write in map(_SideWrite.of, since.commits):
@@ -389,7 +389,7 @@ def _has_any(
     """Whether the target has one of some files, or had it: then it has the commit that added them."""
     now = trees.find(objects, ours, [*files])
     return any(
-        is_same(there.get(path), files[path])
-        for there in (now, *(changed.added for changed in own))
-        for path in files.keys() & there.keys()
+        is_same(target_files[path], files[path])
+        for target_files in (now, *(changed.added for changed in own))
+        for path in files.keys() & target_files.keys()
     )

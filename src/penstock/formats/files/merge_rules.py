@@ -23,7 +23,7 @@ import msgspec
 from penstock.formats.files import trees
 from penstock.formats.files.content import FilesTable
 from penstock.formats.files.files import MARKER, File, FilesState, Layout, is_same, state_of, with_state
-from penstock.formats.files.intents import When, WriteIntent, decode_write, encode_write
+from penstock.formats.files.intents import WriteCondition, WriteIntent, decode_write, encode_write
 from penstock.formats.files.known_changes import (
     WAY_OUT,
     find_known_folders,
@@ -35,14 +35,14 @@ from penstock.formats.files.known_changes import (
 )
 from penstock.formats.files.layouts import find_difference, unite_layouts
 from penstock.formats.files.table_changes import count_remaining_files, with_changes
-from penstock.kernel.format import Applied, LaterCommit, PathClash, Refused, Since, Table
+from penstock.kernel.format import AppliedChange, LaterCommit, LaterCommitLookup, PathClash, Refused, Table
 from penstock.kernel.objects import Objects
 from penstock.model.merges import MergeMode
 
 BOTH = "was changed on both sides"
 
 
-class Sides(NamedTuple):
+class MergeStates(NamedTuple):
     """A table where two sides parted, as the source has it, and as the target does."""
 
     origin: FilesState
@@ -65,7 +65,7 @@ class IncomingChanges(NamedTuple):
 class MergedState(NamedTuple):
     """What a merge makes of a table, and how many paths were looked at."""
 
-    applied: Applied
+    applied: AppliedChange
     paths: int
 
 
@@ -89,7 +89,7 @@ def merge(
             "mode 'force' or 'drop'"
         )
     here = with_state(source, FilesState()) if target is None else target
-    sides = Sides(FilesState() if base is None else state_of(base), state_of(source), state_of(here))
+    sides = MergeStates(FilesState() if base is None else state_of(base), state_of(source), state_of(here))
     coming = _forced_changes(table, objects, sides)
     looked_at = 0
     if _mode(table.paths, "") is MergeMode.NORMAL or any(
@@ -102,12 +102,12 @@ def merge(
         elif not _is_ignored([decode_write(intent) for intent in intents], sides.ours):
             looked_at = _replay(table, objects, sides, intents, coming)
         elif not coming.changes:
-            return MergedState(Applied(target), 0)
+            return MergedState(AppliedChange(target), 0)
     layout = _layout(objects, sides, coming)
     merged, blobs = with_changes(objects, sides.ours, coming.changes, coming.there, layout)
     intent, is_opaque = _intent_for_later_merges(table.paths, intents)
     content = None if target is None and not coming.changes else with_state(here, merged)
-    return MergedState(Applied(content, blobs, intent, is_opaque), looked_at + len(coming.changes))
+    return MergedState(AppliedChange(content, blobs, intent, is_opaque), looked_at + len(coming.changes))
 
 
 def _intent_for_later_merges(
@@ -126,7 +126,7 @@ def _intent_for_later_merges(
     is_within = any(other.startswith(prefix) for prefix in forced for other in others)
     write_intents = None if intents is None else [decode_write(intent) for intent in intents if intent]
     is_left = write_intents is None or any(
-        write.when is not When.ALWAYS or prefix.startswith(other) or other.startswith(prefix)
+        write.when is not WriteCondition.ALWAYS or prefix.startswith(other) or other.startswith(prefix)
         for write in write_intents
         if is_more_than_files(write)
         for prefix in write.replaced or ("",)
@@ -138,11 +138,16 @@ def _intent_for_later_merges(
 def is_more_than_files(write: WriteIntent) -> bool:
     """Whether a write does more than add and remove the files that it names: it replaces folders, or has a
     condition."""
-    return bool(write.replaced) or write.when is not When.ALWAYS
+    return bool(write.replaced) or write.when is not WriteCondition.ALWAYS
 
 
 def revert(
-    table: Table, objects: Objects, target: FilesTable, before: FilesTable, after: FilesTable, since: Since
+    table: Table,
+    objects: Objects,
+    target: FilesTable,
+    before: FilesTable,
+    after: FilesTable,
+    since: LaterCommitLookup,
 ) -> MergedState:
     """A table without what one write did to it, path by path; ``Refused`` where others changed it since.
 
@@ -152,7 +157,7 @@ def revert(
     even if it is now as the write left it. Only the very file that the write added goes also if it came again
     since: by nothing but a repetition of the write.
     """
-    sides = Sides(state_of(before), state_of(after), state_of(target))
+    sides = MergeStates(state_of(before), state_of(after), state_of(target))
     coming = _forced_changes(table, objects, sides)
     kept_changes = _as_left(table, objects, sides)
     written = _last_writes(objects, since, kept_changes)
@@ -170,14 +175,14 @@ def revert(
     _check_former(table, coming, since, written, is_as_left)
     _check_taken(table, objects, sides, since, replaced, coming)
     if is_as_left and len(coming.changes) == len(kept_changes):
-        return MergedState(Applied(after), looked_at)
+        return MergedState(AppliedChange(after), looked_at)
     merged, blobs = with_changes(
         objects, sides.ours, coming.changes, coming.there, _layout(objects, sides, coming)
     )
-    return MergedState(Applied(with_state(target, merged), blobs), looked_at + len(coming.changes))
+    return MergedState(AppliedChange(with_state(target, merged), blobs), looked_at + len(coming.changes))
 
 
-def _as_left(table: Table, objects: Objects, sides: Sides) -> list[str]:
+def _as_left(table: Table, objects: Objects, sides: MergeStates) -> list[str]:
     """The paths of a write that are now as it left them."""
     news = _normal_differences(table, objects, sides)
     files = trees.find(objects, sides.ours.root, [difference.path for difference in news])
@@ -185,7 +190,7 @@ def _as_left(table: Table, objects: Objects, sides: Sides) -> list[str]:
 
 
 def _check_rewritten(
-    objects: Objects, sides: Sides, since: Since, news: Sequence[trees.FileDifference]
+    objects: Objects, sides: MergeStates, since: LaterCommitLookup, news: Sequence[trees.FileDifference]
 ) -> None:
     """``Refused`` if rows of the write are in other files by now: nobody could find them there, and what the
     write removed may hold the same rows."""
@@ -202,13 +207,13 @@ def _check_rewritten(
         )
 
 
-def _own_files(objects: Objects, sides: Sides, paths: Sequence[str]) -> set[str]:
+def _own_files(objects: Objects, sides: MergeStates, paths: Sequence[str]) -> set[str]:
     """Of paths that are as a write left them, those at which its own file is, and no other of equal bytes."""
     files, now = (trees.find(objects, side.root, paths) for side in (sides.origin, sides.ours))
     return {path for path, file in files.items() if file == now.get(path)}
 
 
-def _last_writes(objects: Objects, since: Since, paths: Sequence[str]) -> dict[str, LaterCommit]:
+def _last_writes(objects: Objects, since: LaterCommitLookup, paths: Sequence[str]) -> dict[str, LaterCommit]:
     """The last commit that wrote or removed each of some paths, if any did. A merge only brings files: it
     has each path as one of its parents does."""
     later_commits: dict[str, LaterCommit] = {}
@@ -225,7 +230,11 @@ def _last_writes(objects: Objects, since: Since, paths: Sequence[str]) -> dict[s
 
 
 def _check_former(
-    table: Table, coming: IncomingChanges, since: Since, written: Mapping[str, LaterCommit], is_as_left: bool
+    table: Table,
+    coming: IncomingChanges,
+    since: LaterCommitLookup,
+    written: Mapping[str, LaterCommit],
+    is_as_left: bool,
 ) -> None:
     """``Refused`` if the revert would restore a file that later commits may have removed.
 
@@ -253,8 +262,8 @@ def _check_former(
 def _check_taken(
     table: Table,
     objects: Objects,
-    sides: Sides,
-    since: Since,
+    sides: MergeStates,
+    since: LaterCommitLookup,
     replaced: Sequence[str],
     coming: IncomingChanges,
 ) -> None:
@@ -262,7 +271,7 @@ def _check_taken(
     there: they are no part of what the write did, and would stay away."""
     folders = _outermost(replaced_folders(since.undone))
     for number, merge in enumerate(since.commits if folders else (), 1):
-        for content in merge.met:
+        for content in merge.other_side:
             had = {
                 path: file
                 for prefix in folders
@@ -273,7 +282,7 @@ def _check_taken(
                 if _mode(table.paths, path) is MergeMode.NORMAL
             }
             becomes = {**trees.find(objects, sides.ours.root, [*had]), **coming.changes}
-            written = _last_writes(objects, Since(since.commits[number:]), [*had])
+            written = _last_writes(objects, LaterCommitLookup(since.commits[number:]), [*had])
             for path, file in had.items():
                 if path not in written and not is_same(becomes.get(path), file):
                     raise Refused(
@@ -282,7 +291,7 @@ def _check_taken(
                     )
 
 
-def _forced_changes(table: Table, objects: Objects, sides: Sides) -> IncomingChanges:
+def _forced_changes(table: Table, objects: Objects, sides: MergeStates) -> IncomingChanges:
     """The changes that make the target equal to the source in folders that are merged with ``FORCE``."""
     coming = IncomingChanges({}, {})
     for prefix in _outermost(prefix for prefix, mode in table.paths.items() if mode is MergeMode.FORCE):
@@ -292,7 +301,7 @@ def _forced_changes(table: Table, objects: Objects, sides: Sides) -> IncomingCha
     return coming
 
 
-def _take_all(table: Table, objects: Objects, sides: Sides, coming: IncomingChanges) -> None:
+def _take_all(table: Table, objects: Objects, sides: MergeStates, coming: IncomingChanges) -> None:
     """The target is as it was: whatever the source did, but for what the target had and has undone, and for
     paths that are treated otherwise."""
     news = _normal_differences(table, objects, sides)
@@ -303,7 +312,7 @@ def _take_all(table: Table, objects: Objects, sides: Sides, coming: IncomingChan
 
 
 def _normal_differences(
-    table: Table, objects: Objects, sides: Sides, replaced: Sequence[str] = ()
+    table: Table, objects: Objects, sides: MergeStates, replaced: Sequence[str] = ()
 ) -> list[trees.FileDifference]:
     """What the source did to single paths, but below folders that were replaced, and to paths that are
     treated in a way of their own."""
@@ -316,7 +325,7 @@ def _normal_differences(
 
 
 def _replay(
-    table: Table, objects: Objects, sides: Sides, intents: Sequence[bytes], coming: IncomingChanges
+    table: Table, objects: Objects, sides: MergeStates, intents: Sequence[bytes], coming: IncomingChanges
 ) -> int:
     """What the source's writes make of the target; how many paths of its own it changed."""
     origin, theirs, ours = (side.root for side in sides)
@@ -336,7 +345,7 @@ def _replay(
 
 
 def _settle_rewritten(
-    table: Table, objects: Objects, sides: Sides, replaced: Sequence[str], coming: IncomingChanges
+    table: Table, objects: Objects, sides: MergeStates, replaced: Sequence[str], coming: IncomingChanges
 ) -> None:
     """Take files of the target whose rows the source has written into others; ``Refused`` if neither side has
     a file any more, and one of them has written its rows into others."""
@@ -385,7 +394,7 @@ def _folders_to_replace(table: Table, intents: Sequence[bytes], known: Collectio
 
 def _merge_paths(
     objects: Objects,
-    sides: Sides,
+    sides: MergeStates,
     differences: Iterable[trees.FileDifference],
     coming: IncomingChanges,
     settled: Collection[str],
@@ -415,13 +424,13 @@ def _is_ignored(writes: Sequence[WriteIntent], state: FilesState) -> bool:
     if it was."""
     is_empty = state.files == 0
     for write in writes:
-        if write.when is not When.ALWAYS and not is_empty:
-            if write.when is When.IGNORE and len(writes) == 1:
+        if write.when is not WriteCondition.ALWAYS and not is_empty:
+            if write.when is WriteCondition.IGNORE and len(writes) == 1:
                 return True
             raise Refused(
                 f"has files now, but the other side wrote to it on the condition that it is empty; {WAY_OUT}"
             )
-        if write.when is not When.ALWAYS:
+        if write.when is not WriteCondition.ALWAYS:
             is_empty = False
         elif "" in write.replaced:
             is_empty = True
@@ -451,7 +460,7 @@ def _describe_file(path: str, file: File | None) -> str:
     return f"{file.at(path)}, {file.size} byte{'' if file.size == 1 else 's'}"
 
 
-def _layout(objects: Objects, sides: Sides, coming: IncomingChanges) -> Layout:
+def _layout(objects: Objects, sides: MergeStates, coming: IncomingChanges) -> Layout:
     """How the files are to be read afterwards: as the source says, if none of the target's is left.
 
     Files of two layouts in one table could not be read as one.

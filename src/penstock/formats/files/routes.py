@@ -12,7 +12,7 @@ from typing import Any, Final
 from penstock.formats.files.lake.session_reads import READ, FilesToRead, SessionRead, read_files
 from penstock.formats.files.lake.sessions import (
     STEPS,
-    Begun,
+    BegunSession,
     CheckedSession,
     EndedSession,
     SessionCaller,
@@ -24,7 +24,7 @@ PATH: Final = "/spark-writes/"
 READS: Final = "/spark-reads/"
 _ANSWERS: Final[dict[str, Any]] = {
     "check": CheckedSession,
-    "begin": Begun,
+    "begin": BegunSession,
     "commit": EndedSession,
     "abort": EndedSession,
 }

@@ -9,7 +9,7 @@ import msgspec
 
 from penstock.formats.files import trees
 from penstock.formats.files.files import MARKER, File, FilesState, Layout
-from penstock.formats.files.intents import When, WriteIntent
+from penstock.formats.files.intents import WriteCondition, WriteIntent
 from penstock.formats.files.layouts import find_difference, unite_layouts, with_partition_columns
 from penstock.kernel.format import PathClash, Refused
 from penstock.kernel.objects import Objects
@@ -26,8 +26,8 @@ def apply_write(objects: Objects, state: FilesState, write: WriteIntent) -> tupl
 
     Raises ``Refused`` if the table is not as the write wants it.
     """
-    if write.when is not When.ALWAYS and state.files:
-        if write.when is When.IGNORE:
+    if write.when is not WriteCondition.ALWAYS and state.files:
+        if write.when is WriteCondition.IGNORE:
             return None
         raise Refused(f"already has files: {state.files}; nothing was written")
     _check_expected(objects, state, write)

@@ -16,7 +16,7 @@ from penstock.model.encoding import ObjectId
 from penstock.model.objects import Leaf, Node
 
 
-class Total(NamedTuple):
+class FilesSize(NamedTuple):
     """How many files there are, and how large they are together."""
 
     files: int
@@ -31,7 +31,7 @@ class FilesCheck:
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
-        self._totals: dict[ObjectId, Total | None] = {}
+        self._totals: dict[ObjectId, FilesSize | None] = {}
         """Of nodes; nothing for one below which something cannot be read."""
         self._flaws: list[tuple[str, str]] = []
 
@@ -50,7 +50,7 @@ class FilesCheck:
             claim = f"the state of '{key}' says {state.files} files of {state.size} bytes"
             yield state.root.hex(), f"has {total.files} files of {total.size} bytes; {claim}"
 
-    def _total(self, data: ObjectId) -> Total | None:
+    def _total(self, data: ObjectId) -> FilesSize | None:
         if data not in self._totals:
             try:
                 node = self._objects.find((data,)).get(data)
@@ -59,7 +59,7 @@ class FilesCheck:
             self._totals[data] = self._sum(data, node)
         return self._totals[data]
 
-    def _sum(self, data: ObjectId, node: object) -> Total | None:
+    def _sum(self, data: ObjectId, node: object) -> FilesSize | None:
         if isinstance(node, Leaf):
             return self._leaf(data, node)
         if not isinstance(node, Node):
@@ -71,9 +71,9 @@ class FilesCheck:
         totals = [each for each in below if each is not None]
         if len(totals) < len(below):
             return None
-        return Total(sum(each.files for each in totals), sum(each.size for each in totals))
+        return FilesSize(sum(each.files for each in totals), sum(each.size for each in totals))
 
-    def _leaf(self, data: ObjectId, leaf: Leaf) -> Total | None:
+    def _leaf(self, data: ObjectId, leaf: Leaf) -> FilesSize | None:
         size, is_sound = 0, True
         for path, value in zip(leaf.keys, leaf.values, strict=False):
             try:
@@ -87,4 +87,4 @@ class FilesCheck:
                 is_sound = False
             else:
                 size += file.size
-        return Total(len(leaf.keys), size) if is_sound else None
+        return FilesSize(len(leaf.keys), size) if is_sound else None

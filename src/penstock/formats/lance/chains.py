@@ -45,7 +45,7 @@ class WaitingVersion(NamedTuple):
     version: Version
 
 
-class Look(NamedTuple):
+class ChainState(NamedTuple):
     """What was found of a chain."""
 
     missing: list[WaitingVersion]
@@ -94,7 +94,7 @@ class Chains:
             if version.staged:
                 yield WaitingVersion(branch, number, version)
 
-    def look(self, task: PromoteTask, branch: str) -> Look:
+    def look(self, task: PromoteTask, branch: str) -> ChainState:
         """What one of Lance's own branches has of the chain. Raises as storage does.
 
         What is not known is looked up, from the newest backwards: they come in their order, so that all is
@@ -114,7 +114,7 @@ class Chains:
                     promoted_versions.append(own_version)
                     break
             waiting_versions.append(own_version)
-        return Look(waiting_versions[::-1], promoted_versions)
+        return ChainState(waiting_versions[::-1], promoted_versions)
 
     def compare(self, location: str, content: LanceTable | None) -> SyncState:
         """What a table's own folder has that the lake has not: two files are asked for at once, and those

@@ -13,7 +13,7 @@ import msgspec
 
 from penstock.errors import Damaged
 from penstock.formats.lance.content import LanceTable
-from penstock.formats.lance.fragments import Fragment, Side, fragments_of
+from penstock.formats.lance.fragments import FolderVersion, Fragment, fragments_of
 from penstock.formats.lance.manifest_reader import Manifests
 from penstock.formats.lance.names import MAIN
 from penstock.formats.lance.relocation import FILES, Immovable
@@ -65,7 +65,7 @@ def _fragments(objects: Objects, manifests: Manifests, content: LanceTable | Non
     if content is None or newest is None:
         return {}
     manifest = manifests.manifest(content.location, MAIN, newest.number, newest.version)
-    side = Side(manifest, folder_at(content.location, newest.version.chain, MAIN))
+    side = FolderVersion(manifest, folder_at(content.location, newest.version.chain, MAIN))
     try:
         return {fragment.files: fragment for fragment in fragments_of(side)}
     except Malformed as problem:

@@ -126,6 +126,6 @@ def _columns(manifest: Manifest) -> dict[int, _Column]:
             field.text(_NAME) or "",
             _NO_PARENT if parent is None else parent,
             bool(field.number(_NULLABLE)),
-            field.having(_NAME),
+            field.with_field(_NAME),
         )
     return columns

@@ -37,7 +37,7 @@ _UNINDEXED: Final = frozenset(
 _OWN_INDEXES: Final = "__lance_"
 
 
-class Gap(NamedTuple):
+class VersionGap(NamedTuple):
     """What a version does not have of its predecessor, or has of another one."""
 
     why: str
@@ -80,7 +80,7 @@ class _Fragment(NamedTuple):
         )
 
 
-def find_gap(before: Manifest, after: Manifest) -> Gap | None:
+def find_gap(before: Manifest, after: Manifest) -> VersionGap | None:
     """Why a version does not continue another one, or ``None`` if it does. ``Malformed`` if one cannot be
     read."""
     operation = after.operation
@@ -94,7 +94,7 @@ def find_gap(before: Manifest, after: Manifest) -> Gap | None:
     )
 
 
-def _of_fragments(before: Manifest, after: Manifest, changes: _ChangedFragments) -> Gap | None:
+def _of_fragments(before: Manifest, after: Manifest, changes: _ChangedFragments) -> VersionGap | None:
     old_fragments, now = before.body.all(_FRAGMENTS), after.body.all(_FRAGMENTS)
     if old_fragments == now:
         return None
@@ -118,7 +118,7 @@ def _of_fragments(before: Manifest, after: Manifest, changes: _ChangedFragments)
     return None
 
 
-def _of_update(former: _Fragment, fragment: _Fragment, changes: _ChangedFragments) -> Gap | None:
+def _of_update(former: _Fragment, fragment: _Fragment, changes: _ChangedFragments) -> VersionGap | None:
     """A fragment that is another one than before: its transaction must have named it."""
     if fragment.number in changes.removed and fragment.files in changes.new:
         return None
@@ -132,41 +132,41 @@ def _of_update(former: _Fragment, fragment: _Fragment, changes: _ChangedFragment
             changes, f"has another fragment {fragment.number}, which its transaction does not change"
         )
     if not set(former.files) & set(fragment.files):
-        return Gap(f"has a different fragment with the number {fragment.number}", is_sure=False)
+        return VersionGap(f"has a different fragment with the number {fragment.number}", is_sure=False)
     if former.deletions != fragment.deletions and changes.is_whole:
-        return Gap(f"has other rows deleted in fragment {fragment.number}", is_sure=False)
+        return VersionGap(f"has other rows deleted in fragment {fragment.number}", is_sure=False)
     return None
 
 
-def _lacking_gap(changes: _ChangedFragments, why: str) -> Gap:
-    return Gap(why, is_sure=changes.is_known and not changes.is_whole)
+def _lacking_gap(changes: _ChangedFragments, why: str) -> VersionGap:
+    return VersionGap(why, is_sure=changes.is_known and not changes.is_whole)
 
 
-def _of_table(before: Manifest, after: Manifest) -> Gap | None:
+def _of_table(before: Manifest, after: Manifest) -> VersionGap | None:
     operation = after.operation
     if operation not in _RESHAPING and not after.has_schema_of(before):
-        return Gap("has other columns", is_sure=False)
+        return VersionGap("has other columns", is_sure=False)
     if operation is not ManifestOperation.CONFIG and not after.has_settings_of(before):
-        return Gap("has other settings", is_sure=False)
+        return VersionGap("has other settings", is_sure=False)
     if after.max_fragment_id < before.max_fragment_id:
-        return Gap("reuses numbers of fragments", is_sure=False)
+        return VersionGap("reuses numbers of fragments", is_sure=False)
     if (after.body.number(_NEXT_ROW_ID) or 0) < (before.body.number(_NEXT_ROW_ID) or 0):
-        return Gap("reuses ids of rows", is_sure=False)
+        return VersionGap("reuses ids of rows", is_sure=False)
     return None
 
 
-def _of_indexes(before: Manifest, after: Manifest) -> Gap | None:
+def _of_indexes(before: Manifest, after: Manifest) -> VersionGap | None:
     old_indexes, now = ({_uuid(index): index for index in side.indexes} for side in (before, after))
     if old_indexes.keys() == now.keys():
         return None
     new, removed, names = _read_changed_indexes(after.transaction or Message())
     for uuid, index in now.items():
         if uuid not in old_indexes and uuid not in new and not (index.text(3) or "").startswith(_OWN_INDEXES):
-            return Gap("has an index that neither it nor its predecessor names", is_sure=False)
+            return VersionGap("has an index that neither it nor its predecessor names", is_sure=False)
     for uuid, index in old_indexes.items():
         is_named = uuid in removed or index.text(3) in names
         if uuid not in now and not is_named and after.operation in _UNINDEXED:
-            return Gap("has lost an index", is_sure=False)
+            return VersionGap("has lost an index", is_sure=False)
     return None
 
 

@@ -16,7 +16,7 @@ from penstock.formats.lance.relocation import (
     FILES,
     INDEX_NAME,
     INDEX_VERSION,
-    rehome,
+    move_to_folder,
     without_idle,
 )
 from penstock.formats.lance.wire import Message, unpacked_numbers
@@ -68,10 +68,11 @@ def first_version(
     and one that was made of an earlier version is told by that.
     """
     number = manifest.version + 1
-    moved = without_idle(rehome(manifest, folder, location), f"{location}/{LINES}")
+    moved = without_idle(move_to_folder(manifest, folder, location), f"{location}/{LINES}")
     made_of = number if first is None else first
     indexes = [
-        index.having(INDEX_VERSION, max(made_of, index.number(INDEX_VERSION) or 0)) for index in moved.indexes
+        index.with_field(INDEX_VERSION, max(made_of, index.number(INDEX_VERSION) or 0))
+        for index in moved.indexes
     ]
     message = transaction(ManifestOperation.RESERVE, manifest.version, uuid, Message.of(), {})
     return moved.with_parts(indexes=indexes).as_version(number, None, message, time_us)

@@ -16,7 +16,7 @@ from penstock.formats.lance.manifest_check import ManifestCheck
 from penstock.formats.lance.manifest_reader import Manifests
 from penstock.formats.lance.state import NAME, LanceState, begin_with, is_managed, state_of, with_state
 from penstock.formats.lance.table_changes import Prepared, apply_steps, step_names
-from penstock.kernel.format import Applied, Format, Refused, Since, Table
+from penstock.kernel.format import AppliedChange, Format, LaterCommitLookup, Refused, Table
 from penstock.kernel.objects import Objects
 from penstock.model.clock import Clock
 from penstock.model.content import AnyContent
@@ -54,7 +54,7 @@ class LanceFormat(Format):
             table, first = table._replace(content=retained), state_of(retained).first
         return _PreparedSteps(first, self._checking.check_steps(table, _objects(table), steps, self._clock()))
 
-    def apply(self, table: Table, change: Change, prepared: Any) -> Applied:
+    def apply(self, table: Table, change: Change, prepared: Any) -> AppliedChange:
         steps = decode_steps(change.intent).steps
         looked: _PreparedSteps = _PreparedSteps(0, {}) if prepared is None else prepared
         content = table.content
@@ -71,15 +71,15 @@ class LanceFormat(Format):
         base: AnyContent | None,
         source: AnyContent | None,
         intents: Sequence[bytes] | None,  # noqa: ARG002
-    ) -> Applied:
+    ) -> AppliedChange:
         sides = _own(table.content), _own(base), _own(source)
         return _with_origin(table, merge_rules.merge(table, self._merge_context(table), *sides))
 
-    def restore(self, table: Table, after: AnyContent | None) -> Applied:
+    def restore(self, table: Table, after: AnyContent | None) -> AppliedChange:
         restored = merge_rules.restore(table, self._merge_context(table), _own(table.content), _own(after))
         return _with_origin(table, restored)
 
-    def restore_version(self, table: Table, version: int) -> Applied:
+    def restore_version(self, table: Table, version: int) -> AppliedChange:
         restored = merge_rules.restore_version(
             table, self._merge_context(table), _own(table.content), version
         )
@@ -106,12 +106,12 @@ class LanceFormat(Format):
         table: Table,
         before: AnyContent | None,
         after: AnyContent | None,
-        since: Since,
-    ) -> Applied | None:
+        since: LaterCommitLookup,
+    ) -> AppliedChange | None:
         sides = _own(table.content), _own(before), _own(after)
         return _with_origin(table, merge_rules.revert(table, self._merge_context(table), *sides, since))
 
-    def tell(self, content: AnyContent) -> str:
+    def describe_state(self, content: AnyContent) -> str:
         if not isinstance(content, LanceTable) or not content.state:
             return ""
         newest = state_of(content).newest
@@ -171,7 +171,7 @@ class _PreparedSteps(NamedTuple):
     found: Prepared
 
 
-def _with_origin(table: Table, applied: Applied) -> Applied:
+def _with_origin(table: Table, applied: AppliedChange) -> AppliedChange:
     """The table with the version that it continues from and the first version of its history set."""
     content, before = applied.content, table.content if table.content is not None else table.last
     if not isinstance(content, LanceTable) or not content.state or content == table.content:

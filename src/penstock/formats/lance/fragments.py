@@ -27,7 +27,7 @@ _REWRITE_FIELDS: Final = frozenset((_GROUPS, 4))
 _GROUP_FIELDS: Final = frozenset((1, 2))
 
 
-class Side(NamedTuple):
+class FolderVersion(NamedTuple):
     """A version of a table, and the folder that it is at."""
 
     manifest: Manifest
@@ -99,13 +99,13 @@ def places_of_bases(bases: Iterable[Base], folder: str) -> Mapping[int | None, B
     return {None: Base(-1, folder), **{base.id: base for base in bases}}
 
 
-def fragments_of(side: Side) -> list[Fragment]:
+def fragments_of(side: FolderVersion) -> list[Fragment]:
     """The fragments of a version. ``Immovable`` if it names a file in a way that is not known."""
     places = places_of_bases(side.manifest.bases, side.folder)
     return [_locate_fragment(fragment, places) for fragment in side.manifest.fragments]
 
 
-def read_rewrites(side: Side) -> list[RewriteGroup]:
+def read_rewrites(side: FolderVersion) -> list[RewriteGroup]:
     """What the transaction of a version says that was compacted. ``Immovable`` if that is not known."""
     transaction = side.manifest.transaction
     message = None if transaction is None else transaction.message(_REWRITE)

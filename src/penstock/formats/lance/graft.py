@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from penstock.formats.lance.columns import has_more_columns, why_not_read
-from penstock.formats.lance.fragments import FRESH, SUFFIXES, Fragment, Side, fragments_of, mark_of
+from penstock.formats.lance.fragments import FRESH, SUFFIXES, FolderVersion, Fragment, fragments_of, mark_of
 from penstock.formats.lance.lineage import Lineage, RowChanges
 from penstock.formats.lance.manifests import Base, Flag, Manifest, ManifestOperation
 from penstock.formats.lance.relocation import (
@@ -69,7 +69,7 @@ class Ungraftable(Exception):
         self.why, self.clashes, self.way_out = why, tuple(clashes), way_out
 
 
-class Copy(NamedTuple):
+class FileCopy(NamedTuple):
     """A file that has to be copied for a grafted version to be read."""
 
     source: str
@@ -92,7 +92,7 @@ class GraftResult(NamedTuple):
     manifest: Manifest
     operation: ManifestOperation
     what: Message
-    copies: tuple[Copy, ...]
+    copies: tuple[FileCopy, ...]
     deletions: tuple[NewDeletions, ...]
     added: frozenset[bytes]
     """Marks of the data files that rows came from."""
@@ -129,7 +129,7 @@ class SideHistory(NamedTuple):
 class BaseState(NamedTuple):
     """A state that both sides come from."""
 
-    side: Side
+    side: FolderVersion
     removed: RowSet
     """Rows that it has removed, and that another such state has."""
 
@@ -149,8 +149,8 @@ def check_operations(grafted: Collection[ManifestOperation], ground: Collection[
 
 def graft(
     bases: Sequence[BaseState],
-    source: Side,
-    target: Side,
+    source: FolderVersion,
+    target: FolderVersion,
     lineage: Lineage,
     source_done: SideHistory,
     target_done: SideHistory,
@@ -235,20 +235,22 @@ def _check_rows(
     is_again: bool,
 ) -> None:
     """``Ungraftable`` if both sides have done something to one row that is not the same, or may have."""
-    twice = other_rows(rows.base, rows.of_source, rows.of_target)
+    added_by_both = other_rows(rows.base, rows.of_source, rows.of_target)
     for base, of_base in zip(bases, rows.of_bases, strict=True):
         # Both sides have it from a common state that such a row is gone.
-        twice = other_rows(twice, shared_rows(other_rows(twice, of_base), base.removed))
+        added_by_both = other_rows(
+            added_by_both, shared_rows(other_rows(added_by_both, of_base), base.removed)
+        )
     row_changes, other = source.changes, target.changes
     if row_changes is None or other is None:
         has_replaced = any(
-            history.has_replaced or _find_undone(twice, history) for history in (source, target)
+            history.has_replaced or _find_undone(added_by_both, history) for history in (source, target)
         )
-        if twice and (has_replaced or not rows.lineage.is_whole):
+        if added_by_both and (has_replaced or not rows.lineage.is_whole):
             raise Ungraftable(
                 "has rows of the same data files updated, compacted or deleted on both sides, and the "
                 "history no longer says which rows",
-                twice,
+                added_by_both,
             )
         if source.taken or target.taken:
             raise Ungraftable(
@@ -257,7 +259,7 @@ def _check_rows(
             )
         return
     removed_rows = {} if receiver is None or receiver.changes is None else receiver.changes.removed_rows()
-    if receiver is not None and (missing := other_rows(twice, removed_rows)):
+    if receiver is not None and (missing := other_rows(added_by_both, removed_rows)):
         raise Ungraftable("lacks rows that the commit removes, or has updated them", missing)
     # A commit that was reverted comes back, and what was deleted or updated since does not.
     for_good = {} if receiver is None or receiver.changes is None else receiver.changes.removed_for_good()
@@ -270,9 +272,9 @@ def _check_rows(
         for side in (row_changes, other)
     ]
     replaced = all_rows(change.removed for updates in own for change in updates.values())
-    if clashes := shared_rows(twice, replaced):
+    if clashes := shared_rows(added_by_both, replaced):
         raise Ungraftable("has the same rows updated or deleted on both sides", clashes)
-    if clashes := all_rows(_find_undone(twice, history) for history in (source, target)):
+    if clashes := all_rows(_find_undone(added_by_both, history) for history in (source, target)):
         raise Ungraftable(
             "has rows updated or deleted on one side; the other side still has the old rows, because their "
             "update was reverted or left out there",
@@ -428,7 +430,9 @@ class RowMoves(NamedTuple):
 class RowGraft:
     """The target while fragments and deletions of the source come to it."""
 
-    def __init__(self, source: Side, target: Side, lineage: Lineage, rows: RowMoves) -> None:
+    def __init__(
+        self, source: FolderVersion, target: FolderVersion, lineage: Lineage, rows: RowMoves
+    ) -> None:
         self._source, self._target, self._rows = source, target, rows
         self._lineage = lineage
         self._bases, self._moved = move_bases(
@@ -437,7 +441,7 @@ class RowGraft:
         is_renumbered = any(old not in (None, new) for old, new in self._moved.items())
         if is_renumbered and any(_BLOBS in field for field in source.manifest.schema[0]):
             raise Ungraftable("was changed on both sides, and the ids of its blob locations differ")
-        self._copies: list[Copy] = []
+        self._copies: list[FileCopy] = []
         self._written: list[NewDeletions] = []
 
     @property
@@ -510,7 +514,7 @@ class RowGraft:
 
     def _as_number(self, fragment: Fragment, ranges: Ranges, number: int) -> Message:
         """A fragment of the source as a new one of the target, with the rows that have to come."""
-        moved = move_fragment(fragment.message, self._moved).having(FRAGMENT_ID, number)
+        moved = move_fragment(fragment.message, self._moved).with_field(FRAGMENT_ID, number)
         places = difference(((0, fragment.physical_rows),), ranges)
         if not places:
             return self._with_deletion(moved, None)
@@ -520,7 +524,7 @@ class RowGraft:
 
     @staticmethod
     def _with_deletion(fragment: Message, deletion: bytes | None) -> Message:
-        return fragment.having(DELETION_FILE, *(() if deletion is None else (deletion,)))
+        return fragment.with_field(DELETION_FILE, *(() if deletion is None else (deletion,)))
 
     def _deletion(self, fragment: Fragment, number: int) -> bytes:
         """The file of a fragment's deleted rows for the target, whose number of the fragment is given.
@@ -535,9 +539,11 @@ class RowGraft:
         chance = (message.number(3) or 0) & ~FRESH | secrets.randbits(FRESH.bit_length())
         suffix = SUFFIXES[message.number(1) or 0]
         self._copies.append(
-            Copy(fragment.deletion_file, f"_deletions/{number}-{message.number(2) or 0}-{chance}.{suffix}")
+            FileCopy(
+                fragment.deletion_file, f"_deletions/{number}-{message.number(2) or 0}-{chance}.{suffix}"
+            )
         )
-        return message.having(BASE_OF_FILE).having(3, chance).pack()
+        return message.with_field(BASE_OF_FILE).with_field(3, chance).pack()
 
     def _write(self, number: int, places: Ranges) -> bytes:
         """A new file of deleted rows for a fragment of the target."""
@@ -547,7 +553,7 @@ class RowGraft:
         return Message.of((1, _BITMAP), (2, version), (3, chance), (4, count(places))).pack()
 
 
-def marks_between(before: Side | None, after: Side) -> list[bytes]:
+def marks_between(before: FolderVersion | None, after: FolderVersion) -> list[bytes]:
     """Marks of the data files that one version has and another has not. Raises as ``graft``."""
     old_files = {fragment.file for fragment in fragments_of(before)} if before is not None else set()
     return [mark_of(fragment.file) for fragment in fragments_of(after) if fragment.file not in old_files]

@@ -146,7 +146,7 @@ Step: TypeAlias = (
 )
 
 
-class Placed(msgspec.Struct, frozen=True, array_like=True):
+class NumberedStep(msgspec.Struct, frozen=True, array_like=True):
     """A step, and which operation of a request it is, counted from zero: errors name it."""
 
     operation: int
@@ -156,7 +156,7 @@ class Placed(msgspec.Struct, frozen=True, array_like=True):
 class Steps(msgspec.Struct, frozen=True, array_like=True, tag="steps"):
     """All that one commit asks of a table."""
 
-    steps: tuple[Placed, ...]
+    steps: tuple[NumberedStep, ...]
 
 
 _decode = decoder(Steps).decode

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from penstock.formats.lance.fragments import (
+    FolderVersion,
     Fragment,
     RewriteGroup,
-    Side,
     fragments_of,
     read_rewrites,
 )
@@ -56,7 +56,7 @@ _TRACELESS: Final = frozenset(
 class Sources(NamedTuple):
     """How manifests and files of deleted rows are read. Both raise ``Immovable`` for what is gone."""
 
-    side: Callable[[VersionAt], Side]
+    side: Callable[[VersionAt], FolderVersion]
     deletions: Callable[[str], Ranges]
     """The deleted rows in a file, by its whole path."""
 
@@ -175,7 +175,7 @@ class Lineage:
         self._origins[fragment.file] = frozenset(origin_files)
         return self._origins[fragment.file]
 
-    def compare(self, side: Side, other: Side) -> None:
+    def compare(self, side: FolderVersion, other: FolderVersion) -> None:
         """Find the rows of all fragments that only one of two versions has."""
         mine, others = fragments_of(side), fragments_of(other)
         both = {each.file for each in mine} & {each.file for each in others}

@@ -32,7 +32,7 @@ from penstock.errors import (
 from penstock.formats.lance.branch_chains import OwnedChain, WriteTarget, chain_for, chains, new_line
 from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.continuity import ANEW, find_gap
-from penstock.formats.lance.intents import Create, Declare, Erase, Placed, PutBranch, Register, Resync
+from penstock.formats.lance.intents import Create, Declare, Erase, NumberedStep, PutBranch, Register, Resync
 from penstock.formats.lance.manifest_reader import Manifests, is_of
 from penstock.formats.lance.manifests import Manifest, ManifestOperation, transaction
 from penstock.formats.lance.names import (
@@ -56,7 +56,7 @@ from penstock.formats.lance.relocation import (
     INDEX_VERSION,
     Immovable,
     index_id,
-    rehome,
+    move_to_folder,
 )
 from penstock.formats.lance.state import (
     LanceState,
@@ -88,7 +88,7 @@ class ManifestCheck:
         self._places, self._manifests = places, manifests
 
     def check_steps(
-        self, table: Table, objects: Objects, steps: Sequence[Placed], now_us: int
+        self, table: Table, objects: Objects, steps: Sequence[NumberedStep], now_us: int
     ) -> dict[int, MadeVersion | FoundVersion]:
         """Check the steps of a request. Returns what storage has, by the number of the operation.
 
@@ -118,7 +118,7 @@ class _RequestCheck:
         self._coming: dict[tuple[str, int], Version] = {}
         """Versions of the same request, by Lance's branch and their number."""
 
-    def check_step(self, placed: Placed) -> None:
+    def check_step(self, placed: NumberedStep) -> None:
         match placed.step:
             case Declare() as step:
                 self._declare(step)
@@ -342,7 +342,7 @@ class _RequestCheck:
                 folder_at(content.location, chain_folder, step.branch)
                 for chain_folder in (version.chain, chain.folder)
             )
-            old_manifest = rehome(old_manifest, *folders)
+            old_manifest = move_to_folder(old_manifest, *folders)
         try:
             gap = find_gap(old_manifest, manifest)
         except Malformed as problem:
@@ -478,7 +478,7 @@ class _RequestCheck:
                 )
             home.add(uuid)
         indexes = [
-            index.having(BASE_OF_INDEX) if index.all(INDEX_UUID)[-1] in home else index
+            index.with_field(BASE_OF_INDEX) if index.all(INDEX_UUID)[-1] in home else index
             for index in manifest.indexes
         ]
         return manifest if indexes == list(manifest.indexes) else manifest.with_parts(indexes=indexes)
@@ -528,7 +528,7 @@ class _RequestCheck:
         manifest = self._manifests.manifest(content.location, step.parent, number, parent)
         transaction = _clone_transaction(self._places.moved.to_storage(content.location), step, number)
         try:
-            moved = rehome(
+            moved = move_to_folder(
                 manifest,
                 folder_at(content.location, parent.chain, step.parent),
                 folder_at(content.location, chain.folder, step.name),

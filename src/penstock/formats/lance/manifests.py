@@ -179,13 +179,13 @@ class Manifest(NamedTuple):
         """The bytes of a file with this manifest. Its bases are where files are that were ``moved``."""
         packed, body = bytearray(), (self._with_base_paths(moved.to_storage) if moved else self).body
         if self.indexes:
-            body = body.having(_Manifest.INDEX_SECTION, len(packed))
+            body = body.with_field(_Manifest.INDEX_SECTION, len(packed))
             packed += _pack_with_length(Message.of(*((1, index.pack()) for index in self.indexes)))
         else:
-            body = body.having(_Manifest.INDEX_SECTION)
+            body = body.with_field(_Manifest.INDEX_SECTION)
         told_in = [field for field in _TRANSACTION_SECTIONS if body.number(field) is not None]
         for field in told_in or [_Manifest.TRANSACTION_SECTION]:
-            body = body.having(field, *(() if self.transaction is None else (len(packed),)))
+            body = body.with_field(field, *(() if self.transaction is None else (len(packed),)))
         if self.transaction is not None:
             packed += _pack_with_length(self.transaction)
         place = len(packed)
@@ -202,7 +202,7 @@ class Manifest(NamedTuple):
         return self.body.text(_Manifest.TRANSACTION_FILE) or ""
 
     @property
-    def is_told_alike(self) -> bool:
+    def names_one_transaction(self) -> bool:
         """Whether every Lance finds the same transaction. Earlier versions of Penstock left a former place in
         the field of Lance 13 when they packed a manifest anew, and Lance 13 cannot open such a version."""
         return len({self.body.number(field) for field in _TRANSACTION_SECTIONS} - {None}) < 2
@@ -300,15 +300,15 @@ class Manifest(NamedTuple):
         """This manifest with other parts."""
         body = self.body
         if fragments is not None:
-            body = body.having(_Manifest.FRAGMENTS, *(fragment.pack() for fragment in fragments))
+            body = body.with_field(_Manifest.FRAGMENTS, *(fragment.pack() for fragment in fragments))
             if any(fragment.all(3) for fragment in fragments):
                 body = _with_flag(body, Flag.DELETIONS)
         if bases is not None:
-            body = body.having(_Manifest.BASES, *(base.pack() for base in bases))
+            body = body.with_field(_Manifest.BASES, *(base.pack() for base in bases))
             if bases:
                 body = _with_flag(body, Flag.BASES)
         if max_fragment_id is not None and max_fragment_id >= 0:
-            body = body.having(_Manifest.MAX_FRAGMENT_ID, max_fragment_id)
+            body = body.with_field(_Manifest.MAX_FRAGMENT_ID, max_fragment_id)
         return self._replace(body=body, indexes=self.indexes if indexes is None else tuple(indexes))
 
     @property
@@ -323,14 +323,14 @@ class Manifest(NamedTuple):
 
     def with_fields(self, fields: Sequence[bytes]) -> Self:
         """This manifest with other columns."""
-        return self._replace(body=self.body.having(_Manifest.SCHEMA, *fields))
+        return self._replace(body=self.body.with_field(_Manifest.SCHEMA, *fields))
 
     def with_maps(self, maps: Mapping[str, Mapping[str, bytes]]) -> Self:
         """This manifest with other maps, of the kinds that are given."""
         body = self.body
         for kind, entries in maps.items():
             packed = (Message.of((1, name), (2, value)).pack() for name, value in sorted(entries.items()))
-            body = body.having(_MAPS[kind], *packed)
+            body = body.with_field(_MAPS[kind], *packed)
             if kind == "config" and entries:
                 body = _with_flag(body, Flag.CONFIG)
         return self._replace(body=body)
@@ -341,7 +341,7 @@ class Manifest(NamedTuple):
         for counter in _COUNTERS:
             numbers = [message.number(counter) for message in (self.body, before.body)]
             if known_numbers := [number for number in numbers if number is not None]:
-                body = body.having(counter, max(known_numbers))
+                body = body.with_field(counter, max(known_numbers))
         highest = max(self.max_fragment_id, before.max_fragment_id)
         return self._replace(body=body).with_parts(max_fragment_id=highest)
 
@@ -355,15 +355,15 @@ class Manifest(NamedTuple):
         """This manifest as another version, made by a transaction at a time."""
         seconds, micros = divmod(time_us, 1_000_000)
         body = (
-            self.body.having(_Manifest.VERSION, version)
-            .having(_Manifest.BRANCH, *(() if branch is None else (branch,)))
-            .having(_Manifest.TIMESTAMP, Message.of((1, seconds), (2, micros * 1000)).pack())
-            .having(_Manifest.TRANSACTION_FILE)
-            .having(_Manifest.AUX)
-            .having(_Manifest.TAG)
+            self.body.with_field(_Manifest.VERSION, version)
+            .with_field(_Manifest.BRANCH, *(() if branch is None else (branch,)))
+            .with_field(_Manifest.TIMESTAMP, Message.of((1, seconds), (2, micros * 1000)).pack())
+            .with_field(_Manifest.TRANSACTION_FILE)
+            .with_field(_Manifest.AUX)
+            .with_field(_Manifest.TAG)
         )
         for field in _TRANSACTION_SECTIONS:  # every Lance knows the operations that are written here
-            body = body.having(field, 0)
+            body = body.with_field(field, 0)
         return self._replace(body=body, transaction=transaction)
 
 
@@ -386,13 +386,13 @@ def _normalise_field(field: bytes) -> bytes:
     its own."""
     message = Message.read(field)
     if message.all(_FIELD_STORAGE) == [b"default"]:
-        message = message.having(_FIELD_STORAGE)
-    return message.having(_FIELD_METADATA, *sorted(message.all(_FIELD_METADATA))).pack()
+        message = message.with_field(_FIELD_STORAGE)
+    return message.with_field(_FIELD_METADATA, *sorted(message.all(_FIELD_METADATA))).pack()
 
 
 def _with_flag(body: Message, flag: int) -> Message:
     for field in (_Manifest.READER_FLAGS, _Manifest.WRITER_FLAGS):
-        body = body.having(field, (body.number(field) or 0) | flag)
+        body = body.with_field(field, (body.number(field) or 0) | flag)
     return body
 
 
@@ -411,7 +411,7 @@ def without_sections(body: bytes) -> bytes:
     """A manifest's own message, as it is read where its file, with the sections, is not at hand."""
     message = Message.read(body)
     for field in _SECTIONS:
-        message = message.having(field)
+        message = message.with_field(field)
     return message.pack()
 
 

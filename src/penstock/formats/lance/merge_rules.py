@@ -27,7 +27,7 @@ from penstock.formats.lance.state import LanceState, state_of, with_state
 from penstock.formats.lance.table_merge import TableMerge, has_same_names
 from penstock.formats.lance.version_pins import pin
 from penstock.formats.lance.version_writer import TOLD_MAX, WAY_OUT, VersionWriter, shorten_names
-from penstock.kernel.format import DRY_RUN, Applied, LaterCommit, Refused, Since, Table
+from penstock.kernel.format import DRY_RUN, AppliedChange, LaterCommit, LaterCommitLookup, Refused, Table
 from penstock.kernel.objects import Objects
 from penstock.model.content import content_bytes
 from penstock.storage.places import Places
@@ -49,7 +49,7 @@ def merge(
     target: LanceTable | None,
     base: LanceTable | None,
     source: LanceTable | None,
-) -> Applied:
+) -> AppliedChange:
     """The table after a source's changes since a base.
 
     ``Refused`` if they do not go with what the table is now, ``PrepareAgain`` if that cannot be told without
@@ -67,7 +67,7 @@ def merge(
     if base is None or base.id != target.id:
         newest = side.newest()
         if newest is None or includes(here, side, newest) or is_same(newest, here.newest()):
-            return Applied(target)
+            return AppliedChange(target)
         raise Refused(f"exists on both sides, but no common version is known; {WAY_OUT}")
     parted = TableSide.of(base, objects)
     bases = [base for base in table.bases if isinstance(base, LanceTable) and base.id == target.id]
@@ -78,26 +78,28 @@ def merge(
 
 def restore(
     table: Table, context: MergeContext, target: LanceTable | None, after: LanceTable | None
-) -> Applied:
+) -> AppliedChange:
     """The table in a wanted state, by a new version: a chain does not go back. Raises as ``merge``."""
     if after is None:
-        return Applied(None)
+        return AppliedChange(None)
     last = table.last if isinstance(table.last, LanceTable) and table.last.state else None
     before = target if target is not None else last
     if before is None:
         return _add_table(table, context, None, after)
     _check_same(before, after)
     if before == after:
-        return Applied(before)
+        return AppliedChange(before)
     objects = _objects(table)
     here, side = TableSide.of(before, objects), TableSide.of(after, objects)
-    if _may_take(table, before, after) and _goes_on(here, side):
+    if _may_take(table, before, after) and _extends_state(here, side):
         return _take_source(table, context, after)
     what = ("lance restore", *map(content_bytes, (before, after)))
     return table.read_once(what, lambda: _restore(table, context, here, side))
 
 
-def restore_version(table: Table, context: MergeContext, target: LanceTable | None, version: int) -> Applied:
+def restore_version(
+    table: Table, context: MergeContext, target: LanceTable | None, version: int
+) -> AppliedChange:
     """The table as it was at an earlier version of its main branch; Lance's own branches and tags stay.
 
     Raises as ``restore``, and ``VersionNotFound``.
@@ -114,12 +116,12 @@ def restore_version(table: Table, context: MergeContext, target: LanceTable | No
             version=version,
         )
     if is_same(newest, NumberedVersion(version, wanted_version)):
-        return Applied(target)
+        return AppliedChange(target)
     what = ("lance restore version", content_bytes(target), version)
     return table.read_once(what, lambda: _restore(table, context, here, here.until(version, objects)))
 
 
-def _restore(table: Table, context: MergeContext, here: TableSide, side: TableSide) -> Applied:
+def _restore(table: Table, context: MergeContext, here: TableSide, side: TableSide) -> AppliedChange:
     """A new version that is as another state. ``Refused`` if nobody knows what that was."""
     source = side.newest()
     if source is not None:
@@ -139,8 +141,8 @@ def revert(
     target: LanceTable | None,
     content: LanceTable | None,
     before: LanceTable | None,
-    since: Since,
-) -> Applied:
+    since: LaterCommitLookup,
+) -> AppliedChange:
     """The table without what one commit did, which made ``done`` of ``before``. Raises as ``merge``."""
     if target is None or content is None or before is None or target.id != content.id:
         return _revert_existence(table, context, target, content, before, since)
@@ -150,7 +152,7 @@ def revert(
     objects = _objects(table)
     here, old_side, side = (TableSide.of(content, objects) for content in (target, content, before))
 
-    def apply_revert() -> Applied:
+    def apply_revert() -> AppliedChange:
         try:
             return _begin_merge(table, context, here, REVERT).revert(old_side, side)
         except Irreversible as problem:
@@ -172,13 +174,13 @@ def _revert_existence(
     target: LanceTable | None,
     content: LanceTable | None,
     before: LanceTable | None,
-    since: Since,
-) -> Applied:
+    since: LaterCommitLookup,
+) -> AppliedChange:
     """The commit created, dropped or replaced the table, or another one did so since."""
     if target is None and before is None:
-        return Applied(None)
+        return AppliedChange(None)
     if target is not None and before is not None and target.id == before.id:
-        return Applied(target)  # the commit dropped it, and it came back since
+        return AppliedChange(target)  # the commit dropped it, and it came back since
     if target is None and content is None:
         return restore(table, context, None, before)
     if target is None:
@@ -186,7 +188,7 @@ def _revert_existence(
         raise Refused(f"was dropped or renamed since{later}; revert that first, and then this commit")
     if content is not None and before is None and target.id == content.id:
         if is_as(table, target, content):
-            return Applied(None)
+            return AppliedChange(None)
         later = _describe_commits(since.commits)
         raise Refused(
             f"was created or renamed by the commit, and changed since{later}; drop the table to undo both, "
@@ -198,7 +200,9 @@ def _revert_existence(
     )
 
 
-def _describe_clash(problem: Irreversible, objects: Objects, since: Since, location: str) -> Refused:
+def _describe_clash(
+    problem: Irreversible, objects: Objects, since: LaterCommitLookup, location: str
+) -> Refused:
     """Why a commit cannot be undone, with data files and the commits that are in the way."""
     shown_files = shorten_names([name.removeprefix(f"{location}/") for name in problem.files])
     commits = [commit for commit in since.commits if _made_any(commit, problem.versions, objects)]
@@ -266,28 +270,30 @@ def _versions_of(state: LanceState) -> tuple[object, ...]:
 # --- one side has no table --------------------------------------------------------------------------------
 
 
-def _drop(table: Table, target: LanceTable | None, base: LanceTable | None) -> Applied:
+def _drop(table: Table, target: LanceTable | None, base: LanceTable | None) -> AppliedChange:
     """The source has dropped the table, or given it another name."""
     if target is None:
-        return Applied(None)
+        return AppliedChange(None)
     if base is not None and base.id == target.id:
         if base == target:
-            return Applied(None)
+            return AppliedChange(None)
         here, parted = (TableSide.of(content, _objects(table)) for content in (target, base))
         if is_same(here.newest(), parted.newest()) and has_same_names(here, parted):
-            return Applied(None)
+            return AppliedChange(None)
     raise Refused(
         "was dropped or renamed on the other side, and changed here; drop or rename it here too, or keep it"
         " with the mode 'drop'"
     )
 
 
-def _add_table(table: Table, context: MergeContext, base: LanceTable | None, source: LanceTable) -> Applied:
+def _add_table(
+    table: Table, context: MergeContext, base: LanceTable | None, source: LanceTable
+) -> AppliedChange:
     """The source has a table that is not here."""
     if base is not None and base.id == source.id:
         side, parted = (TableSide.of(content, _objects(table)) for content in (source, base))
         if is_same(side.newest(), parted.newest()) and has_same_names(side, parted):
-            return Applied(None)
+            return AppliedChange(None)
         raise Refused(
             "was dropped or renamed here, and changed on the other side; restore it with the mode 'force', "
             "or leave it dropped with 'drop'"
@@ -318,12 +324,12 @@ def _may_take(table: Table, target: LanceTable, source: LanceTable) -> bool:
     return owner != b"" and state_of(target).owner != owner
 
 
-def _take_source(table: Table, context: MergeContext, source: LanceTable) -> Applied:
+def _take_source(table: Table, context: MergeContext, source: LanceTable) -> AppliedChange:
     """The source's state, whose versions are pinned where they are of a line that is not this branch's."""
     if state_of(source).owner in (b"", WriteTarget.of(table).owner):
-        return Applied(source)
+        return AppliedChange(source)
 
-    def pin_source() -> Applied:
+    def pin_source() -> AppliedChange:
         side, place = TableSide.of(source, _objects(table)), context.places.at(source.location)
         with suppress(ManagedElsewhere):  # a fork has its tables with the lake that it is of
             if DRY_RUN not in table.notes:
@@ -332,12 +338,12 @@ def _take_source(table: Table, context: MergeContext, source: LanceTable) -> App
                     newest = side.newest(branch)
                     if newest is not None and newest.version.chain:
                         pin(place, newest, branch, context.now_us)
-        return Applied(source)
+        return AppliedChange(source)
 
     return table.read_once(("lance pinned", content_bytes(source)), pin_source)
 
 
-def _goes_on(here: TableSide, side: TableSide) -> bool:
+def _extends_state(here: TableSide, side: TableSide) -> bool:
     """Whether another state is this one with further versions."""
     newest = here.newest()
     return newest is None or side.has(newest)

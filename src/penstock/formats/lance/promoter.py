@@ -235,7 +235,7 @@ class Promoter(BackgroundPublisher[PromoteTask, Unpromoted]):
             )
             if staged:
                 self.add(task._replace(work=PromoteWork.STAGED, staged=staged))
-        if self._refs is not None and task.branch and self._refs.is_news(task):
+        if self._refs is not None and task.branch and self._refs.needs_update(task):
             self.add(task._replace(work=PromoteWork.REFS))
 
     def _is_left(self, task: PromoteTask) -> bool:

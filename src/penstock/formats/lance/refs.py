@@ -62,7 +62,7 @@ class RefFiles:
         self._done: OrderedDict[tuple[str, str], Refs] = OrderedDict()
         self._lock, self._turn = Lock(), Lock()
 
-    def is_news(self, task: PromoteTask) -> bool:
+    def needs_update(self, task: PromoteTask) -> bool:
         """Whether there may be something to do. Of a chain that was never looked at that is always so."""
         with self._lock:
             written_refs = self._done.get(_chain_of(task))
@@ -142,7 +142,7 @@ class _RefFilesUpdate:
             if is_clients and now_us < branch.created_us + CLIENT_US:
                 is_whole = False
             elif newest is not None and self._place.size(newest[1].place(name, newest[0])) is not None:
-                self._put(_file(self._of_branches, name), self._said_of_branch(name, branch))
+                self._put(_file(self._of_branches, name), self._branch_file_body(name, branch))
             else:
                 # They are about to be promoted, and the branch is looked at again then. Or somebody has
                 # removed it with plain Lance, which removes its versions too: then it does not come back.
@@ -151,7 +151,7 @@ class _RefFilesUpdate:
 
     def have_tags(self) -> None:
         for name, tag in self._tags.items():
-            self._put(_file(self._of_tags, name), self._said_of_tag(tag))
+            self._put(_file(self._of_tags, name), self._tag_file_body(tag))
 
     def _put(self, name: str, fields: Mapping[str, Any]) -> None:
         """Have a file say something, unless it is another's that says something else."""
@@ -178,7 +178,7 @@ class _RefFilesUpdate:
 
     # -- what files say ------------------------------------------------------------------------------------
 
-    def _said_of_branch(self, name: str, branch: OwnBranch) -> dict[str, Any]:
+    def _branch_file_body(self, name: str, branch: OwnBranch) -> dict[str, Any]:
         fork = self._versions.get(branch.parent, branch.version)
         return {
             "parentBranch": branch.parent or None,
@@ -207,7 +207,7 @@ class _RefFilesUpdate:
         known_by = self._content.id.bytes + f"{branch.created_us} {self._chain}{name}".encode()
         return [*above, [branch.version, digest("lance own branch", known_by).hex()[:32]]]
 
-    def _said_of_tag(self, tag: OwnTag) -> dict[str, Any]:
+    def _tag_file_body(self, tag: OwnTag) -> dict[str, Any]:
         tagged = self._versions.get(tag.branch, tag.version)
         return {
             "branch": tag.branch or None,

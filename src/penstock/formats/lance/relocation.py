@@ -48,7 +48,7 @@ def check_movable(manifest: Manifest) -> None:
             raise Immovable(f"has fragments that Penstock does not understand (fields {unknown})")
 
 
-def rehome(manifest: Manifest, folder: str, other: str) -> Manifest:
+def move_to_folder(manifest: Manifest, folder: str, other: str) -> Manifest:
     """A version at one folder as it reads at another one. ``Immovable`` if that cannot be said.
 
     It is the same for everybody who asks, so that two who write it write the same.
@@ -132,9 +132,9 @@ def move_bases(
 def move_fragment(fragment: Message, moved: Moved) -> Message:
     """A fragment whose files name other bases."""
     files = [_move(Message.read(data), BASE_OF_FILE, moved).pack() for data in fragment.all(FILES)]
-    fragment = fragment.having(FILES, *files)
+    fragment = fragment.with_field(FILES, *files)
     if (deletion := fragment.message(DELETION_FILE)) is not None:
-        fragment = fragment.having(DELETION_FILE, _move(deletion, BASE_OF_FILE, moved).pack())
+        fragment = fragment.with_field(DELETION_FILE, _move(deletion, BASE_OF_FILE, moved).pack())
     return fragment
 
 
@@ -147,4 +147,4 @@ def _move(named: Message, field: int, moved: Moved) -> Message:
     if base not in moved:
         raise Immovable(f"refers to the base path {base}, which its manifest does not list")
     becomes = moved[base]
-    return named.having(field, *(() if becomes is None else (becomes,)))
+    return named.with_field(field, *(() if becomes is None else (becomes,)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from penstock.formats.lance.fragments import Side, fragments_of
+from penstock.formats.lance.fragments import FolderVersion, fragments_of
 from penstock.formats.lance.lineage import TRACED_MAX, Lineage, RowChange, RowChanges, arrived_trace
 from penstock.formats.lance.manifests import ManifestOperation
 from penstock.formats.lance.names import is_revert
@@ -83,7 +83,7 @@ class LaterLanceVersions:
         self,
         versions: Sequence[NumberedVersion],
         lineage: Lineage,
-        side: Callable[[NumberedVersion], Side],
+        side: Callable[[NumberedVersion], FolderVersion],
         *,
         is_undone: bool,
     ) -> None:
@@ -227,7 +227,9 @@ class LaterLanceVersions:
 class MergedChanges:
     """What was done on a side that the commit came to by a merge, as far as merges remember it."""
 
-    def __init__(self, lineage: Lineage, history: SidesHistory, own: SidesHistory, now: Side) -> None:
+    def __init__(
+        self, lineage: Lineage, history: SidesHistory, own: SidesHistory, now: FolderVersion
+    ) -> None:
         """``own`` is what the commit itself did: the history of the side has that, too."""
         self._lineage, self._now = lineage, now
         self._changes = lineage.changes(lineage.trace(history))
@@ -264,7 +266,7 @@ class MergedChanges:
         return all_rows(change.rewritten for change in others.updates.values())
 
 
-def rows_in(side: Side, rows: RowSet, lineage: Lineage) -> RowSet:
+def rows_in(side: FolderVersion, rows: RowSet, lineage: Lineage) -> RowSet:
     """Those of some rows that a version has."""
     mine = (fragment for fragment in fragments_of(side) if not lineage.origins(fragment).isdisjoint(rows))
     return shared_rows(rows, all_rows(map(lineage.rows, mine)))

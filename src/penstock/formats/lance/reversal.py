@@ -22,7 +22,7 @@ from penstock.formats.lance.columns import (
     revert_fields,
     why_not_read,
 )
-from penstock.formats.lance.fragments import Fragment, Side, fragments_of
+from penstock.formats.lance.fragments import FolderVersion, Fragment, fragments_of
 from penstock.formats.lance.graft import GraftResult, RowGraft, RowMoves
 from penstock.formats.lance.lineage import Lineage, arrived_trace
 from penstock.formats.lance.manifests import Flag, Manifest, ManifestOperation
@@ -88,9 +88,9 @@ class CommitRows(NamedTuple):
 class States(NamedTuple):
     """The three versions that meet."""
 
-    before: Side
-    after: Side
-    now: Side
+    before: FolderVersion
+    after: FolderVersion
+    now: FolderVersion
 
 
 def commit_rows(lineage: Lineage, history: SidesHistory) -> CommitRows:
@@ -161,7 +161,7 @@ class _Reversal:
         manifest = _with_files(grafted.manifest, swaps, grafting)
         manifest, new, dropped = self._with_indexes(manifest, grafting)
         manifest, has_other_maps = self._with_maps(manifest)
-        operation, what = _say_rows(grafted)
+        operation, what = _row_operation(grafted)
         parts = [
             bool(grafted.is_changed),
             bool(has_other_fields or swaps),
@@ -172,7 +172,7 @@ class _Reversal:
             operation, what = ManifestOperation.RESTORE, Message.of((1, self._states.now.manifest.version))
         elif has_other_fields:
             # Columns that go take their data files along, as if somebody had dropped them.
-            operation, what = _say_columns(self._states.now.manifest, manifest)
+            operation, what = _column_operation(self._states.now.manifest, manifest)
         elif new or dropped:
             fields = (
                 *((1, message.pack()) for message in new),
@@ -180,7 +180,7 @@ class _Reversal:
             )
             operation, what = ManifestOperation.CREATE_INDEX, Message.of(*fields)
         elif has_other_maps:
-            operation, what = ManifestOperation.CONFIG, _say_config(self._states.now.manifest, manifest)
+            operation, what = ManifestOperation.CONFIG, _config_operation(self._states.now.manifest, manifest)
         return grafted._replace(manifest=manifest, operation=operation, what=what, is_changed=any(parts))
 
     def _moves(self) -> RowMoves:
@@ -472,7 +472,7 @@ class _Reversal:
             ]
             if covered:
                 moved = move_index(index, grafting.base_moves)
-                messages.append(moved.having(_BITMAP_OF_INDEX, pack_numbers(covered)))
+                messages.append(moved.with_field(_BITMAP_OF_INDEX, pack_numbers(covered)))
         return messages
 
     def _has_rows_of(self, fragment: Fragment, other: Fragment, columns: Collection[int]) -> bool:
@@ -523,7 +523,7 @@ def _with_files(
             old_fragment, kept_places = swap
             here = fragment.all(FILES)
             files = move_fragment(old_fragment.message, grafting.base_moves).all(FILES)
-            fragment = fragment.having(FILES, *files, *(here[at] for at in kept_places))
+            fragment = fragment.with_field(FILES, *files, *(here[at] for at in kept_places))
         fragments.append(fragment)
     return manifest.with_parts(fragments=fragments, bases=grafting.bases)
 
@@ -555,17 +555,17 @@ def _without_fragments(index: Message, removed: Collection[int]) -> Message:
     covered = _covered_fragments(index)
     if covered.isdisjoint(removed):
         return index
-    return index.having(_BITMAP_OF_INDEX, pack_numbers(sorted(covered.difference(removed))))
+    return index.with_field(_BITMAP_OF_INDEX, pack_numbers(sorted(covered.difference(removed))))
 
 
-def _say_rows(grafted: GraftResult) -> tuple[ManifestOperation, Message]:
+def _row_operation(grafted: GraftResult) -> tuple[ManifestOperation, Message]:
     """Rows that come back are no new ones: whoever merges must know that they were there before."""
     if grafted.operation is not ManifestOperation.APPEND:
         return grafted.operation, grafted.what
     return ManifestOperation.UPDATE, Message.of(*((3, data) for data in grafted.what.all(1)))
 
 
-def _say_columns(before: Manifest, after: Manifest) -> tuple[ManifestOperation, Message]:
+def _column_operation(before: Manifest, after: Manifest) -> tuple[ManifestOperation, Message]:
     fields = ((1, field) for field in after.fields)
     if numbers_of(after) <= numbers_of(before):
         return ManifestOperation.PROJECT, Message.of(*fields)
@@ -573,7 +573,7 @@ def _say_columns(before: Manifest, after: Manifest) -> tuple[ManifestOperation, 
     return ManifestOperation.MERGE, Message.of(*fragments, *((2, field) for field in after.fields))
 
 
-def _say_config(before: Manifest, after: Manifest) -> Message:
+def _config_operation(before: Manifest, after: Manifest) -> Message:
     old_config, now = before.maps["config"], after.maps["config"]
     changed = [(name, value) for name, value in sorted(now.items()) if old_config.get(name) != value]
     entries = ((1, Message.of((1, name), (2, value)).pack()) for name, value in changed)

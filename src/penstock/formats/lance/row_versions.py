@@ -35,7 +35,7 @@ def renumber_row_versions(manifest: Manifest, before: Manifest | None, parted: i
             values = fragment.all(field) if message is None else message.all(field)
             if message is None:
                 values = [_sequence(data, parted, newest) for data in values]
-            fragment = fragment.having(field, *values)
+            fragment = fragment.with_field(field, *values)
         fragments.append(fragment)
     return manifest.with_parts(fragments=fragments)
 
@@ -45,8 +45,8 @@ def _sequence(data: bytes, parted: int, newest: int) -> bytes:
     runs = [Message.read(data) for data in Message.read(data).all(_RUNS)]
     numbers = [run.number(_VERSION) or 0 for run in runs]
     dates = [newest + 1 if number > parted else min(number, newest) for number in numbers]
-    packed_runs = [run.having(_VERSION, date).pack() for run, date in zip(runs, dates, strict=True)]
-    return Message.read(data).having(_RUNS, *packed_runs).pack()
+    packed_runs = [run.with_field(_VERSION, date).pack() for run, date in zip(runs, dates, strict=True)]
+    return Message.read(data).with_field(_RUNS, *packed_runs).pack()
 
 
 def _files(fragment: Message) -> tuple[str | None, ...]:

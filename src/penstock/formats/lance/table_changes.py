@@ -30,7 +30,7 @@ from penstock.formats.lance.intents import (
     DropBranch,
     DropTag,
     Erase,
-    Placed,
+    NumberedStep,
     PutBranch,
     PutTag,
     Register,
@@ -56,7 +56,7 @@ from penstock.formats.lance.state import (
     with_next,
     with_state,
 )
-from penstock.kernel.format import Applied
+from penstock.kernel.format import AppliedChange
 from penstock.kernel.objects import Objects, Pending
 from penstock.model.content import AnyContent
 from penstock.model.encoding import ObjectId, encode
@@ -96,10 +96,10 @@ def apply_steps(
     key: Key,
     content: AnyContent | None,
     standing: WriteTarget,
-    steps: Sequence[Placed],
+    steps: Sequence[NumberedStep],
     prepared: Prepared,
     now_us: int,
-) -> Applied:
+) -> AppliedChange:
     """Apply steps to a table. Every error names the operation that it is about."""
     doing = _StepRun(Pending(objects), key, content, standing, prepared, now_us)
     for step in steps:
@@ -109,7 +109,7 @@ def apply_steps(
             problem.details.setdefault("operation", step.operation)
             problem.details.setdefault("table", str(key))
             raise
-    return Applied(doing.content, doing.blobs)
+    return AppliedChange(doing.content, doing.blobs)
 
 
 class _StepRun:
@@ -130,7 +130,7 @@ class _StepRun:
         self._objects, self._key, self._standing = objects, key, standing
         self._prepared, self._now_us = prepared, now_us
 
-    def do(self, placed: Placed) -> None:
+    def do(self, placed: NumberedStep) -> None:
         step = placed.step
         match step:
             case Declare():
@@ -224,7 +224,7 @@ class _StepRun:
             return
         versions = self._versions()
         self._change(
-            {name: version for name, version in made_version.entries.items() if _is_news(versions, name)}
+            {name: version for name, version in made_version.entries.items() if _is_new_entry(versions, name)}
         )
 
     # -- versions ------------------------------------------------------------------------------------------
@@ -421,7 +421,7 @@ class _StepRun:
         self.content = content
 
 
-def _is_news(versions: Versions, name: bytes) -> bool:
+def _is_new_entry(versions: Versions, name: bytes) -> bool:
     """Whether a table has nothing by the name of an entry of its tree, and nothing that came later."""
     if (version := version_of(name)) is not None:
         newest = versions.newest(version[0])
@@ -430,7 +430,7 @@ def _is_news(versions: Versions, name: bytes) -> bool:
     return versions.branch(branch) is None if branch is not None else versions.tag(name[1:].decode()) is None
 
 
-def step_names(steps: Sequence[Placed]) -> bytes:
+def step_names(steps: Sequence[NumberedStep]) -> bytes:
     """The intent that is stored with a commit: only the kinds of its steps."""
     return encode([type(step.step).__name__.lower() for step in steps])
 

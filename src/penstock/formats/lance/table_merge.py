@@ -52,7 +52,7 @@ from penstock.formats.lance.state import (
     with_state,
 )
 from penstock.formats.lance.version_writer import WAY_OUT, VersionWriter, refusal
-from penstock.kernel.format import Applied, PathClash, Refused
+from penstock.kernel.format import AppliedChange, PathClash, Refused
 from penstock.kernel.objects import Objects
 
 _ABOUT_TABLES: Final = frozenset(
@@ -84,25 +84,25 @@ class TableMerge:
         self._goes_on = False
         """Whether there are versions that are written for the chain."""
 
-    def merge(self, base: TableSide, source: TableSide, others: Sequence[TableSide] = ()) -> Applied:
+    def merge(self, base: TableSide, source: TableSide, others: Sequence[TableSide] = ()) -> AppliedChange:
         """The table with what became of a base on the other side.
 
         ``others`` are further states that both sides come from, where merges crossed.
         """
         self._others = others
         keys = keys_differing(self._objects, base.state, source.state)
-        self._bring_versions(base, source, MAIN)
+        self._merge_versions(base, source, MAIN)
         for name in _branches_of(keys):
-            self._bring_branch(base, source, name)
-        self._bring_tags(base.versions.tags(), source)
+            self._merge_branch(base, source, name)
+        self._merge_tags(base.versions.tags(), source)
         self._leave_removed(base, source, keys)
         self._check_dropped()
         old_properties, new_properties = base.state.properties, source.state.properties
         for name in old_properties.keys() | new_properties.keys():
-            self._bring_property(name, old_properties.get(name), new_properties.get(name))
+            self._merge_property(name, old_properties.get(name), new_properties.get(name))
         return self._build_result()
 
-    def restore(self, side: TableSide) -> Applied:
+    def restore(self, side: TableSide) -> AppliedChange:
         """The table as it was in a wanted state."""
         source, newest = side.newest(), self._here.newest()
         if source is None and newest is not None:
@@ -120,12 +120,12 @@ class TableMerge:
                 self._take_branch(side, name)
             else:
                 raise Refused(f"has had Lance's own branch '{name}' changed since, which cannot be undone")
-        self._bring_tags(self._here.versions.tags(), side)
+        self._merge_tags(self._here.versions.tags(), side)
         self._check_dropped()
         self._properties = dict(side.state.properties)
         return self._build_result()
 
-    def revert(self, side: TableSide, before: TableSide) -> Applied:
+    def revert(self, side: TableSide, before: TableSide) -> AppliedChange:
         """The table without what one commit did, which led from one state to another.
 
         ``Irreversible``, ``Immovable`` or ``Damaged`` if rows cannot be undone, ``Refused`` for all else.
@@ -134,11 +134,11 @@ class TableMerge:
         self._revert_versions(side, before, MAIN)
         for name in _branches_of(keys_differing(self._objects, before.state, side.state)):
             self._revert_branch(side, before, name)
-        self._bring_tags(side.versions.tags(), before)
+        self._merge_tags(side.versions.tags(), before)
         self._check_dropped()
         old_properties, new_properties = side.state.properties, before.state.properties
         for name in old_properties.keys() | new_properties.keys():
-            self._bring_property(name, old_properties.get(name), new_properties.get(name))
+            self._merge_property(name, old_properties.get(name), new_properties.get(name))
         return self._build_result()
 
     def _revert_branch(self, side: TableSide, before: TableSide, name: str) -> None:
@@ -209,7 +209,7 @@ class TableMerge:
 
     # -- versions ------------------------------------------------------------------------------------------
 
-    def _bring_versions(self, base: TableSide, source: TableSide, branch: str) -> None:
+    def _merge_versions(self, base: TableSide, source: TableSide, branch: str) -> None:
         """What became of one of Lance's branches, on top of what it is here."""
         old_version, version, now = (side.newest(branch) for side in (base, source, self._here))
         if version is None or is_same(version, old_version) or is_same(version, now):
@@ -363,7 +363,7 @@ class TableMerge:
 
     # -- Lance's own branches and tags ---------------------------------------------------------------------
 
-    def _bring_branch(self, base: TableSide, source: TableSide, name: str) -> None:
+    def _merge_branch(self, base: TableSide, source: TableSide, name: str) -> None:
         old_branch, new_branch, now = (side.own(name) for side in (base, source, self._here))
         if new_branch in (old_branch, now):
             return
@@ -371,12 +371,12 @@ class TableMerge:
         if now != old_branch and not (now[0] == old_branch[0] and is_same(sides[0], sides[2])):
             if any(side is None or side.version.chain != self._chain.folder for side in sides):
                 raise Refused(f"had Lance's own branch '{name}' changed on both sides; {WAY_OUT}")
-            self._bring_versions(base, source, name)
+            self._merge_versions(base, source, name)
             return
         if new_branch[0] is None:
             self._drop_branch(name)
         elif new_branch[0] == old_branch[0] and not self._chain.owner:
-            self._bring_versions(base, source, name)  # those of a line cannot be here as they are
+            self._merge_versions(base, source, name)  # those of a line cannot be here as they are
         else:
             self._take_branch(source, name)
 
@@ -418,7 +418,7 @@ class TableMerge:
                     f" {WAY_OUT}"
                 )
 
-    def _bring_tags(self, before: Mapping[str, OwnTag], source: TableSide) -> None:
+    def _merge_tags(self, before: Mapping[str, OwnTag], source: TableSide) -> None:
         """Take the tags that differ from what they were before on the other side."""
         tags, here = source.versions.tags(), self._here.versions.tags()
         for name in before.keys() | tags.keys():
@@ -457,7 +457,7 @@ class TableMerge:
             if at and at[0] == MAIN and isinstance(version, Version)
         ]
 
-    def _bring_property(self, name: str, old_value: str | None, new_value: str | None) -> None:
+    def _merge_property(self, name: str, old_value: str | None, new_value: str | None) -> None:
         now = self._properties.get(name)
         if new_value in (old_value, now):
             return
@@ -471,12 +471,12 @@ class TableMerge:
 
     # -- the result ----------------------------------------------------------------------------------------
 
-    def _build_result(self) -> Applied:
+    def _build_result(self) -> AppliedChange:
         state, blobs = apply_changes(self._objects, self._here.state, self._changes)
         state = msgspec.structs.replace(state, properties=self._properties)
         if self._goes_on:
             state = msgspec.structs.replace(state, chain=self._chain.folder, owner=self._chain.owner)
-        return Applied(with_state(self._here.content, state), blobs)
+        return AppliedChange(with_state(self._here.content, state), blobs)
 
 
 def has_same_names(side: TableSide, other: TableSide) -> bool:

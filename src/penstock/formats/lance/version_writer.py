@@ -18,10 +18,10 @@ import msgspec
 from penstock.errors import Damaged, OutcomeUnknown
 from penstock.formats.lance.branch_chains import OwnedChain
 from penstock.formats.lance.deletions import pack_deletions, read_deletions
-from penstock.formats.lance.fragments import Side, fragments_of
+from penstock.formats.lance.fragments import FolderVersion, fragments_of
 from penstock.formats.lance.graft import (
     BaseState,
-    Copy,
+    FileCopy,
     GraftResult,
     SideHistory,
     Ungraftable,
@@ -40,7 +40,7 @@ from penstock.formats.lance.relocation import (
     copy_id,
     index_id,
     is_copy,
-    rehome,
+    move_to_folder,
     without_idle,
 )
 from penstock.formats.lance.removals import LaterChanges
@@ -97,7 +97,7 @@ class VersionWriter:
         before = None if newest is None else self._side(newest, branch).manifest
         folder = folder_at(self._location, self._chain.folder, branch)
         try:
-            manifest = rehome(old_side.manifest, old_side.folder, folder)
+            manifest = move_to_folder(old_side.manifest, old_side.folder, folder)
             if old_side.folder != folder:
                 manifest = renumber_row_versions(manifest, before, parted)
             if not self._chain.folder and branch == MAIN:
@@ -170,7 +170,7 @@ class VersionWriter:
         folder = folder_at(self._location, self._chain.folder, branch)
         ground = self._side(onto[0], branch)
         try:
-            ground = Side(rehome(ground.manifest, ground.folder, folder), folder)
+            ground = FolderVersion(move_to_folder(ground.manifest, ground.folder, folder), folder)
             parted = [BaseState(self._base(version, branch), removed) for version, removed in bases]
             receiver = None if arrived.id else onto[1] if onto[0] is newest else source[1]
             graft_result = graft(
@@ -206,7 +206,7 @@ class VersionWriter:
             arrived = _with_marks(arrived, graft_result.added)
         return self._stage(manifest, newest, branch, message, arrived, b"")
 
-    def side(self, version: NumberedVersion, branch: str = MAIN) -> Side:
+    def side(self, version: NumberedVersion, branch: str = MAIN) -> FolderVersion:
         """A version, as it is stored. ``Damaged`` if its manifest is gone."""
         return self._side(version, branch)
 
@@ -227,7 +227,7 @@ class VersionWriter:
         folder = folder_at(self._location, self._chain.folder, branch)
         before, after, now = (self._side(version, branch) for version in (*versions, newest))
         graft_result = reverse(
-            States(before, after, Side(rehome(now.manifest, now.folder, folder), folder)),
+            States(before, after, FolderVersion(move_to_folder(now.manifest, now.folder, folder), folder)),
             lineage,
             commit,
             later,
@@ -244,10 +244,12 @@ class VersionWriter:
         message = transaction(graft_result.operation, newest.number, str(uuid4()), graft_result.what, {})
         return self._stage(manifest, newest, branch, message, None, b"")
 
-    def _check_files(self, manifest: Manifest, now: Side, folder: str) -> None:
+    def _check_files(self, manifest: Manifest, now: FolderVersion, folder: str) -> None:
         """``Damaged`` if a data file that comes back is gone: its rows would be lost without a word."""
         current_files = {file for fragment in fragments_of(now) for file in fragment.files}
-        coming = {file for fragment in fragments_of(Side(manifest, folder)) for file in fragment.files}
+        coming = {
+            file for fragment in fragments_of(FolderVersion(manifest, folder)) for file in fragment.files
+        }
         for file in sorted(coming - current_files):
             if self._place.size(self._inside(file)) is None:
                 raise Damaged(
@@ -264,11 +266,11 @@ class VersionWriter:
         if version.version.chain != self._chain.folder and not self._is_dry:
             pin(self._place, version, branch, self._now_us)
 
-    def _side(self, version: NumberedVersion, branch: str) -> Side:
+    def _side(self, version: NumberedVersion, branch: str) -> FolderVersion:
         manifest = self._manifests.manifest(self._location, branch, version.number, version.version)
-        return Side(manifest, folder_at(self._location, version.version.chain, branch))
+        return FolderVersion(manifest, folder_at(self._location, version.version.chain, branch))
 
-    def _at(self, version_at: VersionAt, branch: str) -> Side:
+    def _at(self, version_at: VersionAt, branch: str) -> FolderVersion:
         version = Version(
             chain=version_at.chain,
             staged=version_at.staged,
@@ -290,7 +292,7 @@ class VersionWriter:
         except ValueError as problem:
             raise Immovable(f"the deletion file {path} cannot be read: {problem}") from None
 
-    def _base(self, version: NumberedVersion, branch: str) -> Side:
+    def _base(self, version: NumberedVersion, branch: str) -> FolderVersion:
         """Where the sides parted. Who let Lance clean up old versions may have lost it."""
         try:
             return self._side(version, branch)
@@ -339,7 +341,7 @@ class VersionWriter:
     ) -> Arrived:
         """What came by a commit that was repeated, with the marks of the fragments that came with it."""
         before = None if newest is None else self._side(newest, branch)
-        after = Side(manifest, folder_at(self._location, self._chain.folder, branch))
+        after = FolderVersion(manifest, folder_at(self._location, self._chain.folder, branch))
         try:
             marks = marks_between(before, after)
         except (Immovable, Ungraftable):
@@ -348,7 +350,7 @@ class VersionWriter:
 
     # -- copies --------------------------------------------------------------------------------------------
 
-    def _copy(self, copies: Iterable[Copy], folder: str) -> None:
+    def _copy(self, copies: Iterable[FileCopy], folder: str) -> None:
         """Copy small files to below a folder."""
         for source, name in () if self._is_dry else copies:
             (data,) = self._place.read([self._inside(source)])
@@ -376,8 +378,8 @@ class VersionWriter:
                 new = copy_id(index_id(index)) if copy is None else copy
                 if copy is None:
                     copies += self._files_of(index, paths.get(base, ""), new)
-                index = index.having(INDEX_UUID, Message.of((1, new.bytes)).pack())
-            indexes.append(index.having(BASE_OF_INDEX))
+                index = index.with_field(INDEX_UUID, Message.of((1, new.bytes)).pack())
+            indexes.append(index.with_field(BASE_OF_INDEX))
         size = sum(copy.size for copy in copies)
         if size > INDEXES_MAX_BYTES:
             names = sorted({index.text(INDEX_NAME) or "" for index in manifest.indexes})

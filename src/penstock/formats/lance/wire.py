@@ -79,7 +79,7 @@ class Message(tuple[WireField, ...]):
         values = self.all(number)
         return Message.read(values[-1]) if values else None
 
-    def having(self, number: int, *values: Value | str) -> Message:
+    def with_field(self, number: int, *values: Value | str) -> Message:
         """The message with these values of a field instead of those that it has, where the first one was."""
         place = next((at for at, field in enumerate(self) if field.number == number), len(self))
         fields = (_field(number, value) for value in values)

@@ -41,7 +41,8 @@ class RowReader:
         return self.to_batches().schema
 
     def to_arrow(self, columns: Sequence[str] | None = None, where: str | None = None) -> Any:
-        """The rows as a ``pyarrow.Table``: all columns or some, all rows or those for which it is true."""
+        """Read the rows as a ``pyarrow.Table``: all columns or some, all rows or those that match
+        ``where``."""
         return self.to_batches(columns, where).read_all()
 
     def to_pandas(self, columns: Sequence[str] | None = None, where: str | None = None) -> Any:
@@ -69,7 +70,7 @@ class RowReader:
         return None
 
     def count(self, where: str | None = None) -> int:
-        """How many rows there are, or those for which a condition is true.
+        """Count the rows, or those for which a condition is true.
 
         Without one it is answered from statistics if they are exact; else only one column is read.
         """

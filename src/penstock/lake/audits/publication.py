@@ -45,7 +45,7 @@ class Published(msgspec.Struct, frozen=True, kw_only=True):
         return self.merged.commits[-1] if self.merged.commits else None
 
 
-class Publishing(TypedDict, total=False):
+class PublishOptions(TypedDict, total=False):
     """How a branch is published."""
 
     checks: Checks
@@ -53,16 +53,16 @@ class Publishing(TypedDict, total=False):
     spark: Any
     """A session, for queries and for checks that read DataFrames."""
     otherwise: str
-    """What becomes of the branch if a check does not hold: ``keep``, or ``drop``."""
+    """What to do with the branch if a check fails: ``keep``, or ``drop``."""
     message: str | None
-    """Of the merge; one that says what was published, if nothing is given."""
+    """The message of the merge; by default one that names the branch."""
     author: str | None
-    """Who publishes; who opened the lake, if nothing is given."""
+    """The author of the merge; by default that of the opened lake."""
     idempotency_key: str | None
     """Of the merge."""
 
 
-def publish(lake: Lake, branch: str, into: str, **how: Unpack[Publishing]) -> Published:
+def publish(lake: Lake, branch: str, into: str, **how: Unpack[PublishOptions]) -> Published:
     """Audit a branch as it is now, and merge exactly that.
 
     ``ChecksFailed`` names all checks that do not hold, and nothing is merged then.

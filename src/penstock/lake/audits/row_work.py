@@ -91,7 +91,7 @@ def ask_in_process(
 def run(task: Task) -> TaskResult:
     """Ask a query, and give what it finds."""
     row_query: RowQuery = pickle.loads(task.body)
-    objects = Objects(cast("Store", _AskedStore(task)))
+    objects = Objects(cast("Store", _RemoteObjects(task)))
     places = Places(MovedRoots(row_query.moved))
     try:
         rows = {table.key: _rows(table, objects, places, row_query.warehouse) for table in row_query.tables}
@@ -107,7 +107,7 @@ def run(task: Task) -> TaskResult:
     )
 
 
-class _AskedStore:
+class _RemoteObjects:
     """The objects of a lake that is elsewhere."""
 
     def __init__(self, task: Task) -> None:

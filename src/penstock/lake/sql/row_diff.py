@@ -278,8 +278,8 @@ class _Comparison:
 
     def _check_unique(self, connection: Any, side: str) -> None:
         keys = ", ".join(map(quote_name, self._on))
-        twice = connection.execute(
+        repeated_keys = connection.execute(
             f"select {keys} from {side} group by all having count(*) > 1 limit {REPEATED_MAX}"
         ).fetchall()
-        if twice:
-            raise repeated_key_error(self._key, self._on, twice)
+        if repeated_keys:
+            raise repeated_key_error(self._key, self._on, repeated_keys)

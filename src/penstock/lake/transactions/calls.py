@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from penstock.lake.call import Call, Retry, Said
+from penstock.lake.call import Call, CommitDescription, Retry
 from penstock.lake.transactions.answers import TransactionInfo, TransactionLanded
 from penstock.model.reads import Read
 from penstock.model.transactions import Isolation, Policy
@@ -103,7 +103,7 @@ class CommitTransaction(Call[TransactionLanded], frozen=True, kw_only=True):
     makes_lake = False
 
     id: str
-    said: Said = Said()
+    said: CommitDescription = CommitDescription()
     """What the commit says of itself."""
     who: str = ""
     """Who acts. A server puts the name of the caller's token here, if there is one."""

@@ -16,7 +16,7 @@ from penstock.errors import HistoryExpired, InvalidRequest, PenstockError, Refer
 from penstock.kernel.objects import content_of
 from penstock.kernel.state import prefix_end
 from penstock.kernel.transactions import TransactionRecord, Transactions
-from penstock.lake.call import Call, Said, commit_meta, first
+from penstock.lake.call import Call, CommitDescription, commit_meta, first
 from penstock.lake.transactions.answers import TransactionInfo, TransactionLanded
 from penstock.lake.transactions.calls import (
     AbortTransaction,
@@ -196,7 +196,7 @@ class TransactionAnswers:
                 logger.warning("transaction %s could not be removed: %s", record.transaction.id, problem)
 
 
-def _meta(transaction: StoredTransaction, said: Said, who: str) -> CommitMeta:
+def _meta(transaction: StoredTransaction, said: CommitDescription, who: str) -> CommitMeta:
     """What the commit of a transaction says of itself, unless whoever commits it says otherwise."""
     meta = commit_meta(said, who or transaction.who, transaction.message or f"transaction {transaction.id}")
     properties = {name: (value,) for name, value in transaction.properties.items()}

@@ -32,7 +32,7 @@ FINAL: Final = (CommitVetoed, TransactionOver, JobOver)
 """Conflicts that another try would meet again, or that somebody meant: a check said no, or it was aborted."""
 
 
-class Ran(NamedTuple, Generic[R]):
+class TransactionRun(NamedTuple, Generic[R]):
     """What came of a function that was run in a transaction."""
 
     value: R
@@ -48,7 +48,7 @@ def run(
     target: str | None,
     retries: int,
     options: TransactionOptions,
-) -> Ran[R]:
+) -> TransactionRun[R]:
     """Run a function until its transaction lands, or was tried once and so many times more.
 
     What a function raises after its transaction has landed is not tried again, nor is a conflict that a
@@ -59,21 +59,24 @@ def run(
         raise InvalidRequest(f"retries must be a number, got {retries!r}")
     if options.get("id") is not None:
         raise InvalidRequest("no id can be given, because each try is a separate transaction")
-    tries, wait_s, met = 0, WAIT_MIN_S, ("", "")
+    tries, wait_s, failure = 0, WAIT_MIN_S, ("", "")
     while True:
         tries += 1
         new_transaction: Transaction | None = None
         try:
             with lake.transaction(target, **options) as new_transaction:
                 value = function(new_transaction)
-            return Ran(value, new_transaction.commit, tries)
+            return TransactionRun(value, new_transaction.commit, tries)
         except (ConflictError, TryAgainError) as problem:
             if isinstance(problem, FINAL) or (
                 new_transaction is not None and new_transaction.may_have_landed
             ):
                 raise
-            before, met = met, ("" if new_transaction is None else new_transaction.base, problem.message)
-            if tries > retries or (isinstance(problem, ConflictError) and met == before):
+            before, failure = (
+                failure,
+                ("" if new_transaction is None else new_transaction.base, problem.message),
+            )
+            if tries > retries or (isinstance(problem, ConflictError) and failure == before):
                 raise _with_tries(problem, tries) from None
         time.sleep(random.uniform(wait_s / 2, wait_s))
         wait_s = min(wait_s * 2, WAIT_MAX_S)

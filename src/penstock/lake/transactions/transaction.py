@@ -65,11 +65,10 @@ NEITHER: Final = "it returned None, which is neither true nor false"
 
 
 class Transaction:
-    """Writes that nobody else sees until they land on a branch, all at one instant.
+    """A transaction: other readers see its writes only when they land on a branch, all at once.
 
-    As a context manager it lands at the end of the block, and aborts if an exception leaves it. Whatever is
-    read and written by it sees its own writes. Its ``branch`` is what anything else that reads and writes in
-    it names as its branch.
+    As a context manager it lands at the end of the block, and aborts if the block raises. Its reads see its
+    own writes. Other functions read and write in the transaction if they are given its ``branch``.
     """
 
     def __init__(self, lake: Lake, info: TransactionInfo, *, beats: bool) -> None:
@@ -111,7 +110,7 @@ class Transaction:
 
     @property
     def may_have_landed(self) -> bool:
-        """Whether it has landed by all that is known here, or was sent and nobody heard what came of it."""
+        """True if it has landed, or was sent and its outcome is unknown."""
         landed = (TransactionState.COMMITTING, TransactionState.COMMITTED)
         return self._info.state in landed or (self._is_sent and self._info.ended is None)
 
@@ -148,7 +147,7 @@ class Transaction:
         return self.writes.tables(prefix)
 
     def sql(self, query: str) -> SqlResult:
-        """Ask a query of the tables as the transaction sees them; see ``Lake.sql``."""
+        """Run a query over the tables as the transaction sees them; see ``Lake.sql``."""
         return self._lake.sql(query, self.branch)
 
     def create_table(
@@ -202,10 +201,10 @@ class Transaction:
         return view_name
 
     def check(self, name: str, holds: bool | Callable[[Transaction], Any], why: str = "") -> None:
-        """Go on only if something holds: ``CheckFailed`` otherwise, which lets nothing of the block land.
+        """Check a condition: if it does not hold, ``CheckFailed`` is raised, and nothing of the block lands.
 
-        ``holds`` is whether it does, or a function that is given the transaction and answers as a check does:
-        with ``False``, or a text that says why not. The commit names all that were passed.
+        ``holds`` is a bool, or a function that gets the transaction and returns what a check returns:
+        ``False``, or the reason as text. The commit names all checks that passed.
         """
         self._check_name(name)
         if callable(holds):
@@ -269,13 +268,13 @@ class Transaction:
         authors: tuple[str, ...] | None = None,
         properties: Mapping[str, str | Sequence[str]] | None = None,
     ) -> TransactionLanded:
-        """Let it land, as one commit. Repeated, it is answered with what it came to.
+        """Commit the transaction, as one commit. Repeated, the call returns the same result.
 
         ``MergeConflict`` if what it changed, or has read, was changed on its target too; that aborts it.
         ``TransactionOver`` if it was aborted before, or is being committed with checks that this process has
         not: the message says what to do. ``StorageFull`` if the lake has no room for it: it stays open, and
         can land once there is. ``OutcomeUnknown`` if the lake does not answer for long: then the same call,
-        from any process, finishes it and tells.
+        from any process, finishes it and returns the result.
         """
         if message is not None:
             _text("the message", message)
@@ -313,8 +312,8 @@ class Transaction:
                 return landed
 
     def abort(self, why: str = "") -> TransactionInfo:
-        """Let it never land. One that has landed stays as it is, and so does one that is landing, until 10
-        minutes after it was first sent: the answer tells."""
+        """Abort the transaction, so that it never lands. One that has landed stays, and one that is landing
+        cannot be aborted until 10 minutes after its commit was first sent: the result shows it."""
         self._stop()
         self._info = self._lake.do(AbortTransaction(id=self.id, why=why, who=self._lake.author))
         return self._info
@@ -322,7 +321,7 @@ class Transaction:
     def renew(
         self, lease_s: float | None = None, properties: Mapping[str, str | None] | None = None
     ) -> TransactionInfo:
-        """Say that it is still wanted; or set properties, or remove those that are given as ``None``.
+        """Renew its lease; or set properties, or remove those that are given as ``None``.
 
         ``TransactionOver`` if it is not open any more.
         """

@@ -162,7 +162,7 @@ class _GateTurn:
         self.users = 0
 
 
-class _Shown(NamedTuple):
+class _ShownToken(NamedTuple):
     """A token as somebody shows it: its id, and the hash of its secret."""
 
     id: str
@@ -170,13 +170,13 @@ class _Shown(NamedTuple):
 
 
 @lru_cache(maxsize=SHOWN_MAX)
-def _shown(authorization: str, api_key: str) -> _Shown:
+def _shown(authorization: str, api_key: str) -> _ShownToken:
     """The token that a request's headers show. Whether there is such a token is asked with each request."""
     presented = parse_token(_token(authorization.strip(), api_key.strip()))
-    return _Shown(presented.id, secret_hash(presented.secret))
+    return _ShownToken(presented.id, secret_hash(presented.secret))
 
 
-def _is_secret_of(token: Token | None, shown: _Shown) -> bool:
+def _is_secret_of(token: Token | None, shown: _ShownToken) -> bool:
     """Whether the secret is right; it takes as long if there is no such token."""
     expected_hash = token.secret_hash if token is not None else NO_HASH
     return hmac.compare_digest(shown.secret_hash, expected_hash)

@@ -70,7 +70,7 @@ def commit_operations(
     catalogue: Catalogue,
     target: RevisionPlace,
     operations: Sequence[shapes.AnyOperation],
-    about: calls.Said,
+    about: calls.CommitDescription,
     idempotency_key: str | None = None,
 ) -> tuple[Commit, tuple[shapes.AddedContent, ...]]:
     """Commit to a branch what was decided at one of its commits; also give the ids of what is new."""

@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import UNSET
 
 from penstock.errors import InvalidRequest
-from penstock.lake.calls import Said
+from penstock.lake.calls import CommitDescription
 from penstock.model.commits import EMPTY_COMMIT_ID, Commit
 from penstock.server.headers import Headers
 from penstock.server.nessie import shapes
@@ -37,7 +37,9 @@ def parents_of(commit: Commit) -> tuple[str, ...]:
     return commit.parents if commit.depth > 1 else (EMPTY_COMMIT_ID, *commit.parents)
 
 
-def commit_description(meta: shapes.CommitMetaInput | None, headers: Headers, message: str = "") -> Said:
+def commit_description(
+    meta: shapes.CommitMetaInput | None, headers: Headers, message: str = ""
+) -> CommitDescription:
     """What a writer says of a commit, in the body and in headers, which add to it.
 
     ``message`` is what it says if the writer does not tell.
@@ -50,7 +52,7 @@ def commit_description(meta: shapes.CommitMetaInput | None, headers: Headers, me
     signers += _split_list(headers.get("nessie-commit-signedoffby", ""))
     header = next(iter(_strip_all(headers.values_of("nessie-commit-message"))), "")
     header = header or (meta.message if meta is not None else "")
-    return Said(
+    return CommitDescription(
         message=header or message,
         authors=tuple(authors),
         signed_off_by=tuple(signers),

@@ -89,7 +89,7 @@ class NessieRefusal(ConflictError):
         super().__init__(message, nessie_code=nessie_code, shown=tuple(conflicts), missing=missing)
 
 
-def say(error: PenstockError, headers: Mapping[str, str]) -> HttpAnswer:
+def error_answer(error: PenstockError, headers: Mapping[str, str]) -> HttpAnswer:
     """An error as the answer to a request with these headers."""
     code, message, details = _describe_error(error)
     status = _CODES.get(code, error.http_status)

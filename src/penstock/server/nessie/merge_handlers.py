@@ -66,7 +66,7 @@ def merge(ask: Ask) -> shapes.MergeResponse:
         dry_run=_is_trial(body),
         idempotency_key=_idempotency_key(ask, body),
     )
-    return response(ask.catalogue, call, target, _is_told_conflicts(body))
+    return response(ask.catalogue, call, target, _returns_conflicts(body))
 
 
 def transplant(ask: Ask) -> shapes.MergeResponse:
@@ -86,7 +86,7 @@ def transplant(ask: Ask) -> shapes.MergeResponse:
     about = (
         commit_description(None, ask.headers, body.message or "")
         if len(sources) == 1
-        else calls.Said(message="")
+        else calls.CommitDescription(message="")
     )
     call = calls.Transplant(
         commits=tuple(source.revision for source in sources),
@@ -97,7 +97,7 @@ def transplant(ask: Ask) -> shapes.MergeResponse:
         dry_run=_is_trial(body),
         idempotency_key=_idempotency_key(ask, body),
     )
-    return response(ask.catalogue, call, target, _is_told_conflicts(body))
+    return response(ask.catalogue, call, target, _returns_conflicts(body))
 
 
 def transplant_violations(
@@ -121,7 +121,7 @@ def response(
     about_namespaces = namespace_conflicts(result.conflicts)
     if about_namespaces:
         raise CommitConflict(about_namespaces)
-    keys = [key for key in (*result.keys, *idle) if _is_told(key)]
+    keys = [key for key in (*result.keys, *idle) if _is_listed(key)]
     keys.sort(key=lambda merged_key: merged_key.key.encode())
     if result.conflicts and not conflicts_are_answer:
         raise _refusal(keys)
@@ -221,7 +221,7 @@ def _is_trial(body: shapes.NessieMergeFields) -> bool:
     return bool(body.is_dry_run or body.dry_run)
 
 
-def _is_told_conflicts(body: shapes.NessieMergeFields) -> bool:
+def _returns_conflicts(body: shapes.NessieMergeFields) -> bool:
     return bool(body.is_return_conflict_as_result or body.return_conflict_as_result)
 
 
@@ -287,7 +287,7 @@ def _idle(catalogue: Catalogue, call: calls.Merge, tried: MergeResult, unused: l
     return [MergedKey(key=key, mode=MergeMode.DROP) for key in dropped]
 
 
-def _is_told(key: MergedKey) -> bool:
+def _is_listed(key: MergedKey) -> bool:
     """Nessie does not mention what the target has already."""
     return key.mode is not MergeMode.NORMAL or bool(key.conflicts) or key.before != key.after
 

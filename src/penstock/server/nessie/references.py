@@ -226,7 +226,7 @@ class _Heads:
         commit = self._commit(reference)
         if reference.kind is Kind.TAG or reference.name == self._name:
             return Head(commit=commit, total=commit.depth)
-        depth, ancestor = self._meeting(reference, commit)
+        depth, ancestor = self._fork_point(reference, commit)
         return Head(
             commit=commit,
             ahead=commit.depth - depth,
@@ -242,7 +242,7 @@ class _Heads:
         assert reference is not None
         return self._catalogue.do(calls.GetCommit(revision=reference.id, via=reference.name))
 
-    def _meeting(self, reference: Reference, commit: Commit) -> tuple[int, str]:
+    def _fork_point(self, reference: Reference, commit: Commit) -> tuple[int, str]:
         """Where a branch and the default branch part, by first parents: its depth and its id.
 
         Up to there both have the same commit at every depth, and none afterwards, so that it is found by

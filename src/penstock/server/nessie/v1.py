@@ -6,7 +6,7 @@ from typing import Final
 
 from penstock.server.nessie import commit_handlers, shapes, v1_namespaces, v1_shapes, v1_trees
 from penstock.server.nessie.codec import CODEC
-from penstock.server.nessie.errors import say
+from penstock.server.nessie.errors import error_answer
 from penstock.server.routes import Api, Route
 
 _TYPE: Final = {"type": "branch|tag|BRANCH|TAG"}
@@ -231,7 +231,7 @@ V1: Final = Api(
         "given with it is refused."
     ),
     codec=CODEC,
-    error=say,
+    error=error_answer,
     error_schema=shapes.NessieError,
     strict_query=False,
     routes=(

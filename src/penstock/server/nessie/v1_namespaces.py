@@ -17,7 +17,7 @@ from penstock.model.references import Kind
 from penstock.server.nessie import shapes, v1_shapes
 from penstock.server.nessie.commits import commit_description
 from penstock.server.nessie.contents import from_content
-from penstock.server.nessie.errors import NessieRefusal, say
+from penstock.server.nessie.errors import NessieRefusal, error_answer
 from penstock.server.nessie.keys import name_key, read_key
 from penstock.server.nessie.pages import BATCH
 from penstock.server.nessie.revisions import NessieRevision, RevisionPlace, is_hash, resolve
@@ -153,7 +153,7 @@ def _commit(ask: Ask, place: RevisionPlace, message: str, operation: Operation) 
             )
         )
     except CommitConflict as conflict:
-        error = json_decoder(shapes.NessieError).decode(say(conflict, {}).body)
+        error = json_decoder(shapes.NessieError).decode(error_answer(conflict, {}).body)
         raise NessieRefusal("REFERENCE_NOT_FOUND", error.message) from None
     return RevisionPlace(reference=place.reference, commit=commit.id)
 

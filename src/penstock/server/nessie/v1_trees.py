@@ -274,7 +274,7 @@ def merge(ask: Ask) -> v1_shapes.V1MergeResponse:
         raise InvalidRequest(
             "The parameter 'keepIndividualCommits' is deprecated. Merge operations only support squashed now."
         )
-    request = shapes.NessieMerge(**_bring(body), from_hash=body.from_hash)
+    request = shapes.NessieMerge(**_merge_fields(body), from_hash=body.from_hash)
     return merge_view(merge_handlers.merge(_as_v2(ask, path, body=request)))
 
 
@@ -288,7 +288,7 @@ def transplant(ask: Ask) -> v1_shapes.V1MergeResponse:
             "The parameter 'keepIndividualCommits' is deprecated. "
             "Transplant operations only support unsquashed now."
         )
-    fields = _bring(body) | {"message": ask.query.message}
+    fields = _merge_fields(body) | {"message": ask.query.message}
     request = shapes.NessieTransplant(**fields, hashes_to_transplant=body.hashes_to_transplant)
     return merge_view(merge_handlers.transplant(_as_v2(ask, path, body=request)))
 
@@ -337,7 +337,7 @@ def _diff_path(text: str) -> str:
     return f"{name}@{spec}" if spec else name
 
 
-def _bring(body: shapes.NessieMergeFields) -> dict[str, Any]:
+def _merge_fields(body: shapes.NessieMergeFields) -> dict[str, Any]:
     return {field: getattr(body, field) for field in shapes.NessieMergeFields.__struct_fields__}
 
 

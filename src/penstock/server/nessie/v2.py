@@ -6,7 +6,7 @@ from typing import Final
 
 from penstock.server.nessie import commit_handlers, config, merge_handlers, read_handlers, references, shapes
 from penstock.server.nessie.codec import CODEC
-from penstock.server.nessie.errors import say
+from penstock.server.nessie.errors import error_answer
 from penstock.server.nessie.revisions import PATH_PATTERN
 from penstock.server.routes import Api, Route
 
@@ -24,7 +24,7 @@ V2: Final = Api(
         "from the name."
     ),
     codec=CODEC,
-    error=say,
+    error=error_answer,
     error_schema=shapes.NessieError,
     strict_query=False,
     routes=(

@@ -40,14 +40,14 @@ def ui_api(gate: AccessGate) -> Api:
             _public("POST", "/logout", sign_out),
         ),
         codec=forms,
-        error=_tell_error,
+        error=_render_error,
         error_schema=None,
         strict_query=False,
         add_credentials=add_session,
     )
 
 
-def _tell_error(error: PenstockError, headers: Mapping[str, str]) -> HttpAnswer:
+def _render_error(error: PenstockError, headers: Mapping[str, str]) -> HttpAnswer:
     if not isinstance(error, Unauthenticated):
         return render_error(error)
     token = find_token(headers)

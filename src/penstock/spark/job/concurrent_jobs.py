@@ -9,7 +9,7 @@ from typing import Final
 _LOG: Final = logging.getLogger("penstock.spark")
 
 
-class JobsMeet(UserWarning):
+class ConcurrentJobsWarning(UserWarning):
     """Another job writes the same table on the same branch right now.
 
     Both may commit: what comes of that is decided by their modes, when each has its turn.
@@ -20,4 +20,4 @@ def warn_of_others(others: str, stacklevel: int) -> None:
     """Warn of jobs that write the same table, if there are any."""
     if others:
         _LOG.info(others)
-        warnings.warn(others, JobsMeet, stacklevel=stacklevel + 1)
+        warnings.warn(others, ConcurrentJobsWarning, stacklevel=stacklevel + 1)

@@ -38,7 +38,7 @@ class ScannedVersion(msgspec.Struct, frozen=True, kw_only=True):
     facts: TableFacts
 
 
-class How(msgspec.Struct, frozen=True, kw_only=True):
+class ReadSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How Spark is to read files."""
 
     format: str = "parquet"
@@ -57,7 +57,7 @@ def read_files(
     files: Sequence[ScanFile],
     columns: SparkSchema | None,
     constants: SparkSchema,
-    how: How,
+    how: ReadSettings,
     parse_value: ParseValue | None = None,
 ) -> DataFrame:
     """The rows of files: ``columns`` are read from them, ``constants`` have one value in each.
@@ -78,7 +78,7 @@ def _with_jar(
     files: Sequence[ScanFile],
     columns: SparkSchema | None,
     constants: SparkSchema,
-    how: How,
+    how: ReadSettings,
 ) -> DataFrame:
     from pyspark.sql import DataFrame
 

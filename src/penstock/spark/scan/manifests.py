@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructField, StructType
 
     from penstock.lake.scan_files import ScanFile
-    from penstock.spark.scan.frames import How, ParseValue
+    from penstock.spark.scan.frames import ParseValue, ReadSettings
 
 FOLDER: Final = f"{SCRATCH}/reads"
 """Below the table's root, or the warehouse's. Cleaning up removes what is older than a day."""
@@ -49,7 +49,7 @@ def scan(
     files: Sequence[ScanFile],
     columns: StructType | None,
     constants: StructType,
-    how: How,
+    how: ReadSettings,
     parse_value: ParseValue | None = None,
 ) -> DataFrame:
     """As ``frames.frame``. ``Unavailable``, or ``Denied``, if the manifest cannot be put beside the table.
@@ -156,7 +156,9 @@ def _check_castable(spark: SparkSession, constants: Iterable[StructField], zone:
         )
 
 
-def _read_manifest_files(spark: SparkSession, folder: str, columns: StructType | None, how: How) -> DataFrame:
+def _read_manifest_files(
+    spark: SparkSession, folder: str, columns: StructType | None, how: ReadSettings
+) -> DataFrame:
     """The rows of the files that the manifest in a folder names; an error if it is there no more.
 
     Over Spark Connect a plan is analysed each time it is used, and by then the manifest may be cleaned up. To

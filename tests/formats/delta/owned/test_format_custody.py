@@ -10,7 +10,7 @@ import pytest
 from penstock.errors import CommitConflict, InvalidRequest
 from penstock.formats.delta.branch_log.intents import Adopt, CreateIntent, Release, Settle
 from penstock.formats.delta.branch_log.line import OwnershipPhase
-from penstock.formats.delta.branch_log.ownership import Before, conversion, release
+from penstock.formats.delta.branch_log.ownership import TableBefore, conversion, release
 from penstock.formats.delta.protocol.actions import Metadata
 from penstock.model.keys import Key
 from penstock.model.operations import Delete, Put
@@ -50,7 +50,7 @@ def _adoption(owner: Owner, tmp_path: Path) -> Adopt:
     metadata = Metadata(
         id="m", schema_string=about.metadata.schema_string, partition_columns=(), configuration=configuration
     )
-    before = Before(version=4, protocol=protocol, metadata=metadata, timestamp_ms=1000)
+    before = TableBefore(version=4, protocol=protocol, metadata=metadata, timestamp_ms=1000)
     identity, uuid = uuid4(), uuid4()
     actions = conversion(before, owner.identity, identity, uuid, owner.clock() // 1000)
     return Adopt(id=identity, location=str(tmp_path / "adopted"), version=5, actions=actions, uuid=uuid)
@@ -98,7 +98,7 @@ def test_a_released_table_takes_no_more_commits(owner: Owner) -> None:
     content = owner.create()
     owner.commit([add("a")])
     about = owner.snapshot()
-    before = Before(
+    before = TableBefore(
         version=1, protocol=about.protocol, metadata=about.metadata, timestamp_ms=owner.line().timestamp_ms
     )
     uuid = uuid4()

@@ -11,7 +11,7 @@ import pytest
 from penstock.formats.delta.format import DeltaFormat
 from penstock.formats.delta.protocol.actions import Action, Txn
 from penstock.formats.delta.protocol.transaction import DeltaReads
-from penstock.kernel.format import Applied, Table
+from penstock.kernel.format import AppliedChange, Table
 from penstock.model.operations import Change
 from penstock.storage.buckets import Bucket
 from penstock.storage.local import LocalBucket
@@ -46,7 +46,7 @@ class WatchedFormat(DeltaFormat):
         TURN.come()
         return result
 
-    def apply(self, table: Table, change: Change, prepared: Any) -> Applied:
+    def apply(self, table: Table, change: Change, prepared: Any) -> AppliedChange:
         TURN.is_now = True
         try:
             return super().apply(table, change, prepared)

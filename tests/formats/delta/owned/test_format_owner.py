@@ -12,7 +12,7 @@ import pytest
 from penstock.errors import CommitConflict, InvalidRequest, MergeConflict, NotManaged
 from penstock.formats.delta.branch_log.intents import Adopt, CreateIntent, Release, Settle
 from penstock.formats.delta.branch_log.line import OwnershipPhase
-from penstock.formats.delta.branch_log.ownership import Before, conversion, release
+from penstock.formats.delta.branch_log.ownership import TableBefore, conversion, release
 from penstock.formats.delta.protocol.actions import Metadata, Protocol
 from penstock.kernel.three_way import MergeOptions
 from penstock.model.commits import CommitMeta
@@ -49,7 +49,7 @@ def rename(owner: Owner, branch: str) -> None:
 def handed_back(owner: Owner) -> Release:
     """The commit that releases the table as it is now."""
     about, line, uuid = owner.snapshot(), owner.line(), uuid4()
-    before = Before(
+    before = TableBefore(
         version=line.latest, protocol=about.protocol, metadata=about.metadata, timestamp_ms=line.timestamp_ms
     )
     return Release(version=line.latest + 1, actions=release(before, uuid, owner.clock() // 1000), uuid=uuid)
@@ -57,7 +57,7 @@ def handed_back(owner: Owner) -> Release:
 
 def adoption(owner: Owner, location: Path, version: int = 5) -> Adopt:
     """The promise to own a table that somebody else has written so far."""
-    before = Before(
+    before = TableBefore(
         version=version - 1,
         protocol=Protocol(min_reader_version=1, min_writer_version=7, writer_features=("inCommitTimestamp",)),
         metadata=Metadata(

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from penstock.errors import CommitConflict, InvalidRequest
-from penstock.formats.delta.branch_log.line import Terms, held_of
+from penstock.formats.delta.branch_log.line import CommitTerms, held_of
 from penstock.formats.delta.protocol.actions import Action, Remove, Txn
 from penstock.formats.delta.protocol.transaction import DeltaReads, Partitions
 from penstock.testing.threads import at_once
@@ -61,7 +61,7 @@ def test_what_a_commit_rests_on_is_kept_with_it(owner: Owner) -> None:
     owner.commit([add("b", "x")])
     owner.commit([add("c", "x")], version=3)
     found = [held_of(entry, owner.read).terms for _, entry in owner.line().since(0, owner.read)]
-    assert found == [Terms(reads), Terms(DeltaReads()), Terms()]
+    assert found == [CommitTerms(reads), CommitTerms(DeltaReads()), CommitTerms()]
 
 
 # --- batches --------------------------------------------------------------------------------------------

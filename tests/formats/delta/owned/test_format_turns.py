@@ -15,12 +15,12 @@ import pytest
 
 from penstock.errors import CommitConflict, InvalidContent, InvalidLog, InvalidRequest
 from penstock.formats.delta.branch_log.intents import CommitIntent, FileBody, Release, Settle, change
-from penstock.formats.delta.branch_log.ownership import Before, release
+from penstock.formats.delta.branch_log.ownership import TableBefore, release
 from penstock.formats.delta.format import DeltaFormat
 from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, Remove, Txn, write_commit
 from penstock.formats.delta.protocol.transaction import DeltaReads
 from penstock.kernel.batch import Outcome
-from penstock.kernel.format import Applied, PrepareAgain, Table
+from penstock.kernel.format import AppliedChange, PrepareAgain, Table
 from penstock.model.keys import Key
 from penstock.model.operations import Change, Delete, Put
 from penstock.stores.port import Store
@@ -250,7 +250,7 @@ class GoesRound(DeltaFormat):
 
     arrived, go = Event(), Event()
 
-    def apply(self, table: Table, change: Change, prepared: Any) -> Applied:
+    def apply(self, table: Table, change: Change, prepared: Any) -> AppliedChange:
         if str(table.key) == "b" and prepared is not None and not self.go.is_set():
             self.arrived.set()
             raise PrepareAgain
@@ -302,7 +302,7 @@ class Holds(DeltaFormat):
 
     arrived, go = Event(), Event()
 
-    def apply(self, table: Table, change: Change, prepared: Any) -> Applied:
+    def apply(self, table: Table, change: Change, prepared: Any) -> AppliedChange:
         if str(table.key) == "held" and prepared is not None:
             self.arrived.set()
             assert self.go.wait(30)
@@ -391,7 +391,7 @@ def test_a_branch_that_was_moved_to_another_line_of_the_same_length_is_looked_at
 def test_a_table_that_was_released_in_between_takes_nothing(owner: Owner, other: Owner) -> None:
     content = owner.create()
     about, uuid = owner.snapshot(), uuid4()
-    before = Before(
+    before = TableBefore(
         version=0, protocol=about.protocol, metadata=about.metadata, timestamp_ms=owner.line().timestamp_ms
     )
     last = Release(version=1, actions=release(before, uuid, owner.clock() // 1000), uuid=uuid)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from penstock.lake.answers import Landing, SweptFiles
-from penstock.lake.call import Ask, Call, ReadAt, Retry, Said, Write
+from penstock.lake.call import Ask, Call, CommitDescription, ReadAt, Retry, Write
 from penstock.lake.outcomes import landed_commit
 from penstock.model.commits import Commit
 from penstock.model.keys import Key
@@ -35,7 +35,7 @@ class AppendLines(Write[Commit], frozen=True, kw_only=True):
     """The default branch if nothing is given."""
     read_version: int | None = None
     """If they answer what was read: the version of the journal then."""
-    said: Said = Said()
+    said: CommitDescription = CommitDescription()
     """What the commit says of itself."""
 
     def recover(self, ask: Ask, landing: Landing) -> Commit:

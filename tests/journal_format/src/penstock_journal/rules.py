@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from penstock.kernel.format import Applied, Format, Refused, Table, blob
+from penstock.kernel.format import AppliedChange, Format, Refused, Table, blob
 from penstock.model.content import AnyContent, Unknown
 from penstock.model.decoders import msgpack_decoder
 from penstock.model.encoding import ObjectId, encode
@@ -47,7 +47,7 @@ class JournalRules(Format):
         if any("\n" in line for line in _decode(change.intent).lines):
             raise Refused("takes lines: a text with a line break is several")
 
-    def apply(self, table: Table, change: Change, prepared: None) -> Applied:
+    def apply(self, table: Table, change: Change, prepared: None) -> AppliedChange:
         intent, version = _decode(change.intent), state_of(table.content).version
         if intent.read_version is not None and intent.read_version != version:
             raise Refused("has got other lines", expected=f"v{intent.read_version}", found=f"v{version}")
@@ -56,9 +56,9 @@ class JournalRules(Format):
         )
         held = () if table.content is None else table.content.objects
         content = make_content(table.content, version + len(blobs), (*held, *blobs))
-        return Applied(content, blobs)
+        return AppliedChange(content, blobs)
 
-    def tell(self, content: AnyContent) -> str:
+    def describe_state(self, content: AnyContent) -> str:
         return f"v{state_of(content).version}"
 
     def admit(self, table: Table, content: AnyContent | None) -> None:

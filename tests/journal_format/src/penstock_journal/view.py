@@ -15,7 +15,7 @@ from penstock_journal.calls import AppendLines, Journal, ReadJournal
 from penstock_journal.plugin import JournalPlugin
 
 if TYPE_CHECKING:
-    from penstock.lake.call import Said
+    from penstock.lake.call import CommitDescription
     from penstock.lake.table import Table
 
 
@@ -39,7 +39,7 @@ class JournalView:
         rows = JournalPlugin.rows_of(self._table)().read_all()
         return rows if columns is None else rows.select(list(columns))
 
-    def append(self, data: Any, said: Said, idempotency_key: str | None) -> Ratified:
+    def append(self, data: Any, said: CommitDescription, idempotency_key: str | None) -> Ratified:
         """Add the lines of a column `line`."""
         rows = pa.table(arrow_rows(data))
         call = AppendLines(
@@ -58,7 +58,7 @@ class JournalView:
         data: Any,
         partitions: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None,
         where: str | None,
-        said: Said,
+        said: CommitDescription,
         idempotency_key: str | None,
     ) -> NoReturn:
         raise InvalidRequest(f"lines of '{self._table.key}' are never replaced: append to it")

@@ -18,11 +18,11 @@ from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.intents import check_history
 from penstock.formats.delta.branch_log.line import (
     Blobs,
-    Held,
+    CommitTerms,
+    HeldCommit,
     Line,
     LineEntry,
-    Terms,
-    Tip,
+    LineTip,
     keep,
     line_of,
     uuid_of,
@@ -48,7 +48,7 @@ class CommitAttempt(msgspec.Struct, frozen=True):
 
     proposal: DeltaProposal
     version: int
-    tip: Tip
+    tip: LineTip
     declared: ObjectId
     entry: LineEntry | None
     """``None``: it is in the table already."""
@@ -71,7 +71,7 @@ def attempt(
     """
     line, version = line_of(content), proposal.intent.version
     assert version is not None
-    begun = CommitAttempt(proposal, version, Tip.of(line), line.declared, None)
+    begun = CommitAttempt(proposal, version, LineTip.of(line), line.declared, None)
     if is_ratified(table, commits, content, line, begun):
         return begun
     metadata = read_declared(table, line.declared).metadata
@@ -95,7 +95,7 @@ def attempt(
 
 def ratify_attempt(table: Table, line: Line, one: CommitAttempt) -> tuple[Line, Blobs]:
     """The line with an attempt as its next version, ``PrepareAgain`` if it was staged for another one."""
-    if one.entry is None or one.tip != Tip.of(line) or one.declared != line.declared:
+    if one.entry is None or one.tip != LineTip.of(line) or one.declared != line.declared:
         raise PrepareAgain
     declared, blobs = declared_after(table, line, one.proposal)
     after, runs = line.followed_by(
@@ -157,8 +157,8 @@ def _stage_attempt(
 ) -> CommitAttempt:
     assert content.id is not None
     terms, blobs, held = limit_terms(begun.proposal.terms), Blobs(), None
-    if terms != Terms():
-        held, packed = keep(Held(terms))
+    if terms != CommitTerms():
+        held, packed = keep(HeldCommit(terms))
         blobs[held] = packed
     place = commits.places.at(content.location)
     for uuid in _names(begun.proposal.intent.uuid, data):

@@ -14,7 +14,7 @@ import msgspec
 
 from penstock.errors import PenstockError
 from penstock.formats.delta.branch_log.commits import Commits
-from penstock.formats.delta.branch_log.line import Line, Tip, line_of
+from penstock.formats.delta.branch_log.line import Line, LineTip, line_of
 from penstock.formats.delta.branch_log.prepared_table import live_at, steps
 from penstock.formats.delta.branch_log.shifts import shifts_between
 from penstock.formats.delta.log.snapshot import LogSnapshot
@@ -44,7 +44,7 @@ def file_changes(
         added, removed = (_all_files(table, commits, content) for content in (after, before))
         return FileChanges(added, {**removed})
     old_line, becomes = line_of(before), line_of(after)
-    if Tip.of(old_line).is_on(becomes, table.read):
+    if LineTip.of(old_line).is_on(becomes, table.read):
         return _net_changes(table, commits, after, old_line)
     old, new = (commits.snapshot(content, table.read) for content in (before, after))
     return FileChanges(

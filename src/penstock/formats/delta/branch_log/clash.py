@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from penstock.formats.delta.branch_log.net import Net, NetStep
+from penstock.formats.delta.branch_log.net import NetChange, NetStep
 from penstock.formats.delta.branch_log.next_versions import WAY_OUT
 from penstock.formats.delta.protocol.actions import CommitInfo
 from penstock.formats.delta.protocol.commit_summary import describe_commit
@@ -13,14 +13,14 @@ from penstock.formats.delta.protocol.transaction import last
 from penstock.kernel.format import Refused
 
 
-class Clash(Exception):
+class LineClash(Exception):
     """A commit of the line that stays does not go with the net change of the other."""
 
     def __init__(self, conflict: DeltaConflict, winner: NetStep) -> None:
         super().__init__(str(conflict))
         self._conflict, self._winner = conflict, winner
 
-    def refusal(self, net: Net, steps: Sequence[NetStep], *, is_here: bool) -> Refused:
+    def refusal(self, net: NetChange, steps: Sequence[NetStep], *, is_here: bool) -> Refused:
         """The refusal of a merge: what conflicts, what each side did, and what the user can do.
 
         The other side is always the source; ``is_here`` tells whether the line that stays is the target's.

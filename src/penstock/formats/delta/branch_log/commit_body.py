@@ -16,8 +16,17 @@ from uuid import UUID
 import msgspec
 
 from penstock.errors import InvalidContent, OutcomeUnknown, Unavailable
-from penstock.formats.delta.branch_log.commits import REPLACES, Commits, Replaces
-from penstock.formats.delta.branch_log.line import FOLDER, Blobs, Held, Line, LineEntry, Terms, keep, uuid_of
+from penstock.formats.delta.branch_log.commits import REPLACES, Commits, ReplacedPartitions
+from penstock.formats.delta.branch_log.line import (
+    FOLDER,
+    Blobs,
+    CommitTerms,
+    HeldCommit,
+    Line,
+    LineEntry,
+    keep,
+    uuid_of,
+)
 from penstock.formats.delta.protocol.actions import Action, Add, Cdc, CommitInfo, Remove, write_action
 from penstock.formats.delta.protocol.transaction import DeltaReads
 from penstock.kernel.format import DRY_RUN, PrepareAgain, Table
@@ -56,7 +65,7 @@ def compose(
     content: DeltaTable,
     line: Line,
     lines: bytes | CommitBody,
-    terms: Terms,
+    terms: CommitTerms,
     info: CommitInfo,
     now_ms: int,
     between: bytes = b"",
@@ -69,7 +78,7 @@ def compose(
     """
     version, time_ms = line.latest + 1, max(now_ms, line.timestamp_ms + 1)
     terms = limit_terms(terms)
-    head = first_line(telling(info, terms), time_ms) + between
+    head = first_line(add_terms_to_info(info, terms), time_ms) + between
     whole = lines
     if isinstance(lines, bytes) and len(head) + len(lines) > HELD_MAX_BYTES:
         lines = stage_body(table, commits, content.location, lines)
@@ -77,22 +86,22 @@ def compose(
         raise PrepareAgain
     if isinstance(lines, CommitBody):
         name = digest("delta", version.to_bytes(8, "big"), head, lines.sha256)
-        composed = _compose_entry(table, content, name, time_ms, Held(terms, head), lines)
+        composed = _compose_entry(table, content, name, time_ms, HeldCommit(terms, head), lines)
         if DRY_RUN in table.notes and isinstance(whole, bytes):  # no file has them
             commits.remember(content.location, version, composed.entry, head + whole)
         return composed
     data = head + lines
     name = hashlib.sha256(version.to_bytes(8, "big") + data).digest()
-    composed = _compose_entry(table, content, name, time_ms, Held(terms, data), None)
+    composed = _compose_entry(table, content, name, time_ms, HeldCommit(terms, data), None)
     commits.remember(content.location, version, composed.entry, data)
     return composed
 
 
-def telling(info: CommitInfo, terms: Terms) -> CommitInfo:
+def add_terms_to_info(info: CommitInfo, terms: CommitTerms) -> CommitInfo:
     """What stands first in a commit that rests on such terms: the log has to say what it replaced."""
     fields = {name: value for name, value in info.fields.items() if name != REPLACES}
     if terms.replaces is not None:
-        fields[REPLACES] = msgspec.to_builtins(Replaces(terms.replaces, terms.reads.nothing))
+        fields[REPLACES] = msgspec.to_builtins(ReplacedPartitions(terms.replaces, terms.reads.nothing))
     return CommitInfo(fields)
 
 
@@ -151,7 +160,7 @@ def line_id(table: Table, identity: UUID) -> bytes:
 
 
 def _compose_entry(
-    table: Table, content: DeltaTable, name: bytes, time_ms: int, held: Held, body: CommitBody | None
+    table: Table, content: DeltaTable, name: bytes, time_ms: int, held: HeldCommit, body: CommitBody | None
 ) -> ComposedCommit:
     assert content.id is not None
     assert held.head is not None
@@ -167,14 +176,14 @@ def _compose_entry(
     return ComposedCommit(entry, {object_id: data}, held.head if body is None else None)
 
 
-def limit_terms(terms: Terms) -> Terms:
+def limit_terms(terms: CommitTerms) -> CommitTerms:
     """Terms that fit into an object: a read set that is too large becomes a read of the whole table.
 
     A replacement of too many partitions is not repeated elsewhere either, but counts as such a reader.
     """
     if len(encode(terms)) <= TERMS_MAX_BYTES:
         return terms
-    return Terms(DeltaReads(whole_table=True), changes_data=terms.changes_data)
+    return CommitTerms(DeltaReads(whole_table=True), changes_data=terms.changes_data)
 
 
 # The figures of a commit that people find in its history, under the names that Delta Spark gives them.

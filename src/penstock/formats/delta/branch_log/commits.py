@@ -16,10 +16,10 @@ from uuid import UUID
 import msgspec
 
 from penstock.formats.delta.branch_log.line import (
+    CommitTerms,
     Line,
     LineEntry,
     Read,
-    Terms,
     held_of,
     is_named_after,
     line_of,
@@ -40,14 +40,15 @@ from penstock.storage.places import Places
 
 MEMORY_MAX_BYTES: Final = 64 * 1024 * 1024
 """How many bytes of commits are kept, of all tables together."""
-BLIND: Final = Terms(DeltaReads())
+BLIND: Final = CommitTerms(DeltaReads())
 REPLACES: Final = "penstockReplaces"
-"""In a ``commitInfo``, a ``Replaces``. A published log has to tell it: the lake forgets what is published."""
+"""In a ``commitInfo``, a ``ReplacedPartitions``. A published log has to tell it: the lake forgets what is
+published."""
 PICKING: Final = frozenset({"DELETE", "UPDATE", "MERGE", "OPTIMIZE", "REORG", "MERGE BRANCH", "RESTORE"})
 """Operations that remove files which they have picked, unless they say otherwise."""
 
 
-class Replaces(msgspec.Struct, frozen=True):
+class ReplacedPartitions(msgspec.Struct, frozen=True):
     """What a commit says of the files that it removed, whatever they were."""
 
     partitions: tuple[Partitions, ...]
@@ -93,12 +94,12 @@ class Commits:
         (first,) = cached.first
         return first if isinstance(first, CommitInfo) else None
 
-    def terms(self, table: Table, location: str, version: int, entry: LineEntry | None) -> Terms | None:
+    def terms(self, table: Table, location: str, version: int, entry: LineEntry | None) -> CommitTerms | None:
         """On what a version rests. Of one that is published and forgotten, its ``commitInfo`` has to tell;
         ``None`` if it does not."""
         if entry is not None:
             return held_of(entry, table.read).terms
-        return told_terms(self.info(table, location, version, None))
+        return parse_terms(self.info(table, location, version, None))
 
     def versions(
         self, table: Table, content: DeltaTable, after: int, line: Line | None = None
@@ -263,7 +264,7 @@ _NOBODY: Final = Key.parse("table")
 """Stands for the key where nobody asks for it."""
 
 
-def told_terms(info: CommitInfo | None) -> Terms | None:
+def parse_terms(info: CommitInfo | None) -> CommitTerms | None:
     """On what a commit rests by its own words; ``None`` if these leave open whether it picked the files that
     it removed, or replaced whatever was there."""
     if info is None:
@@ -272,11 +273,11 @@ def told_terms(info: CommitInfo | None) -> Terms | None:
         return BLIND
     if REPLACES in info.fields:
         try:
-            replaces = decoders.convert(info.fields[REPLACES], Replaces)
+            replaces = decoders.convert(info.fields[REPLACES], ReplacedPartitions)
         except msgspec.ValidationError:
             return None
-        return Terms(DeltaReads(whole_table=not replaces.blindly), replaces.partitions)
-    return Terms() if (info.operation or "").upper() in PICKING else None
+        return CommitTerms(DeltaReads(whole_table=not replaces.blindly), replaces.partitions)
+    return CommitTerms() if (info.operation or "").upper() in PICKING else None
 
 
 def _every(line: Line, after: int, read: Read) -> Iterator[tuple[int, LineEntry | None]]:

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from penstock.formats.delta.branch_log.line import Terms
-from penstock.formats.delta.branch_log.net import FileActionT, Net
+from penstock.formats.delta.branch_log.line import CommitTerms
+from penstock.formats.delta.branch_log.net import FileActionT, NetChange
 from penstock.formats.delta.branch_log.replacements import removal
 from penstock.formats.delta.log.snapshot import LogSnapshot
 from penstock.formats.delta.protocol.actions import (
@@ -103,14 +103,14 @@ class LineDifference(msgspec.Struct, frozen=True, kw_only=True):
                 removes[action.key] = removal(action, now_ms)
         return msgspec.structs.replace(self, removes=removes, adds=adds, domains=frozenset(domains))
 
-    def net(self, protocol: Protocol, metadata: Metadata, *, with_batches: bool) -> Net:
+    def net(self, protocol: Protocol, metadata: Metadata, *, with_batches: bool) -> NetChange:
         """The change of a table that has this protocol and metadata now.
 
         It counts as having read the whole table. Features stay, also where the version wanted had none of
         them: other versions need them.
         """
         wanted_protocol = union(protocol, self.protocol)
-        return Net(
+        return NetChange(
             state=(
                 *([wanted_protocol] if wanted_protocol != protocol else []),
                 *([self.metadata] if self.metadata != metadata else []),
@@ -119,7 +119,7 @@ class LineDifference(msgspec.Struct, frozen=True, kw_only=True):
             ),
             removes=tuple(self.removes.values()),
             adds=tuple(self.adds.values()),
-            terms=Terms(DeltaReads(whole_table=True)),
+            terms=CommitTerms(DeltaReads(whole_table=True)),
         )
 
     def _domain(self, name: str) -> DomainMetadata:

@@ -12,7 +12,7 @@ from uuid import UUID
 import msgspec
 
 from penstock.errors import InvalidRequest, TableConflict
-from penstock.formats.delta.branch_log.line import Line, Tip
+from penstock.formats.delta.branch_log.line import Line, LineTip
 from penstock.formats.delta.protocol.transaction import DeltaReads, Partitions
 from penstock.kernel.format import Table
 from penstock.model.conflicts import Conflict, ConflictKind
@@ -55,7 +55,7 @@ class CommitIntent(msgspec.Struct, frozen=True, array_like=True, tag="commit", k
     """Remove whatever files are there at its turn: in these partitions, in the whole table for ``()``."""
     table: UUID | None = None
     """The id of the table that it was written for; ``None``: whichever table has the key."""
-    read_tip: Tip | None = None
+    read_tip: LineTip | None = None
     """Which version was read, or one after it: nothing is ratified on a line that does not have it.
     ``None``: whichever has the number."""
 

@@ -13,14 +13,14 @@ from typing import Final, NamedTuple, TypeGuard
 import msgspec
 
 from penstock.formats.delta.branch_log.commits import Commits
-from penstock.formats.delta.branch_log.line import Line, Tip, line_of
+from penstock.formats.delta.branch_log.line import Line, LineTip, line_of
 from penstock.formats.delta.branch_log.net import RESTORE, NetStep
 from penstock.formats.delta.branch_log.past_operations import MERGED
 from penstock.formats.delta.branch_log.prepared_table import parted_at, steps, steps_but_appends
 from penstock.formats.delta.branch_log.shifts import paths_of
 from penstock.formats.delta.protocol.actions import Add, CommitInfo, FileKey, Remove
 from penstock.formats.delta.protocol.transaction import last
-from penstock.kernel.format import LaterCommit, Since, Table
+from penstock.kernel.format import LaterCommit, LaterCommitLookup, Table
 from penstock.model.decoders import json_decoder
 from penstock.model.nessie import DeltaTable
 
@@ -33,11 +33,11 @@ HELD_IN: Final = "repeatedRowsWereIn"
 """Other files that rows of a repeated commit were in, which are gone: they must not come back beside them."""
 
 
-class Later(NamedTuple):
+class LaterVersion(NamedTuple):
     """A version that came after the commit."""
 
     step: NetStep
-    tip: Tip
+    tip: LineTip
     commit: LaterCommit | None = None
     """The lake's commit that brought it, where that is known without a search."""
     has_parts: bool = False
@@ -112,7 +112,7 @@ class LaterVersions:
         target: DeltaTable,
         newest: DeltaTable,
         parted: int,
-        since: Since | None,
+        since: LaterCommitLookup | None,
     ) -> None:
         """``target`` is the end of the line, ``newest`` the state that the change led to, ``parted`` the
         version before it."""
@@ -122,17 +122,17 @@ class LaterVersions:
     @cached_property
     def is_on_line(self) -> bool:
         """Whether the change is on this branch's line, and did not come by a merge."""
-        return Tip.of(line_of(self._newest)).is_on(line_of(self._target), self._table.read)
+        return LineTip.of(line_of(self._newest)).is_on(line_of(self._target), self._table.read)
 
     @cached_property
-    def changing(self) -> list[Later]:
+    def changing(self) -> list[LaterVersion]:
         """The versions that came after the change and did more than to append: on this branch's line, and on
         branches on which it was."""
         since = self.landed_at[1], line_of(self._target).latest
         return self._with_branches(steps_but_appends(self._table, self._commits, self._target, *since))
 
     @cached_property
-    def every(self) -> list[Later]:
+    def every(self) -> list[LaterVersion]:
         """The same with those that appended."""
         since = self.landed_at[1], line_of(self._target).latest
         return self._with_branches(steps(self._table, self._commits, self._target, *since))
@@ -156,8 +156,13 @@ class LaterVersions:
             return self._parted, parted
         for commit in self._since.commits if self._since is not None else ():
             after = commit.after
-            if commit.met and isinstance(after, DeltaTable) and after.id == self._target.id and after.state:
-                tip = Tip.of(line_of(after))
+            if (
+                commit.other_side
+                and isinstance(after, DeltaTable)
+                and after.id == self._target.id
+                and after.state
+            ):
+                tip = LineTip.of(line_of(after))
                 if tip.version > parted and tip.is_on(line, read):
                     before = [
                         line_of(content).latest for content in commit.before if self._is_here(content, tip)
@@ -165,28 +170,28 @@ class LaterVersions:
                     return max(before, default=parted), tip.version
         return parted, parted
 
-    def _is_here(self, content: object, until: Tip) -> TypeGuard[DeltaTable]:
+    def _is_here(self, content: object, until: LineTip) -> TypeGuard[DeltaTable]:
         """Whether a content is a state of the table on this branch's line, before a version of it."""
         if not isinstance(content, DeltaTable) or content.id != self._target.id or not content.state:
             return False
-        tip = Tip.of(line_of(content))
+        tip = LineTip.of(line_of(content))
         return tip.version < until.version and tip.is_on(line_of(self._target), self._table.read)
 
-    def _with_branches(self, here: Sequence[NetStep]) -> list[Later]:
+    def _with_branches(self, here: Sequence[NetStep]) -> list[LaterVersion]:
         """Versions of this branch's line, and before each that a merge brought those of which it is the sum:
         it does not name files that they brought back and wrote anew."""
         line, read = line_of(self._target), self._table.read
-        remaining = [Later(step, Tip.at(line, step.version, read)) for step in here]
+        remaining = [LaterVersion(step, LineTip.at(line, step.version, read)) for step in here]
         if self._since is None or (self.is_on_line and not any(later.is_sum for later in remaining)):
             return remaining
-        ordered: list[Later] = []
+        ordered: list[LaterVersion] = []
         parts, are_all = 0, True
         """Versions of others since the last merge, and whether they are all that a merge can bring."""
         for commit in self._since.commits:
             after = commit.after
             if not isinstance(after, DeltaTable) or not after.state or after.id != self._target.id:
                 continue
-            tip = Tip.of(line_of(after))
+            tip = LineTip.of(line_of(after))
             if not tip.is_on(line, read):
                 others = self._on_branch(commit, after)
                 ordered, parts = [*ordered, *others], parts + len(others)
@@ -200,16 +205,16 @@ class LaterVersions:
             remaining = remaining[len(here_now) :]
         return [*ordered, *remaining]
 
-    def _on_branch(self, commit: LaterCommit, after: DeltaTable) -> list[Later]:
+    def _on_branch(self, commit: LaterCommit, after: DeltaTable) -> list[LaterVersion]:
         """The versions of another line that a commit brought there."""
         before = commit.before[0] if commit.before and not commit.is_merge else None
         if commit.is_parallel or not isinstance(before, DeltaTable) or not before.state:
             return []
-        until, came, read = line_of(after), Tip.of(line_of(before)), self._table.read
+        until, came, read = line_of(after), LineTip.of(line_of(before)), self._table.read
         if not came.is_on(until, read):
             return []
         since = steps(self._table, self._commits, after, came.version, until.latest)
-        return [Later(step, Tip.at(until, step.version, read), commit) for step in since]
+        return [LaterVersion(step, LineTip.at(until, step.version, read), commit) for step in since]
 
     def files_with_rows_of(
         self, own: Mapping[str, FileKey | None], but: Collection[str] = ()
@@ -232,22 +237,22 @@ class LaterVersions:
                     waiting += new
         return carried
 
-    def _line_with(self, later: Later) -> Line:
+    def _line_with(self, later: LaterVersion) -> Line:
         """A line on which a version is."""
         after = None if later.commit is None else later.commit.after
         return line_of(after if isinstance(after, DeltaTable) else self._target)
 
-    def is_at(self, one: Later, version: int | None, later: Later) -> bool:
+    def is_at(self, one: LaterVersion, version: int | None, later: LaterVersion) -> bool:
         """Whether a version is the one of this number on the line of another one."""
         return one.step.version == version and one.tip.is_on(self._line_with(later), self._table.read)
 
-    def own_versions_on(self, later: Later) -> range:
+    def own_versions_on(self, later: LaterVersion) -> range:
         """The numbers of the change's own versions on the line of another one; none if they are not there."""
-        tip = Tip.of(line_of(self._newest))
+        tip = LineTip.of(line_of(self._newest))
         is_there = tip.is_on(self._line_with(later), self._table.read)
         return range(self._parted + 1, tip.version + 1) if is_there else range(0)
 
-    def describe(self, later: Later | None) -> str:
+    def describe(self, later: LaterVersion | None) -> str:
         """A version as a conflict names it, with the lake's commit that brought it."""
         if later is None:
             return "a later version"
@@ -257,7 +262,7 @@ class LaterVersions:
         brought = "" if commit is None else f" of {commit.describe()}"
         return f"version {later.step.version}{operation}{brought}"
 
-    def _commit_of(self, tip: Tip) -> LaterCommit | None:
+    def _commit_of(self, tip: LineTip) -> LaterCommit | None:
         """The commit of the lake that brought a version to this branch."""
         read = self._table.read
 

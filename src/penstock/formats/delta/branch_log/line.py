@@ -51,7 +51,7 @@ class OwnershipPhase(StrEnum):
     """It goes back to the file system: no more commits, only publishing is left."""
 
 
-class Terms(msgspec.Struct, frozen=True, array_like=True):
+class CommitTerms(msgspec.Struct, frozen=True, array_like=True):
     """On what a commit rests: what must not have changed for it to be repeated elsewhere."""
 
     reads: DeltaReads = DeltaReads(whole_table=True)
@@ -61,10 +61,10 @@ class Terms(msgspec.Struct, frozen=True, array_like=True):
     """Whether its operation is of a kind that changes rows."""
 
 
-class Held(msgspec.Struct, frozen=True, array_like=True):
+class HeldCommit(msgspec.Struct, frozen=True, array_like=True):
     """What the kernel holds of a commit."""
 
-    terms: Terms = Terms()
+    terms: CommitTerms = CommitTerms()
     head: bytes | None = None
     """The first bytes of its file; all of them, unless the entry names a body. ``None``: its writer wrote
     the file, and nothing is held but the terms."""
@@ -81,7 +81,7 @@ class LineEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     line: bytes = b""
     """Whose folder its file is in; nothing is the default branch's."""
     held: ObjectId | None = None
-    """The object with its ``Held``; ``None`` stands for ``Held()``."""
+    """The object with its ``HeldCommit``; ``None`` stands for ``HeldCommit()``."""
     body: str = ""
     """The file, by its name below the table's root, that follows after the held bytes."""
 
@@ -92,7 +92,7 @@ class LineEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return f"{line_folder(self.line)}{version:020}.{UUID(bytes=self.uuid)}.json"
 
 
-class Run(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class EntryRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Entries in a row, or runs of them, as one kernel object."""
 
     first: int
@@ -108,7 +108,7 @@ class VersionList(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Of the versions up to this one nothing is known."""
     recent: tuple[int, ...] = ()
     """The newest of them."""
-    runs: tuple[Run, ...] = ()
+    runs: tuple[EntryRun, ...] = ()
     """Those before them, oldest first; the data of a run of level 0 are versions."""
 
     def followed_by(self, version: int, blobs: Blobs) -> VersionList:
@@ -128,7 +128,7 @@ class VersionList(msgspec.Struct, frozen=True, array_like=True, gc=False):
                 yield version
 
 
-class Declared(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class DeclaredTable(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What the table is at the end of a line: the last lines of the log that say so."""
 
     protocol: bytes
@@ -147,12 +147,12 @@ class Line(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     timestamp_ms: int
     """Of the latest version."""
     declared: ObjectId
-    """The object with its ``Declared``."""
+    """The object with its ``DeclaredTable``."""
     tail: int | None = None
     """The first version that is not the default branch's; ``None`` if all are."""
     entries: tuple[LineEntry, ...] = ()
     """The newest; the last of them is the latest version."""
-    runs: tuple[Run, ...] = ()
+    runs: tuple[EntryRun, ...] = ()
     """Those before them, oldest first."""
     changes: VersionList | None = None
     """The versions that may have done more than to append files without having read anything. Whoever undoes
@@ -273,7 +273,7 @@ class Line(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
         return entry_at[1] if entry_at is not None and entry_at[0] == version else None
 
 
-class Tip(NamedTuple):
+class LineTip(NamedTuple):
     """Which version it is, on whatever line: enough to tell whether another line has this very one.
 
     A line that has it also has all that came before it there. The number alone does not tell: a branch that
@@ -287,19 +287,19 @@ class Tip(NamedTuple):
     """Whose version it is: a writer may use the id of an attempt on several branches."""
 
     @classmethod
-    def of(cls, line: Line) -> Tip:
+    def of(cls, line: Line) -> LineTip:
         if line.tail is None:
             return cls(line.latest, b"")
         return cls(line.latest, line.entries[-1].uuid, line.entries[-1].line)
 
     @classmethod
-    def at(cls, line: Line, version: int, read: Read) -> Tip:
+    def at(cls, line: Line, version: int, read: Read) -> LineTip:
         """Of a version that a line has."""
         entry = line.at(version, read) if version > line.fork else None
         return cls(version, b"") if entry is None else cls(version, entry.uuid, entry.line)
 
     @classmethod
-    def parse(cls, text: str) -> Tip:
+    def parse(cls, text: str) -> LineTip:
         """What ``text`` says. ``InvalidRequest`` for anything else."""
         match = _TIP.fullmatch(text)
         if match is None or int(match[1]) > _VERSION_MAX:
@@ -355,31 +355,31 @@ def with_line(content: DeltaTable, line: Line) -> DeltaTable:
     return msgspec.structs.replace(content, state=encode(line), held=line.held_objects)
 
 
-def held_of(entry: LineEntry, read: Read) -> Held:
+def held_of(entry: LineEntry, read: Read) -> HeldCommit:
     """What the kernel holds of a commit."""
     if entry.held is None:
-        return Held()
-    held: Held = _decode_held(read(entry.held))
+        return HeldCommit()
+    held: HeldCommit = _decode_held(read(entry.held))
     return held
 
 
-def declared_of(line: Line, read: Read) -> Declared:
+def declared_of(line: Line, read: Read) -> DeclaredTable:
     """What the table is at the end of a line."""
     return unpack_declared(read(line.declared))
 
 
-def unpack_declared(data: bytes) -> Declared:
+def unpack_declared(data: bytes) -> DeclaredTable:
     """Protocol and metadata of a table, from the bytes that ``keep`` made of them."""
-    declared: Declared = _decode_declared(data)
+    declared: DeclaredTable = _decode_declared(data)
     if not declared.is_packed:
         return declared
-    return Declared(declared.protocol, zlib.decompress(declared.metadata))
+    return DeclaredTable(declared.protocol, zlib.decompress(declared.metadata))
 
 
-def keep(value: Held | Declared) -> tuple[ObjectId, bytes]:
+def keep(value: HeldCommit | DeclaredTable) -> tuple[ObjectId, bytes]:
     """A value as a kernel object: its id and its bytes. ``InvalidContent`` if it is too large for one."""
-    if isinstance(value, Declared) and len(value.metadata) > PACKED_FROM_BYTES and not value.is_packed:
-        value = Declared(value.protocol, zlib.compress(value.metadata), is_packed=True)
+    if isinstance(value, DeclaredTable) and len(value.metadata) > PACKED_FROM_BYTES and not value.is_packed:
+        value = DeclaredTable(value.protocol, zlib.compress(value.metadata), is_packed=True)
     return blob(encode(value))
 
 
@@ -388,10 +388,10 @@ _VERSION_MAX: Final = 2**63 - 1
 _SHOWN_MAX: Final = 100
 
 _decode_line = decoder(Line).decode
-_decode_held = decoder(Held).decode
-_decode_declared = decoder(Declared).decode
+_decode_held = decoder(HeldCommit).decode
+_decode_declared = decoder(DeclaredTable).decode
 _decode_entries = decoder(tuple[LineEntry, ...]).decode
-_decode_runs = decoder(tuple[Run, ...]).decode
+_decode_runs = decoder(tuple[EntryRun, ...]).decode
 _decode_versions = decoder(tuple[int, ...]).decode
 
 
@@ -400,15 +400,15 @@ def _run(
     first: int,
     last: int,
     level: int,
-    parts: tuple[LineEntry | Run | int, ...],
+    parts: tuple[LineEntry | EntryRun | int, ...],
     held: tuple[ObjectId, ...],
-) -> Run:
+) -> EntryRun:
     run_id, data = blob(encode(parts), held)
     blobs[run_id] = data
-    return Run(first, last, level, run_id)
+    return EntryRun(first, last, level, run_id)
 
 
-def _fold_runs(runs: tuple[Run, ...], blobs: Blobs) -> tuple[Run, ...]:
+def _fold_runs(runs: tuple[EntryRun, ...], blobs: Blobs) -> tuple[EntryRun, ...]:
     """Fold runs until no level has ``RUN_MAX`` of them, as digits of a number carry over."""
     level = 0
     while sum(run.level == level for run in runs) >= RUN_MAX:
@@ -419,7 +419,7 @@ def _fold_runs(runs: tuple[Run, ...], blobs: Blobs) -> tuple[Run, ...]:
     return runs
 
 
-def _of_run(run: Run, after: int, read: Read) -> Iterator[tuple[int, LineEntry]]:
+def _of_run(run: EntryRun, after: int, read: Read) -> Iterator[tuple[int, LineEntry]]:
     if run.last <= after:
         return
     if run.level:
@@ -431,7 +431,7 @@ def _of_run(run: Run, after: int, read: Read) -> Iterator[tuple[int, LineEntry]]
             yield number, entry
 
 
-def _versions_of_run(run: Run, after: int, read: Read) -> Iterator[int]:
+def _versions_of_run(run: EntryRun, after: int, read: Read) -> Iterator[int]:
     if run.last <= after:
         return
     if run.level:

@@ -13,7 +13,7 @@ from threading import Lock
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from penstock.formats.delta.branch_log.line import Line, Read, Tip, line_of
+from penstock.formats.delta.branch_log.line import Line, LineTip, Read, line_of
 from penstock.formats.delta.errors import VersionNotFound
 from penstock.formats.delta.log.snapshot import LogSnapshot
 from penstock.formats.delta.protocol.actions import Action, Add, Remove
@@ -59,7 +59,7 @@ class LiveFiles:
             return self._snapshot(content, read).live
         if index is None or not self._moved_on(index, content, line, read):
             # A new one: whoever still asks the old one goes on with what that was.
-            index = _Index(Tip.of(line), self._snapshot(content, read))
+            index = _Index(LineTip.of(line), self._snapshot(content, read))
         with self._lock:
             self._indexes[key] = index
             self._indexes.move_to_end(key)
@@ -86,7 +86,7 @@ class LiveFiles:
                 return False  # the log was cleaned up in between, behind a checkpoint
             for version, actions in since:
                 index.take(version, actions)
-            index.tip = Tip.of(line)
+            index.tip = LineTip.of(line)
             return True
 
     def _bound(self) -> None:
@@ -109,7 +109,7 @@ _WHOLE: Final = ""
 class _Index:
     """The files of a line at a version, and what the last commits before it changed."""
 
-    def __init__(self, tip: Tip, snapshot: LogSnapshot) -> None:
+    def __init__(self, tip: LineTip, snapshot: LogSnapshot) -> None:
         self.lock = Lock()
         self.tip = tip
         self._whole: set[bytes] = set()
@@ -129,7 +129,9 @@ class _Index:
     def knows(self, line: Line) -> bool:
         """Whether it can answer for the end of a line as it is: somebody may have gone further."""
         both_default = not self.tip.uuid and line.tail is None
-        return self.tip == Tip.of(line) or (both_default and self.oldest <= line.latest <= self.tip.version)
+        return self.tip == LineTip.of(line) or (
+            both_default and self.oldest <= line.latest <= self.tip.version
+        )
 
     def take(self, version: int, actions: Collection[Action]) -> None:
         """Move on by one version. Its removes come first: it may replace a file's deletion vector."""

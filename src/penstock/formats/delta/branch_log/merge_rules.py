@@ -15,21 +15,21 @@ from typing import Final
 
 import msgspec
 
-from penstock.formats.delta.branch_log.clash import Clash
+from penstock.formats.delta.branch_log.clash import LineClash
 from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.difference import LineDifference, union
 from penstock.formats.delta.branch_log.later_versions import MERGE_INFO
 from penstock.formats.delta.branch_log.line import (
     Blobs,
-    Declared,
+    DeclaredTable,
     Line,
+    LineTip,
     OwnershipPhase,
-    Tip,
     keep,
     line_of,
     with_line,
 )
-from penstock.formats.delta.branch_log.net import RESTORE, Net, NetStep, fold, fold_all, told_by
+from penstock.formats.delta.branch_log.net import RESTORE, NetChange, NetStep, fold, fold_all, with_terms_of
 from penstock.formats.delta.branch_log.next_versions import (
     REDO,
     WAY_OUT,
@@ -52,7 +52,11 @@ from penstock.formats.delta.branch_log.ratification import KnownProposal, read_d
 from penstock.formats.delta.branch_log.row_id_transfer import transfer_row_ids
 from penstock.formats.delta.branch_log.shifts import files_before
 from penstock.formats.delta.branch_log.undo import redo, undo
-from penstock.formats.delta.branch_log.unmerged_commits import but_replacements_of, files_of_known, news
+from penstock.formats.delta.branch_log.unmerged_commits import (
+    drop_repeated_replacements,
+    files_of_known,
+    select_unmerged,
+)
 from penstock.formats.delta.errors import VersionNotFound
 from penstock.formats.delta.protocol.actions import Action, Metadata, Protocol, write_action
 from penstock.formats.delta.protocol.added_columns import can_hold, missing_columns, unite
@@ -68,7 +72,7 @@ from penstock.formats.delta.protocol.transaction import (
     last,
     table_isolation,
 )
-from penstock.kernel.format import Applied, Refused, Since, Table
+from penstock.kernel.format import AppliedChange, LaterCommitLookup, Refused, Table
 from penstock.model.nessie import DeltaTable
 
 _SHOWN: Final = 3
@@ -82,7 +86,7 @@ def merge(
     source: DeltaTable | None,
     now_ms: int,
     extend: Extend,
-) -> Applied:
+) -> AppliedChange:
     """The table after a source's changes since a base; ``extend`` is asked before a line gets versions.
 
     ``Refused`` if they do not go with what the table is now, ``PrepareAgain`` if that cannot be told without
@@ -95,11 +99,11 @@ def merge(
     if target is None:
         return _arrive(table, commits, base, source, now_ms, extend)
     if _is_left_behind(table, target):
-        return Applied(source)
+        return AppliedChange(source)
     _check_phase(target)
     _check_same(target, source)
     begin(table, target.location, target)
-    lost = ("delta lost", source.location, Tip.of(line_of(source)))
+    lost = ("delta lost", source.location, LineTip.of(line_of(source)))
     try:
         if lost not in table.notes:
             return _TableMerge(table, commits, base, target, source, now_ms, extend).result()
@@ -111,7 +115,9 @@ def merge(
     )
 
 
-def restore(table: Table, commits: Commits, after: DeltaTable | None, now_ms: int, extend: Extend) -> Applied:
+def restore(
+    table: Table, commits: Commits, after: DeltaTable | None, now_ms: int, extend: Extend
+) -> AppliedChange:
     """The table in a wanted state, by a new version: a log does not go back. Raises as ``merge``."""
     target = _require_managed(table)
     before = table.last if target is None and isinstance(table.last, DeltaTable) else target
@@ -119,25 +125,27 @@ def restore(table: Table, commits: Commits, after: DeltaTable | None, now_ms: in
     if target is not None and not is_left_behind:
         _check_phase(target)
     if after is None:
-        return Applied(None)
+        return AppliedChange(None)
     if before is None or is_left_behind:
         _check_phase(after, "on the other side ")
-        return Applied(after) if is_left_behind else _arrive(table, commits, None, after, now_ms, extend)
+        return (
+            AppliedChange(after) if is_left_behind else _arrive(table, commits, None, after, now_ms, extend)
+        )
     if target is None:
         _check_phase(before)
         target = with_line(before, line_of(before))
     _check_same(target, after)
-    line, tip = line_of(target), Tip.of(line_of(after))
-    if Tip.of(line) == tip:
-        return Applied(target)
-    if not table.is_default and Tip.of(line).is_on(line_of(after), table.read):
+    line, tip = line_of(target), LineTip.of(line_of(after))
+    if LineTip.of(line) == tip:
+        return AppliedChange(target)
+    if not table.is_default and LineTip.of(line).is_on(line_of(after), table.read):
         _check_phase(after, "on the other side ")
-        return Applied(after)
+        return AppliedChange(after)
     begin(table, target.location, target)
     standing = PreparedTable(table, commits, target, stamp(table, now_ms))
     difference = standing.until(after)
     # What the difference goes by need not be looked up again in all files of the table.
-    standing.was_told(line.latest, difference.files_before)
+    standing.note_files(line.latest, difference.files_before)
     is_now = read_declared(table, line.declared)
     for then, name in renamed_partitions(difference.metadata, is_now.metadata):
         raise Refused(
@@ -167,7 +175,9 @@ def _still_owned(metadata: Metadata, now: Metadata) -> Metadata:
     return keep_marks(msgspec.structs.replace(metadata, configuration={**configuration, **owner}), now)
 
 
-def restore_version(table: Table, commits: Commits, version: int, now_ms: int, extend: Extend) -> Applied:
+def restore_version(
+    table: Table, commits: Commits, version: int, now_ms: int, extend: Extend
+) -> AppliedChange:
     """The table at an earlier version of its line. Raises as ``restore``, and ``VersionNotFound``."""
     target = _require_managed(table)
     assert target is not None, "or it has no versions"
@@ -187,10 +197,10 @@ def revert(
     commits: Commits,
     before: DeltaTable | None,
     after: DeltaTable | None,
-    since: Since,
+    since: LaterCommitLookup,
     now_ms: int,
     extend: Extend,
-) -> Applied:
+) -> AppliedChange:
     """The table without what made ``was`` of ``wanted``, whatever came after it. Raises as ``merge``.
 
     A table that came then goes, and one that went comes back.
@@ -199,7 +209,7 @@ def revert(
     if before is None:
         return _undrop(table, commits, target, after, since, now_ms, extend)
     if after is None:
-        return _uncreate(table, commits, target, before, since)
+        return _undo_creation(table, commits, target, before, since)
     if target is None:
         raise Refused(
             "was dropped or renamed since; revert the commit that did so first, or leave it with the mode"
@@ -208,7 +218,7 @@ def revert(
     _check_phase(target)
     if not target.id == before.id == after.id:
         raise Refused(
-            f"is a different table now ({target.location}){_told_by(since, target)}; drop or rename that "
+            f"is a different table now ({target.location}){_made_by(since, target)}; drop or rename that "
             "one and revert again, or leave it as it is with the mode 'drop'"
         )
     return undo(table, commits, target, before, after, since, now_ms, extend)
@@ -219,31 +229,31 @@ def _undrop(
     commits: Commits,
     target: DeltaTable | None,
     after: DeltaTable | None,
-    since: Since,
+    since: LaterCommitLookup,
     now_ms: int,
     extend: Extend,
-) -> Applied:
+) -> AppliedChange:
     """A table that was dropped, back as it was."""
     if target is not None and (after is None or target.id == after.id):
-        return Applied(target)
+        return AppliedChange(target)
     if target is not None:
         raise Refused(
             "was dropped by this commit, and another table was created with this name since "
-            f"({target.location}){_told_by(since, target)}; drop or rename that one and revert again, or "
+            f"({target.location}){_made_by(since, target)}; drop or rename that one and revert again, or "
             "leave it as it is with the mode 'drop'"
         )
     return restore(table, commits, after, now_ms, extend)
 
 
-def _uncreate(
-    table: Table, commits: Commits, target: DeltaTable | None, before: DeltaTable, since: Since
-) -> Applied:
+def _undo_creation(
+    table: Table, commits: Commits, target: DeltaTable | None, before: DeltaTable, since: LaterCommitLookup
+) -> AppliedChange:
     """No table where the commit made one, if it is still as it was made."""
     if target is None or _is_left_behind(table, target):
-        return Applied(None)
+        return AppliedChange(None)
     _check_phase(target)
     if target.id == before.id and _is_as(table, commits, target, before):
-        return Applied(None)
+        return AppliedChange(None)
     later_commits = [commit.describe() for commit in since.commits if not commit.is_parallel]
     more = f" and {len(later_commits) - _SHOWN} more" if len(later_commits) > _SHOWN else ""
     by = f" ({', '.join(later_commits[:_SHOWN])}{more})" if later_commits else ""
@@ -259,10 +269,10 @@ def _uncreate(
 def _is_as(table: Table, commits: Commits, target: DeltaTable, before: DeltaTable) -> bool:
     """Whether a table is in a state that it had before, because all that came since was undone."""
     line, then = line_of(target), line_of(before)
-    if Tip.of(line) == Tip.of(then):
+    if LineTip.of(line) == LineTip.of(then):
         return True
-    lost = ("delta lost", target.location, Tip.of(line))
-    if lost in table.notes or not Tip.of(then).is_on(line, table.read):
+    lost = ("delta lost", target.location, LineTip.of(line))
+    if lost in table.notes or not LineTip.of(then).is_on(line, table.read):
         return False
     metadata = read_declared(table, line.declared).metadata
     if metadata != read_declared(table, then.declared).metadata:
@@ -277,7 +287,7 @@ def _is_as(table: Table, commits: Commits, target: DeltaTable, before: DeltaTabl
     return is_all_there and all(not add.data_change for add in net.adds)
 
 
-def _told_by(since: Since, target: DeltaTable) -> str:
+def _made_by(since: LaterCommitLookup, target: DeltaTable) -> str:
     """The commit that brought another table to a key."""
     for commit in since.commits:
         had = {None if content is None else content.id for content in commit.before}
@@ -289,18 +299,18 @@ def _told_by(since: Since, target: DeltaTable) -> str:
 # --- one side has no table --------------------------------------------------------------------------------
 
 
-def _drop(table: Table, target: DeltaTable | None, base: DeltaTable | None) -> Applied:
+def _drop(table: Table, target: DeltaTable | None, base: DeltaTable | None) -> AppliedChange:
     """The source has dropped the table, or given it another name."""
     if target is None or _is_left_behind(table, target):
-        return Applied(None)
+        return AppliedChange(None)
     _check_phase(target)
-    if base is None or base.id != target.id or Tip.of(line_of(base)) != Tip.of(line_of(target)):
+    if base is None or base.id != target.id or LineTip.of(line_of(base)) != LineTip.of(line_of(target)):
         since_version = "" if base is None else f" since version {line_of(base).latest}"
         raise Refused(
             f"was dropped or renamed on the other side, and is at version {line_of(target).latest} here,"
             f" changed{since_version}; drop or rename it here too, or keep it with the mode 'drop'"
         )
-    return Applied(None)
+    return AppliedChange(None)
 
 
 def _arrive(
@@ -310,12 +320,12 @@ def _arrive(
     source: DeltaTable,
     now_ms: int,
     extend: Extend,
-) -> Applied:
+) -> AppliedChange:
     """The source has a table that is not here."""
     line = line_of(source)
     if base is not None and base.id == source.id:
-        if Tip.of(line_of(base)) == Tip.of(line):
-            return Applied(None)
+        if LineTip.of(line_of(base)) == LineTip.of(line):
+            return AppliedChange(None)
         raise Refused(
             f"was dropped or renamed here, and changed on the other side: version {line_of(base).latest} has"
             f" become {line.latest} there; bring it back with the mode 'force', or leave it with 'drop'"
@@ -323,7 +333,7 @@ def _arrive(
     if isinstance(table.last, DeltaTable):
         return restore(table, commits, source, now_ms, extend)
     if not table.is_default or line.tail is None:
-        return Applied(source)
+        return AppliedChange(source)
     schema_string = read_declared(table, line.declared).metadata.schema_string
     since = steps(table, commits, source, line.fork, line.latest)
     nets = [_settle_net(table, commits, source, net) for net in fold(since, schema_string)]
@@ -354,13 +364,13 @@ def _until_fork(table: Table, commits: Commits, content: DeltaTable) -> tuple[Li
     if fork < 0:
         return part, {}
 
-    def read() -> tuple[int, Declared]:
+    def read() -> tuple[int, DeclaredTable]:
         snapshot = commits.snapshot(content, table.read, fork)
         info = commits.info(table, content.location, fork, line.at(fork, table.read))
         time_ms = None if info is None else info.in_commit_timestamp
-        return time_ms or 0, Declared(write_action(snapshot.protocol), write_action(snapshot.metadata))
+        return time_ms or 0, DeclaredTable(write_action(snapshot.protocol), write_action(snapshot.metadata))
 
-    time_ms, declared = table.read_once(("delta fork", content.location, Tip.of(line)), read)
+    time_ms, declared = table.read_once(("delta fork", content.location, LineTip.of(line)), read)
     object_id, data = keep(declared)
     blobs = {object_id: data}
     for _, entry in line.since(published, table.read):
@@ -388,35 +398,35 @@ class _TableMerge:
     ) -> None:
         self._table, self._commits, self._now_ms, self._extend = table, commits, now_ms, extend
         self._base = base if base is not None and base.id == target.id else None
-        self._base_tip = Tip(-1, b"") if self._base is None else Tip.of(line_of(self._base))
+        self._base_tip = LineTip(-1, b"") if self._base is None else LineTip.of(line_of(self._base))
         self._target, self._source = target, source
 
-    def result(self) -> Applied:
+    def result(self) -> AppliedChange:
         target, source = line_of(self._target), line_of(self._source)
         read = self._table.read
         if self._table.since is not None:
             return self._again()
-        if Tip.of(source).is_on(target, read):
-            return self._again() if self._table.is_repeated else Applied(self._target)
+        if LineTip.of(source).is_on(target, read):
+            return self._again() if self._table.is_repeated else AppliedChange(self._target)
         may_take = not self._table.is_default and self._base_tip.is_on(target, read)
         # Of a commit that is repeated nothing but its own change may come, on top of all that is here.
         is_repeated = self._table.is_repeated
-        if is_repeated and self._base_tip != Tip.of(target):
+        if is_repeated and self._base_tip != LineTip.of(target):
             may_take = False
-        if may_take and Tip.of(target).is_on(source, read):
-            return Applied(self._source)
+        if may_take and LineTip.of(target).is_on(source, read):
+            return AppliedChange(self._source)
         if may_take and not is_repeated and source.fork > target.fork:
             return self._on_top(self._source, self._target)
         return self._on_top(self._target, self._source)
 
-    def _again(self) -> Applied:
+    def _again(self) -> AppliedChange:
         """A commit that is repeated where it is already: once more, if it was undone since."""
         if self._base is None:
-            return Applied(self._target)
+            return AppliedChange(self._target)
         sides = self._target, self._base, self._source
         return redo(self._table, self._commits, *sides, self._table.since, self._now_ms, self._extend)
 
-    def _on_top(self, stays: DeltaTable, comes: DeltaTable) -> Applied:
+    def _on_top(self, stays: DeltaTable, comes: DeltaTable) -> AppliedChange:
         """One side's line, and the net change of the other as its next version."""
         line = line_of(stays)
         parted = parted_at(line, line_of(comes), self._table.read)
@@ -426,7 +436,7 @@ class _TableMerge:
         own: list[NetStep] = []
         if since == parted:  # else more commits would have to be read than the table's files
             own = steps(self._table, self._commits, comes, parted, line_of(comes).latest)
-            standing.was_told(parted, files_before(own))
+            standing.note_files(parted, files_before(own))
         landing = []
         written = self._written_before(comes)
         for net in nets:
@@ -434,7 +444,7 @@ class _TableMerge:
             written = last(net.state, Metadata) or written
             try:
                 landing.append(self._check_conflicts(stays, after, since, net, mine))
-            except Clash as clash:
+            except LineClash as clash:
                 raise clash.refusal(net, own, is_here=stays is self._target) from None
             self._check_columns(stays, landing[-1], written)
         landing = [transfer_row_ids(self._table, self._commits, stays, comes, net) for net in landing]
@@ -444,7 +454,7 @@ class _TableMerge:
 
     def _nets(
         self, stays: DeltaTable, comes: DeltaTable, parted: int
-    ) -> tuple[int, tuple[Net, ...], list[NetStep]]:
+    ) -> tuple[int, tuple[NetChange, ...], list[NetStep]]:
         """From which version on a side's commits are to be brought, what they come to, and its commits since
         the lines parted that the other side has by an earlier merge."""
         line = line_of(comes)
@@ -455,7 +465,7 @@ class _TableMerge:
             brought = steps(self._table, self._commits, comes, since, line.latest)
             if any(step.terms.replaces is not None for step in brought):
                 theirs = steps(self._table, self._commits, stays, parted, line_of(stays).latest)
-                brought, known_to_both = but_replacements_of(theirs, brought, schema_string)
+                brought, known_to_both = drop_repeated_replacements(theirs, brought, schema_string)
             known_to_both += steps(self._table, self._commits, comes, parted, since)
             return since, fold(brought, schema_string), known_to_both
         base = self._base
@@ -465,15 +475,15 @@ class _TableMerge:
             before, after = (self._commits.snapshot(content, self._table.read) for content in (base, comes))
             return LineDifference.between(before, after, stamp(self._table, self._now_ms))
 
-        key = ("delta difference", comes.location, self._base_tip, Tip.of(line))
+        key = ("delta difference", comes.location, self._base_tip, LineTip.of(line))
         old_declared = read_declared(self._table, line_of(base).declared)
         net = self._table.read_once(key, read).net(
             old_declared.protocol, old_declared.metadata, with_batches=True
         )
         theirs = steps(self._table, self._commits, stays, parted, line_of(stays).latest)
         own = steps(self._table, self._commits, comes, parted, line.latest)
-        unrepeated = but_replacements_of(theirs, own, schema_string)
-        net = told_by(net, fold_all(unrepeated.steps, schema_string))
+        unrepeated = drop_repeated_replacements(theirs, own, schema_string)
+        net = with_terms_of(net, fold_all(unrepeated.steps, schema_string))
         # What both sides have got is not brought; if it went on this one since, it goes.
         net = net.without(files_of_known(unrepeated).difference(remove.key for remove in net.removes))
         # What the base has had is not a part of the difference, and does not come with it.
@@ -486,16 +496,16 @@ class _TableMerge:
         return self._base_tip.version, (net,), unrepeated.known
 
     def _check_conflicts(
-        self, stays: DeltaTable, after: int, since: int, net: Net, mine: list[NetStep]
-    ) -> Net:
-        """The net change, checked against what the other side has committed since. ``Clash`` if they
+        self, stays: DeltaTable, after: int, since: int, net: NetChange, mine: list[NetStep]
+    ) -> NetChange:
+        """The net change, checked against what the other side has committed since. ``LineClash`` if they
         conflict."""
         line, table = line_of(stays), self._table
         if not net.actions and net.terms.replaces is None:
             return net
         theirs = steps(table, self._commits, stays, after, line.latest)
         net = self._with_added_columns(net, read_declared(table, line.declared))
-        unmerged = news(theirs, mine, net, live_at(table, self._commits, stays, after))
+        unmerged = select_unmerged(theirs, mine, net, live_at(table, self._commits, stays, after))
         net = net.without(unmerged.shared)
         known_before = self._known_before(stays, after, theirs, unmerged.winners)
         transaction = DeltaTransaction(
@@ -508,7 +518,7 @@ class _TableMerge:
         )
         outcome = rebase([Winner(step.version, step.actions) for step in unmerged.winners], transaction)
         if isinstance(outcome, DeltaConflict):
-            raise Clash(
+            raise LineClash(
                 outcome, next(winner for winner in unmerged.winners if winner.version == outcome.winner)
             )
         return net
@@ -520,7 +530,7 @@ class _TableMerge:
         is_on = self._base_tip.is_on(line_of(comes), self._table.read)
         return read_declared(self._table, line_of(self._base if is_on else comes).declared).metadata
 
-    def _check_columns(self, stays: DeltaTable, net: Net, written: Metadata | None) -> None:
+    def _check_columns(self, stays: DeltaTable, net: NetChange, written: Metadata | None) -> None:
         """``Refused`` if the files that come have columns that are not there where they land.
 
         So it is where a commit is repeated without the one that added the columns: nobody would see them.
@@ -569,9 +579,9 @@ class _TableMerge:
             snapshot = self._commits.snapshot(stays, self._table.read, version)
             return KnownProposal(snapshot.protocol, snapshot.metadata)
 
-        return self._table.read_once(("delta known", stays.location, version, Tip.of(line)), read)
+        return self._table.read_once(("delta known", stays.location, version, LineTip.of(line)), read)
 
-    def _with_added_columns(self, net: Net, now: KnownProposal) -> Net:
+    def _with_added_columns(self, net: NetChange, now: KnownProposal) -> NetChange:
         """A net change whose metadata and protocol say also what the other side has added meanwhile; without
         them, if the other side has it all."""
         declared_before = (
@@ -590,7 +600,7 @@ class _TableMerge:
         return msgspec.structs.replace(net, state=tuple(state))
 
 
-def _settle_net(table: Table, commits: Commits, comes: DeltaTable, net: Net) -> Net:
+def _settle_net(table: Table, commits: Commits, comes: DeltaTable, net: NetChange) -> NetChange:
     """The net change, with doubtful files resolved by looking up which files were live before."""
     paths = net.doubtful_paths
     return net.settle(live_at(table, commits, comes, net.after)(paths)) if paths else net
@@ -601,7 +611,7 @@ def _declares(step: NetStep) -> bool:
     return any(isinstance(action, Metadata | Protocol) for action in step.actions)
 
 
-def _isolation(was: KnownProposal, net: Net) -> DeltaIsolation:
+def _isolation(was: KnownProposal, net: NetChange) -> DeltaIsolation:
     return isolation_for(
         table_isolation(was.metadata), net.actions, operation_changes_data=net.terms.changes_data
     )

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from penstock.formats.delta.branch_log.line import Terms
+from penstock.formats.delta.branch_log.line import CommitTerms
 from penstock.formats.delta.branch_log.past_operations import MERGED, PastOperation, read_operations
 from penstock.formats.delta.branch_log.replacements import Replacement, in_sum
 from penstock.formats.delta.protocol.actions import (
@@ -44,8 +44,8 @@ class NetStep(NamedTuple):
 
     version: int
     actions: tuple[Action, ...]
-    terms: Terms
-    is_told: bool = True
+    terms: CommitTerms
+    has_known_terms: bool = True
     """Whether the terms say if it picked the files that it removed, or replaced whatever there was. If not,
     nobody may land it where files came that it would have removed."""
     replacements: tuple[Replacement, ...] = ()
@@ -61,7 +61,7 @@ class NetStep(NamedTuple):
         return self.may_repeat_files or not add.data_change
 
 
-class Net(msgspec.Struct, frozen=True, kw_only=True):
+class NetChange(msgspec.Struct, frozen=True, kw_only=True):
     """What commits come to. Actions of a kind are in the order in which their commits had them."""
 
     state: tuple[Action, ...] = ()
@@ -70,7 +70,7 @@ class Net(msgspec.Struct, frozen=True, kw_only=True):
     """Without those of files that were replaced."""
     adds: tuple[Add, ...] = ()
     feed: tuple[Cdc, ...] = ()
-    terms: Terms = Terms(DeltaReads())
+    terms: CommitTerms = CommitTerms(DeltaReads())
     doubtful: tuple[Remove, ...] = ()
     """Of files that were added and then removed: they count if the file was there before, and had only been
     added once more."""
@@ -97,7 +97,7 @@ class Net(msgspec.Struct, frozen=True, kw_only=True):
     def actions(self) -> tuple[Action, ...]:
         return (*self.state, *self.removes, *self.adds, *self.feed)
 
-    def without(self, keys: frozenset[FileKey]) -> Net:
+    def without(self, keys: frozenset[FileKey]) -> NetChange:
         """The rest, where some of its files are what they should be already."""
         return msgspec.structs.replace(
             self,
@@ -114,7 +114,7 @@ class Net(msgspec.Struct, frozen=True, kw_only=True):
             {*(remove.key.path for remove in self.doubtful), *(key.path for key in self.doubtful_adds)}
         )
 
-    def settle(self, live: Mapping[str, str | None]) -> Net:
+    def settle(self, live: Mapping[str, str | None]) -> NetChange:
         """The same without doubtful files, given the files that were live before."""
         were = [remove for remove in self.doubtful if remove.key in live.items()]
         repeated = {key for key in self.doubtful_adds if key in live.items()}
@@ -127,7 +127,7 @@ class Net(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def fold(steps: Sequence[NetStep], schema_string: str) -> tuple[Net, ...]:
+def fold(steps: Sequence[NetStep], schema_string: str) -> tuple[NetChange, ...]:
     """What commits come to, oldest first: as one, if it can be one.
 
     Whoever reads the change feed of a version that has files of it looks at nothing else there. So where
@@ -144,9 +144,9 @@ def fold(steps: Sequence[NetStep], schema_string: str) -> tuple[Net, ...]:
     return tuple(fold_all(group, schema_string) for group in groups)
 
 
-def fold_all(steps: Sequence[NetStep], schema_string: str) -> Net:
+def fold_all(steps: Sequence[NetStep], schema_string: str) -> NetChange:
     """What commits come to as one, whatever that does to a change feed."""
-    return _NetFold(schema_string).all(steps)
+    return _NetChangeFold(schema_string).all(steps)
 
 
 def _has_feed(step: NetStep) -> bool | None:
@@ -157,7 +157,7 @@ def _has_feed(step: NetStep) -> bool | None:
     return False if changes else None
 
 
-def told_by(difference: Net, folded: Net) -> Net:
+def with_terms_of(difference: NetChange, folded: NetChange) -> NetChange:
     """A difference that rests on what the commits rest on that led to it.
 
     If they replaced files it is strict: whether what came meanwhile should go too, a person has to say. Once
@@ -181,7 +181,7 @@ class _Replacement(NamedTuple):
     files: list[Add | Remove]
     added: dict[FileKey, Add]
     removed: dict[FileKey, Remove]
-    terms: Terms
+    terms: CommitTerms
     was_written_anew: bool
     named: tuple[Replacement, ...]
 
@@ -196,7 +196,7 @@ class _Replacement(NamedTuple):
         return is_gone and all(key in added for key in self.victims)
 
 
-def _but_undone(steps: Sequence[NetStep]) -> list[NetStep]:
+def _drop_undone_replacements(steps: Sequence[NetStep]) -> list[NetStep]:
     """Commits as if they had picked the files of those replacements that later ones of them undo."""
     undone: set[bytes] = set()
     lasting: set[bytes] = set()
@@ -234,7 +234,7 @@ def _undone_of_others(steps: Sequence[NetStep]) -> tuple[Replacement, ...]:
     return tuple(undone.values())
 
 
-class _NetFold:
+class _NetChangeFold:
     """What the commits so far come to."""
 
     def __init__(self, schema_string: str) -> None:
@@ -251,32 +251,33 @@ class _NetFold:
         self._returned: set[FileKey] = set()
         """Files that were removed and added again: they are as they were."""
         self._feed: list[Cdc] = []
-        self._terms = Terms(DeltaReads(), changes_data=False)
+        self._terms = CommitTerms(DeltaReads(), changes_data=False)
         self._is_written_anew = False
         self._replacements: list[_Replacement] = []
         self._named: tuple[Replacement, ...] = ()
-        self._is_told = True
+        self._has_known_terms = True
         self._is_mixed = False
         """A file with new rows was rewritten, as if there had been none: what is left brings them."""
 
-    def all(self, steps: Sequence[NetStep]) -> Net:
-        for step in _but_undone(steps):
+    def all(self, steps: Sequence[NetStep]) -> NetChange:
+        for step in _drop_undone_replacements(steps):
             self._take(step)
-        return Net(
+        return NetChange(
             state=tuple(self._state.values()),
-            removes=tuple(map(self._telling, self._removed.values())),
+            removes=tuple(map(self._with_data_change, self._removed.values())),
             adds=tuple(
-                add if key in self._returned else self._telling(add) for key, add in self._added.items()
+                add if key in self._returned else self._with_data_change(add)
+                for key, add in self._added.items()
             ),
             feed=tuple(self._feed),
             terms=self._terms,
-            doubtful=tuple(map(self._telling, self._doubtful.values())),
+            doubtful=tuple(map(self._with_data_change, self._doubtful.values())),
             doubtful_adds=tuple(
                 key for key, add in self._added.items() if key in self._unclear and add.data_change
             ),
             may_be_there=self._may_be_there,
             after=steps[0].version - 1 if steps else -1,
-            is_strict=not self._is_told,
+            is_strict=not self._has_known_terms,
             replacements=in_sum(self._named) if len(steps) > 1 else self._named,
             undone=_undone_of_others(steps),
             operations=tuple(
@@ -284,11 +285,11 @@ class _NetFold:
             ),
         )
 
-    def _telling(self, action: FileActionT) -> FileActionT:
+    def _with_data_change(self, action: FileActionT) -> FileActionT:
         return msgspec.structs.replace(action, data_change=True) if self._is_mixed else action
 
     def _take(self, step: NetStep) -> None:
-        self._is_told &= step.is_told
+        self._has_known_terms &= step.has_known_terms
         if step.terms.replaces is not None:
             before = dict(self._added), dict(self._removed), self._terms, self._is_written_anew, self._named
             files = [action for action in step.actions if isinstance(action, Add | Remove)]
@@ -320,7 +321,7 @@ class _NetFold:
             while self._replacements and self._replacements[-1].is_undone(self._added):
                 self._undo(self._replacements.pop(), step.terms)
 
-    def _undo(self, replacement: _Replacement, terms: Terms) -> None:
+    def _undo(self, replacement: _Replacement, terms: CommitTerms) -> None:
         """Take a replacement back: elsewhere, nothing is to go because of it."""
         self._terms, self._is_written_anew = replacement.terms, replacement.was_written_anew
         self._named = replacement.named
@@ -370,7 +371,7 @@ class _NetFold:
                 del removes[key]
         return region
 
-    def _rest_on(self, terms: Terms) -> None:
+    def _rest_on(self, terms: CommitTerms) -> None:
         """Whoever reads a table that was written anew reads the branch's own, and depends on nobody."""
         reads = terms.reads
         if self._is_written_anew and terms.replaces != ():
@@ -380,7 +381,7 @@ class _NetFold:
             self._terms = msgspec.structs.replace(
                 self._terms, reads=DeltaReads(applications=self._terms.reads.applications)
             )
-        self._terms = Terms(
+        self._terms = CommitTerms(
             reads=_both(self._terms.reads, reads),
             replaces=_both_replace(self._terms.replaces, terms.replaces),
             changes_data=self._terms.changes_data or terms.changes_data,

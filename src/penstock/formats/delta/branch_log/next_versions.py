@@ -10,8 +10,8 @@ import msgspec
 
 from penstock.formats.delta.branch_log.commit_body import METRICS, compose, operation_metrics
 from penstock.formats.delta.branch_log.commits import Commits
-from penstock.formats.delta.branch_log.line import Blobs, Declared, Line, declared_of, keep, with_line
-from penstock.formats.delta.branch_log.net import Net
+from penstock.formats.delta.branch_log.line import Blobs, DeclaredTable, Line, declared_of, keep, with_line
+from penstock.formats.delta.branch_log.net import NetChange
 from penstock.formats.delta.branch_log.past_operations import MERGED, OPERATIONS, write_operations
 from penstock.formats.delta.branch_log.prepared_table import PreparedTable
 from penstock.formats.delta.branch_log.ratification import KnownProposal, read_declared
@@ -39,7 +39,7 @@ from penstock.formats.delta.protocol.row_ids import (
     number_files,
 )
 from penstock.formats.delta.protocol.transaction import last
-from penstock.kernel.format import Applied, Refused, Table, reader_with
+from penstock.kernel.format import AppliedChange, Refused, Table, reader_with
 from penstock.model.encoding import ObjectId
 from penstock.model.nessie import DeltaTable
 
@@ -75,16 +75,16 @@ class NextVersions:
         self._content, self._line, self._now_ms, self._told = content, line, now_ms, told
         self._extend = extend
 
-    def all(self, nets: Iterable[Net], standing: PreparedTable | None = None) -> Applied:
+    def all(self, nets: Iterable[NetChange], standing: PreparedTable | None = None) -> AppliedChange:
         """The table with all of them."""
         if standing is None:
             content = with_line(self._content, self._line)
             standing = PreparedTable(self._table, self._commits, content, stamp(self._table, self._now_ms))
         for net in nets:
             self._ratify(net, standing)
-        return Applied(with_line(self._content, self._line), self._blobs)
+        return AppliedChange(with_line(self._content, self._line), self._blobs)
 
-    def _ratify(self, net: Net, standing: PreparedTable) -> None:
+    def _ratify(self, net: NetChange, standing: PreparedTable) -> None:
         line, table = self._line, self._table
         old_declared = None if line.latest < 0 else read_declared(table, line.declared)
         if net.may_be_there:
@@ -167,7 +167,7 @@ class NextVersions:
                 f"side have no row ids; enable it on that side first; {WAY_OUT}"
             )
 
-    def _info(self, net: Net, actions: Iterable[Action]) -> CommitInfo:
+    def _info(self, net: NetChange, actions: Iterable[Action]) -> CommitInfo:
         is_blind = net.terms.reads.nothing and net.terms.replaces is None
         fields: dict[str, Any] = {
             **self._told,
@@ -182,7 +182,9 @@ class NextVersions:
             fields["operationParameters"] = parameters
         return CommitInfo(fields)
 
-    def _actions(self, net: Net, old_declared: KnownProposal | None, standing: PreparedTable) -> list[Action]:
+    def _actions(
+        self, net: NetChange, old_declared: KnownProposal | None, standing: PreparedTable
+    ) -> list[Action]:
         """What the commit says, as the table is now."""
         time_ms = stamp(self._table, self._now_ms)
         added = net.there.union(add.key for add in net.adds)
@@ -207,9 +209,11 @@ class NextVersions:
         protocol, metadata = last(actions, Protocol), last(actions, Metadata)
         if protocol is None and metadata is None:
             return None
-        before = Declared(b"", b"") if old_declared is None else declared_of(self._line, self._table.read)
+        before = (
+            DeclaredTable(b"", b"") if old_declared is None else declared_of(self._line, self._table.read)
+        )
         object_id, data = keep(
-            Declared(
+            DeclaredTable(
                 protocol=before.protocol if protocol is None else write_action(protocol),
                 metadata=before.metadata if metadata is None else write_action(metadata),
             )
@@ -218,14 +222,14 @@ class NextVersions:
         return object_id
 
 
-def _keys_there(net: Net, standing: PreparedTable) -> frozenset[FileKey]:
+def _keys_there(net: NetChange, standing: PreparedTable) -> frozenset[FileKey]:
     """The files that a net change adds with new rows, and that are there already as it adds them."""
     keys = [add.key for add in net.adds if add.data_change]
     live = standing.live([key.path for key in keys]) if keys else {}
     return frozenset(key for key in keys if key in live.items())
 
 
-def _state(net: Net, old_declared: KnownProposal | None) -> list[Action]:
+def _state(net: NetChange, old_declared: KnownProposal | None) -> list[Action]:
     """What a net change says of the table as a whole, where that is not so already.
 
     With metadata comes the protocol that it needs: the branch may be older than the rule that it must.

@@ -304,7 +304,7 @@ def first_commit(
     return CommitInfo({**info.fields, **writer_fields}), protocol, metadata
 
 
-class Before(msgspec.Struct, frozen=True, kw_only=True):
+class TableBefore(msgspec.Struct, frozen=True, kw_only=True):
     """A table before a commit that changes whose it is."""
 
     version: int
@@ -315,7 +315,7 @@ class Before(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def conversion(
-    before: Before,
+    before: TableBefore,
     identity: OwnerIdentity,
     table_id: UUID,
     uuid: UUID,
@@ -339,7 +339,7 @@ def conversion(
     return _conversion(operation, before, protocol, metadata, uuid, now_ms, time)
 
 
-def _addition_of(before: Before) -> str:
+def _addition_of(before: TableBefore) -> str:
     """What the lake adds to a table on adoption, or what a lost owner had added."""
     if not is_timed(before.protocol, before.metadata):
         return ENABLED if IN_COMMIT_TIMESTAMP in supported_features(before.protocol) else ADDED
@@ -347,7 +347,7 @@ def _addition_of(before: Before) -> str:
     return "" if owner is None else owner.noted_addition
 
 
-def release(before: Before, uuid: UUID, now_ms: int) -> bytes:
+def release(before: TableBefore, uuid: UUID, now_ms: int) -> bytes:
     """The commit after which a table is the file system's again, whole.
 
     It loses the feature, what named its owner, and in-commit timestamps if they came with the owner: engines
@@ -381,7 +381,7 @@ def is_timed(protocol: Protocol, metadata: Metadata) -> bool:
 
 def _conversion(
     operation: str,
-    before: Before,
+    before: TableBefore,
     protocol: Protocol,
     metadata: Metadata,
     uuid: UUID,

@@ -17,12 +17,12 @@ from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.intents import Adopt, CreateIntent, Release, ResyncIntent, Settle
 from penstock.formats.delta.branch_log.line import (
     Blobs,
-    Declared,
-    Held,
+    CommitTerms,
+    DeclaredTable,
+    HeldCommit,
     Line,
     LineEntry,
     OwnershipPhase,
-    Terms,
     declared_of,
     keep,
     line_of,
@@ -37,7 +37,7 @@ from penstock.formats.delta.protocol.feature_table import IN_COMMIT_TIMESTAMP, M
 from penstock.formats.delta.protocol.lint import LintRules, LintState, check_bytes
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.protocol.transaction import last
-from penstock.kernel.format import Applied, Refused, Table
+from penstock.kernel.format import AppliedChange, Refused, Table
 from penstock.model.encoding import encode
 from penstock.model.nessie import DeltaTable
 
@@ -69,7 +69,7 @@ def prepare_custody(table: Table, commits: Commits, intent: Custody, owner: Owne
         _read_once(table, commits, table.content, intent.actions)
 
 
-def apply_custody(table: Table, commits: Commits, intent: Custody) -> Applied:
+def apply_custody(table: Table, commits: Commits, intent: Custody) -> AppliedChange:
     """The table after such a change. The same one a second time changes nothing."""
     if isinstance(intent, CreateIntent | Adopt):
         return _begin(table, commits, intent)
@@ -78,7 +78,7 @@ def apply_custody(table: Table, commits: Commits, intent: Custody) -> Applied:
     content = table.content
     if not isinstance(content, DeltaTable) or not content.state:
         if isinstance(intent, Settle):
-            return Applied(content)
+            return AppliedChange(content)
         raise Refused("does not exist")
     if isinstance(intent, Settle):
         return _settle(content, intent)
@@ -112,10 +112,10 @@ def _check_unused(commits: Commits, intent: CreateIntent) -> None:
         raise Refused(f"cannot be created: there is already a log at {intent.location}")
 
 
-def _begin(table: Table, commits: Commits, intent: CreateIntent | Adopt) -> Applied:
+def _begin(table: Table, commits: Commits, intent: CreateIntent | Adopt) -> AppliedChange:
     if table.content is not None:
         if _is_repeated(table, commits, intent):
-            return Applied(table.content)
+            return AppliedChange(table.content)
         raise Refused("exists already")
     phase, before = OwnershipPhase.OWNED, -1
     if isinstance(intent, Adopt):
@@ -126,10 +126,10 @@ def _begin(table: Table, commits: Commits, intent: CreateIntent | Adopt) -> Appl
     first = _read_once(table, commits, content, intent.actions)
     assert first.protocol is not None  # it was prepared
     assert first.metadata is not None
-    declared, packed = keep(Declared(first.protocol, first.metadata))
+    declared, packed = keep(DeclaredTable(first.protocol, first.metadata))
     empty = Line(phase=phase, published=before, latest=before, timestamp_ms=-1, declared=declared)
     line, runs = empty.followed_by(first.entry, may_repeat_files=isinstance(intent, Adopt))
-    return Applied(with_line(content, line), {declared: packed, **first.blobs, **runs}, _short(intent))
+    return AppliedChange(with_line(content, line), {declared: packed, **first.blobs, **runs}, _short(intent))
 
 
 def _is_repeated(table: Table, commits: Commits, intent: CreateIntent | Adopt) -> bool:
@@ -143,19 +143,19 @@ def _is_repeated(table: Table, commits: Commits, intent: CreateIntent | Adopt) -
     return first is not None and first == _read_once(table, commits, _new(intent), intent.actions).entry
 
 
-def _settle(content: DeltaTable, intent: Settle) -> Applied:
+def _settle(content: DeltaTable, intent: Settle) -> AppliedChange:
     line = line_of(content)
     if content.id != intent.id or line.phase is OwnershipPhase.OWNED:
-        return Applied(content)
+        return AppliedChange(content)
     if not intent.owned:
-        return Applied(None)
+        return AppliedChange(None)
     if line.phase is OwnershipPhase.RELEASED:
         raise Refused("was released, so the lake cannot keep it")
     owned = msgspec.structs.replace(line.published_to(line.latest), phase=OwnershipPhase.OWNED)
-    return Applied(with_line(content, owned))
+    return AppliedChange(with_line(content, owned))
 
 
-def _resync(table: Table, commits: Commits, intent: ResyncIntent) -> Applied:
+def _resync(table: Table, commits: Commits, intent: ResyncIntent) -> AppliedChange:
     if not table.is_default:
         raise Refused("can be resynced on the default branch only")
     content, known_version = table.content, -1
@@ -174,7 +174,7 @@ def _resync(table: Table, commits: Commits, intent: ResyncIntent) -> Applied:
             found=f"version {known_version}",
             found_version=known_version,
         )
-    declared, packed = keep(Declared(intent.protocol, intent.metadata))
+    declared, packed = keep(DeclaredTable(intent.protocol, intent.metadata))
     line = Line(
         phase=OwnershipPhase.OWNED,
         published=intent.version,
@@ -187,19 +187,19 @@ def _resync(table: Table, commits: Commits, intent: ResyncIntent) -> Applied:
         next_one = _read_once(table, commits, _new(intent), intent.actions)
         assert next_one.protocol is not None  # it was prepared
         assert next_one.metadata is not None
-        after, packed = keep(Declared(next_one.protocol, next_one.metadata))
+        after, packed = keep(DeclaredTable(next_one.protocol, next_one.metadata))
         line, runs = line.followed_by(next_one.entry, after)
         blobs = {after: packed, **next_one.blobs, **runs}
     short = msgspec.structs.replace(intent, protocol=b"", metadata=b"", actions=b"")
-    return Applied(with_line(_new(intent), line), blobs, encode(short))
+    return AppliedChange(with_line(_new(intent), line), blobs, encode(short))
 
 
-def _release(table: Table, commits: Commits, content: DeltaTable, intent: Release) -> Applied:
+def _release(table: Table, commits: Commits, content: DeltaTable, intent: Release) -> AppliedChange:
     line = line_of(content)
     if not table.is_default:
         raise Refused("can be released on the default branch only")
     if line.phase is OwnershipPhase.RELEASED and line.latest == intent.version:
-        return Applied(content)
+        return AppliedChange(content)
     if line.phase is not OwnershipPhase.OWNED:
         raise Refused(f"cannot be released while it is {line.phase}")
     if intent.version != line.latest + 1:
@@ -214,14 +214,16 @@ def _release(table: Table, commits: Commits, content: DeltaTable, intent: Releas
     final = _read_once(table, commits, content, intent.actions)
     old_declared = declared_of(line, table.read)
     declared, packed = keep(
-        Declared(final.protocol or old_declared.protocol, final.metadata or old_declared.metadata)
+        DeclaredTable(final.protocol or old_declared.protocol, final.metadata or old_declared.metadata)
     )
     after, runs = line.followed_by(final.entry, declared)
     released = msgspec.structs.replace(after, phase=OwnershipPhase.RELEASED)
-    return Applied(with_line(content, released), {declared: packed, **final.blobs, **runs}, _short(intent))
+    return AppliedChange(
+        with_line(content, released), {declared: packed, **final.blobs, **runs}, _short(intent)
+    )
 
 
-class _Whole(NamedTuple):
+class _WholeCommit(NamedTuple):
     """A commit whose bytes are given, as an entry that the kernel holds."""
 
     entry: LineEntry
@@ -230,17 +232,17 @@ class _Whole(NamedTuple):
     metadata: bytes | None
 
 
-def _read_once(table: Table, commits: Commits, content: DeltaTable, data: bytes) -> _Whole:
+def _read_once(table: Table, commits: Commits, content: DeltaTable, data: bytes) -> _WholeCommit:
     """The commit as an entry, parsed once for a request: it may have very many lines."""
     assert content.id is not None
     noted = ("delta whole", line_id(table, content.id), content.location, data)
     if noted not in table.notes:
         table.notes[noted] = _read(table, commits, content, data)
-    whole: _Whole = table.notes[noted]
+    whole: _WholeCommit = table.notes[noted]
     return whole
 
 
-def _read(table: Table, commits: Commits, content: DeltaTable, data: bytes) -> _Whole:
+def _read(table: Table, commits: Commits, content: DeltaTable, data: bytes) -> _WholeCommit:
     assert content.id is not None
     lines = {type(line.action): line for line in parse_commit(data)}
     raw = {kind: line.raw for kind, line in lines.items()}
@@ -251,7 +253,7 @@ def _read(table: Table, commits: Commits, content: DeltaTable, data: bytes) -> _
     if len(data) > HELD_MAX_BYTES:
         cut = data.find(b"\n") + 1
         head, body = data[:cut], stage_body(table, commits, content.location, data[cut:])
-    held, packed = keep(Held(Terms(), head))
+    held, packed = keep(HeldCommit(CommitTerms(), head))
     entry = LineEntry(
         uuid=uuid_of(hashlib.sha256(data).digest()),
         size=len(data),
@@ -260,7 +262,7 @@ def _read(table: Table, commits: Commits, content: DeltaTable, data: bytes) -> _
         held=held,
         body="" if body is None else body.name,
     )
-    return _Whole(entry, {held: packed}, raw.get(Protocol), raw.get(Metadata))
+    return _WholeCommit(entry, {held: packed}, raw.get(Protocol), raw.get(Metadata))
 
 
 def _lint(table: Table, data: bytes, before: LintState, rules: LintRules) -> None:

@@ -15,7 +15,7 @@ import msgspec
 
 from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.difference import LineDifference, changing_rows
-from penstock.formats.delta.branch_log.line import Line, LineEntry, Read, Terms, Tip, line_of
+from penstock.formats.delta.branch_log.line import CommitTerms, Line, LineEntry, LineTip, Read, line_of
 from penstock.formats.delta.branch_log.net import NetStep
 from penstock.formats.delta.branch_log.ratification import read_declared
 from penstock.formats.delta.branch_log.replacements import (
@@ -122,10 +122,16 @@ def _noted_step(
     actions = commits.actions(table, location, version, entry)
     terms = commits.terms(table, location, version, entry)
     removes = any(isinstance(action, Remove) for action in actions)
-    is_told = terms is not None or not removes
+    has_known_terms = terms is not None or not removes
     info = last(actions, CommitInfo)
     step = NetStep(
-        version, actions, terms or Terms(), is_told, named_in(info), undone_in(info), may_repeat_files
+        version,
+        actions,
+        terms or CommitTerms(),
+        has_known_terms,
+        named_in(info),
+        undone_in(info),
+        may_repeat_files,
     )
     table.notes[key] = step
     return step
@@ -137,7 +143,7 @@ def live_at(table: Table, commits: Commits, content: DeltaTable, version: int) -
     def look(paths: Collection[str]) -> Mapping[str, str | None]:
         if version < 0:
             return {}
-        key = ("delta live at", content.location, Tip.of(line_of(content)), version, *sorted(paths))
+        key = ("delta live at", content.location, LineTip.of(line_of(content)), version, *sorted(paths))
         return table.read_once(key, lambda: commits.snapshot(content, table.read, version).live(paths))
 
     return look
@@ -169,7 +175,7 @@ def replacements_since(
             return in_sum([replacement for step in since for replacement in step.replacements])
         return ()
 
-    return table.read_once(("delta replacements", after.location, Tip.of(target_line), parted), read)
+    return table.read_once(("delta replacements", after.location, LineTip.of(target_line), parted), read)
 
 
 def undone_since(
@@ -216,11 +222,11 @@ class PreparedTable:
         self._table, self._commits, self._now_ms = table, commits, now_ms
         self._content, self._line = content, line_of(content)
         self._from = self._looked_up()
-        self._tip = Tip(-1, b"") if self._from is None else Tip.of(line_of(self._from))
+        self._tip = LineTip(-1, b"") if self._from is None else LineTip.of(line_of(self._from))
         self._more: list[tuple[Action, ...]] = []
         self._told: tuple[int, Files] = (-1, {})
 
-    def was_told(self, version: int, files: Files) -> None:
+    def note_files(self, version: int, files: Files) -> None:
         """Take somebody's word for some files of a version, who has looked them up there."""
         self._told = (version, files)
 
@@ -272,7 +278,7 @@ class PreparedTable:
     def until(self, after: DeltaTable) -> LineDifference:
         """What it takes to make a wanted version of it."""
         difference = self._table.read_once(
-            (*self._key("until"), Tip.of(line_of(after))),
+            (*self._key("until"), LineTip.of(line_of(after))),
             lambda: self._near_difference(after) or self._whole_difference(after),
         )
         for actions in self._since(self._tip.version):
@@ -283,7 +289,7 @@ class PreparedTable:
         return difference
 
     def _domains_in(self, after: DeltaTable) -> Mapping[str, DomainMetadata]:
-        key = ("delta wanted domains", after.location, Tip.of(line_of(after)))
+        key = ("delta wanted domains", after.location, LineTip.of(line_of(after)))
         return self._table.read_once(key, lambda: self._commits.snapshot(after, self._table.read).domains)
 
     def _whole_difference(self, after: DeltaTable) -> LineDifference:
@@ -332,7 +338,7 @@ class PreparedTable:
         """A version of the line at which things are looked up; ``None`` stands for the empty table."""
         key = ("delta begin", self._content.location)
         began: DeltaTable | None = self._table.notes.get(key, self._content)
-        if began is None or Tip.of(line_of(began)).is_on(self._line, self._table.read):
+        if began is None or LineTip.of(line_of(began)).is_on(self._line, self._table.read):
             return began
         return self._content
 
@@ -350,7 +356,7 @@ class PreparedTable:
 
     def files_in(self, after: DeltaTable, keys: Collection[FileKey]) -> dict[FileKey, Add]:
         """Of some files, those that are part of a wanted version."""
-        note = ("delta wanted", after.location, Tip.of(line_of(after)))
+        note = ("delta wanted", after.location, LineTip.of(line_of(after)))
         adds: dict[FileKey, Add | None] = self._table.notes.setdefault(note, {})
         if missing := {key for key in keys if key not in adds}:
             if not self._table.may_read:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from penstock.errors import InvalidContent, InvalidRequest
 from penstock.formats.delta.branch_log.commit_body import BODIES, METRICS, CommitBody, operation_metrics
 from penstock.formats.delta.branch_log.intents import CommitIntent, FileBody
-from penstock.formats.delta.branch_log.line import Terms
+from penstock.formats.delta.branch_log.line import CommitTerms
 from penstock.formats.delta.branch_log.replacements import check_partitions
 from penstock.formats.delta.protocol.actions import (
     Action,
@@ -123,11 +123,11 @@ class DeltaProposal:
         return asks or self.touches_files or bool(self.batches)
 
     @cached_property
-    def terms(self) -> Terms:
+    def terms(self) -> CommitTerms:
         """On what it rests. A writer that does not tell what it read has read everything."""
         intent, info = self.intent, self.info
         operation = None if info is None else info.operation
-        return Terms(
+        return CommitTerms(
             reads=self._blind_reads() if intent.reads is None else intent.reads,
             replaces=intent.replaces,
             changes_data=(operation or "").upper() not in MAINTENANCE,

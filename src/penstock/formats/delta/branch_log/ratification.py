@@ -18,19 +18,19 @@ from penstock.formats.delta.branch_log.commit_body import (
     HELD_MAX_BYTES,
     CommitBody,
     ComposedCommit,
+    add_terms_to_info,
     compose,
     first_line,
     limit_terms,
     stage_body,
-    telling,
 )
 from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.intents import check_history
 from penstock.formats.delta.branch_log.line import (
     Blobs,
-    Declared,
+    DeclaredTable,
     Line,
-    Tip,
+    LineTip,
     declared_of,
     keep,
     line_of,
@@ -67,9 +67,9 @@ from penstock.formats.delta.protocol.row_ids import (
     count_rows,
     has_row_tracking,
     ids_by_path,
+    mark_row_ids_preserved,
     number_files,
     row_ids_of,
-    tell_preserved,
 )
 from penstock.formats.delta.protocol.transaction import (
     DeltaReads,
@@ -104,7 +104,7 @@ class CheckedProposal(msgspec.Struct, frozen=True, kw_only=True):
     """A proposal that may be ratified on top of ``tip``."""
 
     proposal: DeltaProposal
-    tip: Tip
+    tip: LineTip
     declared: ObjectId
     transaction: DeltaTransaction | None = None
     """What it read, brought up to the tip; ``None`` if it read no version."""
@@ -171,7 +171,9 @@ def _stage(
     """Put what will be too large for the kernel to storage, while that may be done."""
     terms = limit_terms(checked.proposal.terms)
     numbered = number_rows(table, commits, content, line, checked)
-    info = telling(naming(told_of(checked.proposal, numbered), new_replacements(terms)), terms)
+    info = add_terms_to_info(
+        naming(commit_info_of(checked.proposal, numbered), new_replacements(terms)), terms
+    )
     head = first_line(info, max(now_ms, line.timestamp_ms + 1))
     if len(head) > HELD_MAX_BYTES:
         raise InvalidRequest(
@@ -191,7 +193,7 @@ def check_files(
     ``InvalidContent`` if it has lines that cannot be read, with whatever else is wrong.
     """
     line = line_of(content)
-    checked = CheckedProposal(proposal=proposal, tip=Tip.of(line), declared=line.declared)
+    checked = CheckedProposal(proposal=proposal, tip=LineTip.of(line), declared=line.declared)
     if proposal.problems:
         lint(table, line, checked, now_ms)
     if proposal.may_repeat_files and CLUSTERING in supported_features(
@@ -259,14 +261,14 @@ def _row_ids(
     return ids_by_path(snapshot.find([FileKey(*pair) for pair in live.items()]).values())
 
 
-def bring(
+def move_to_tip(
     table: Table, commits: Commits, content: DeltaTable, line: Line, checked: CheckedProposal, now_ms: int
 ) -> CheckedProposal:
     """A checked proposal at the end of the line as it is now: at its turn, without any I/O.
 
     Raises as ``check``, and ``PrepareAgain``.
     """
-    proposal, tip = checked.proposal, Tip.of(line)
+    proposal, tip = checked.proposal, LineTip.of(line)
     if tip == checked.tip and line.declared == checked.declared:
         return checked
     if not proposal.depends and checked.live is None:
@@ -313,7 +315,7 @@ def _rebase_proposal(
             unnumbered = {**remaining, **_without_ids(table, proposal, adds)}
     moved = msgspec.structs.replace(
         checked,
-        tip=Tip.of(line),
+        tip=LineTip.of(line),
         declared=line.declared,
         transaction=transaction,
         live=live,
@@ -336,7 +338,7 @@ def _with_declared(table: Table, line: Line, checked: CheckedProposal, now_ms: i
     outcome = check_winner(winner, transaction_of(checked.proposal, declared_before, checked.tip.version))
     if isinstance(outcome, DeltaConflict):
         raise refused_by(outcome)
-    moved = msgspec.structs.replace(checked, tip=Tip.of(line), declared=line.declared)
+    moved = msgspec.structs.replace(checked, tip=LineTip.of(line), declared=line.declared)
     lint(table, line, moved, now_ms)
     return moved
 
@@ -387,7 +389,7 @@ def ratify(
         line,
         lines_of(checked) if lines is None else lines,
         terms,
-        naming(told_of(proposal, numbered), new_replacements(terms)),
+        naming(commit_info_of(proposal, numbered), new_replacements(terms)),
         now_ms,
         between,
     )
@@ -403,13 +405,13 @@ def ratify(
     return after, {**blobs, **composed.blobs, **runs}
 
 
-def told_of(proposal: DeltaProposal, numbered: NumberedLines | None) -> CommitInfo:
+def commit_info_of(proposal: DeltaProposal, numbered: NumberedLines | None) -> CommitInfo:
     """What the commit says of itself: also that rows have kept their ids, as Penstock's own writers see to,
     and as it is where no row is written anew."""
     removes = any(isinstance(action, Remove) for action in proposal.plain_actions)
     if numbered is None or (removes and proposal.may_repeat_files):
         return proposal.commit_info
-    return tell_preserved(proposal.commit_info)
+    return mark_row_ids_preserved(proposal.commit_info)
 
 
 def declared_after(table: Table, line: Line, proposal: DeltaProposal) -> tuple[ObjectId | None, Blobs]:
@@ -418,7 +420,7 @@ def declared_after(table: Table, line: Line, proposal: DeltaProposal) -> tuple[O
         return None, {}
     before = declared_of(line, table.read)
     object_id, data = keep(
-        Declared(
+        DeclaredTable(
             protocol=proposal.raw.get(Protocol, before.protocol),
             metadata=proposal.raw.get(Metadata, before.metadata),
         )

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.branch_log.commits import Commits
-from penstock.formats.delta.branch_log.line import Tip, line_of
+from penstock.formats.delta.branch_log.line import LineTip, line_of
 from penstock.formats.delta.branch_log.net import NetStep
 from penstock.formats.delta.branch_log.prepared_table import steps
 from penstock.formats.delta.branch_log.ratification import KnownProposal, read_declared
@@ -45,7 +45,7 @@ def check_seen(
     ``parts`` are conditions, of which one that cannot be understood selects all rows. ``PrepareAgain`` if it
     cannot be told without table storage.
     """
-    line, tip = line_of(now), Tip.of(line_of(before))
+    line, tip = line_of(now), LineTip.of(line_of(before))
     if why := _why_others(table, commits, before, now, tip, parts):
         expected, actual = f"version {tip.version}", f"version {line.latest}"
         shown_parts = [part[:PART_TOLD_CHARS] for part in parts or () if part != NO_ROWS]
@@ -60,7 +60,7 @@ def _why_others(
     commits: Commits,
     old_content: DeltaTable,
     now: DeltaTable,
-    tip: Tip,
+    tip: LineTip,
     parts: Sequence[str] | None,
 ) -> str:
     line = line_of(now)
@@ -75,13 +75,13 @@ def _why_others(
     if since is None:
         return FORGOTTEN
     selection = _Selection(table, commits, old_content, before.metadata, parts)
-    for step, files in _changed_files(since, selection.files_present_before(_came_and_went(since))):
+    for step, files in _changed_files(since, selection.files_present_before(_short_lived_files(since))):
         if adds := selection.of(files):
             return _describe_step(step, adds)
     return ""
 
 
-def _since(table: Table, commits: Commits, now: DeltaTable, tip: Tip) -> list[NetStep] | None:
+def _since(table: Table, commits: Commits, now: DeltaTable, tip: LineTip) -> list[NetStep] | None:
     """The commits of a table after a version; ``None`` if its log has not all of them any more."""
     forgotten = ("delta forgotten", now.location, tip)
     if forgotten in table.notes:
@@ -107,7 +107,7 @@ def _changed_declarations(before: KnownProposal, after: KnownProposal) -> list[s
     return [name for name, is_changed in changes.items() if is_changed] or ["its metadata"]
 
 
-def _came_and_went(since: Sequence[NetStep]) -> set[FileKey]:
+def _short_lived_files(since: Sequence[NetStep]) -> set[FileKey]:
     """Files that were added with new rows, and removed with them, in whichever order."""
     files = [
         action
@@ -202,7 +202,7 @@ class _Selection:
                 return None
             return {file.key: file for file in files if file.key in keys}
 
-        key = ("delta seen", self._was.location, Tip.of(line_of(self._was)), *sorted(keys, key=repr))
+        key = ("delta seen", self._was.location, LineTip.of(line_of(self._was)), *sorted(keys, key=repr))
         return self._table.read_once(key, read)
 
 

@@ -19,7 +19,7 @@ import msgspec
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.branch_log.commits import REPLACES
-from penstock.formats.delta.branch_log.line import Terms
+from penstock.formats.delta.branch_log.line import CommitTerms
 from penstock.formats.delta.log.snapshot import LogSnapshot
 from penstock.formats.delta.protocol.actions import (
     Action,
@@ -67,16 +67,16 @@ class Replacement(msgspec.Struct, frozen=True, array_like=True):
             bool(self.partitions) and all(partition in other.partitions for partition in self.partitions)
         )
 
-    def meets(self, other: Replacement, schema_string: str) -> bool:
+    def overlaps(self, other: Replacement, schema_string: str) -> bool:
         """Whether there may be files that both take."""
         return any(
-            _meet(partitions, its, schema_string)
+            _do_partitions_overlap(partitions, its, schema_string)
             for partitions in self.partitions or (Partitions(),)
             for its in other.partitions or (Partitions(),)
         )
 
 
-def new_replacements(terms: Terms) -> tuple[Replacement, ...]:
+def new_replacements(terms: CommitTerms) -> tuple[Replacement, ...]:
     """What a commit names that is ratified with these terms: itself, if it replaces files."""
     return () if terms.replaces is None else (Replacement(uuid4().bytes, terms.replaces),)
 
@@ -124,7 +124,7 @@ def is_too_long(replacements: Sequence[Replacement]) -> bool:
     return len(msgspec.json.encode(replacements)) > NAMED_MAX_BYTES
 
 
-def _meet(partitions: Partitions, other: Partitions, schema_string: str) -> bool:
+def _do_partitions_overlap(partitions: Partitions, other: Partitions, schema_string: str) -> bool:
     for column in partitions.values.keys() & other.values.keys():
         region = Region(schema_string, (Partitions({column: other.values[column]}),))
         if not any(region.holds({column: value}) for value in partitions.values[column]):
@@ -170,7 +170,7 @@ class ReplacedFiles(msgspec.Struct, frozen=True):
         region = Region(snapshot.metadata.schema_string, tuple(partitions) or (Partitions(),))
         adds = [add for add in snapshot.files() if region.holds(add.partition_values)]
         for add in adds:
-            if not region.is_told(add.partition_values):
+            if not region.is_decided(add.partition_values):
                 values = ", ".join(f"{name}={text}" for name, text in add.partition_values.items())
                 raise InvalidRequest(
                     f"{snapshot.table} has a file of the partition {values}, and it cannot be determined "

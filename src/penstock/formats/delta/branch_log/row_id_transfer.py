@@ -15,7 +15,7 @@ import msgspec
 
 from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.line import line_of
-from penstock.formats.delta.branch_log.net import FileActionT, Net
+from penstock.formats.delta.branch_log.net import FileActionT, NetChange
 from penstock.formats.delta.branch_log.prepared_table import parted_at, steps
 from penstock.formats.delta.errors import VersionNotFound
 from penstock.formats.delta.protocol.actions import Add, Remove
@@ -24,7 +24,9 @@ from penstock.kernel.format import Table
 from penstock.model.nessie import DeltaTable
 
 
-def transfer_row_ids(table: Table, commits: Commits, stays: DeltaTable, comes: DeltaTable, net: Net) -> Net:
+def transfer_row_ids(
+    table: Table, commits: Commits, stays: DeltaTable, comes: DeltaTable, net: NetChange
+) -> NetChange:
     """A net change of one line, ``comes``, as another one takes it, ``stays``.
 
     Files that both have, from before they parted or by an earlier merge, have the ids of the one that stays.

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from penstock.formats.delta.branch_log.commits import Commits
-from penstock.formats.delta.branch_log.line import Line, Tip
+from penstock.formats.delta.branch_log.line import Line, LineTip
 from penstock.formats.delta.branch_log.proposal import DeltaProposal
 from penstock.formats.delta.protocol.actions import Add, Remove, write_commit
 from penstock.formats.delta.protocol.row_ids import (
@@ -48,7 +48,7 @@ def _highest(table: Table, commits: Commits, content: DeltaTable, line: Line) ->
     def read() -> int:
         return highest_row_id(commits.snapshot(content, table.read, line.latest).domains)
 
-    return table.read_once(("delta row ids", content.location, Tip.of(line)), read)
+    return table.read_once(("delta row ids", content.location, LineTip.of(line)), read)
 
 
 def number_lines(

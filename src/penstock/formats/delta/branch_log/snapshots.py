@@ -9,7 +9,7 @@ from threading import Lock
 from typing import Final
 from uuid import UUID
 
-from penstock.formats.delta.branch_log.line import Line, Read, Tip, line_of
+from penstock.formats.delta.branch_log.line import Line, LineTip, Read, line_of
 from penstock.formats.delta.errors import VersionNotFound
 from penstock.formats.delta.log.files import Overlaid, PlaceFiles
 from penstock.formats.delta.log.segments import LogSegment, find_segment
@@ -29,7 +29,7 @@ class Snapshots:
 
     def __init__(self, places: Places, tail: Tail) -> None:
         self._places, self._tail = places, tail
-        self._kept: OrderedDict[tuple[UUID | None, Tip], LogSnapshot] = OrderedDict()
+        self._kept: OrderedDict[tuple[UUID | None, LineTip], LogSnapshot] = OrderedDict()
         self._lock = Lock()
 
     def of(self, content: DeltaTable, read: Read, version: int | None = None) -> LogSnapshot:
@@ -37,7 +37,7 @@ class Snapshots:
         line = line_of(content)
         if version is not None and version != line.latest:
             return self._load(content, _cut(content, line, version, read), read)
-        key = (content.id, Tip.of(line))
+        key = (content.id, LineTip.of(line))
         with self._lock:
             snapshot = self._kept.get(key)
             near = None if snapshot is not None else self._nearest(content.id, line, read)
@@ -63,7 +63,7 @@ class Snapshots:
         ]
         return max(candidates, key=lambda one: one[0])[1] if candidates else None
 
-    def _keep(self, key: tuple[UUID | None, Tip], snapshot: LogSnapshot) -> None:
+    def _keep(self, key: tuple[UUID | None, LineTip], snapshot: LogSnapshot) -> None:
         with self._lock:
             self._kept[key] = snapshot
             self._kept.move_to_end(key)

@@ -29,11 +29,11 @@ from penstock.formats.delta.branch_log.later_versions import (
     MERGE_INFO,
     REPEATED,
     REVERTED,
-    Later,
+    LaterVersion,
     LaterVersions,
 )
-from penstock.formats.delta.branch_log.line import Terms, Tip, line_of
-from penstock.formats.delta.branch_log.net import RESTORE, Net, NetStep
+from penstock.formats.delta.branch_log.line import CommitTerms, LineTip, line_of
+from penstock.formats.delta.branch_log.net import RESTORE, NetChange, NetStep
 from penstock.formats.delta.branch_log.next_versions import Extend, NextVersions, stamp
 from penstock.formats.delta.branch_log.prepared_table import (
     PreparedTable,
@@ -47,7 +47,7 @@ from penstock.formats.delta.branch_log.ratification import KnownProposal, read_d
 from penstock.formats.delta.branch_log.replacements import Replacement, in_sum, removal
 from penstock.formats.delta.branch_log.row_id_transfer import transfer_row_ids
 from penstock.formats.delta.branch_log.shifts import File, Shift, key_of, paths_of, shifts_between
-from penstock.formats.delta.branch_log.undo_metadata import Undone, undo_metadata
+from penstock.formats.delta.branch_log.undo_metadata import UndoneMetadata, undo_metadata
 from penstock.formats.delta.branch_log.undo_vectors import (
     FileVectors,
     VectorChange,
@@ -63,7 +63,7 @@ from penstock.formats.delta.protocol.row_ids import is_high_water_mark
 from penstock.formats.delta.protocol.transaction import DeltaReads, Partitions, Region, last
 from penstock.formats.delta.rows.inside import name_inside
 from penstock.formats.delta.rows.vectors import DeletedRows, inline_vector
-from penstock.kernel.format import Applied, Refused, Since, Table
+from penstock.kernel.format import AppliedChange, LaterCommitLookup, Refused, Table
 from penstock.model.nessie import DeltaTable
 
 FEW_LATER: Final = 64
@@ -80,10 +80,10 @@ def undo(
     target: DeltaTable,
     before: DeltaTable,
     after: DeltaTable,
-    since: Since,
+    since: LaterCommitLookup,
     now_ms: int,
     extend: Extend,
-) -> Applied:
+) -> AppliedChange:
     """The table without what made ``was`` of ``wanted``. ``Refused`` with all that stands against it."""
     return _Undo(table, commits, target, before, after, before, since, now_ms).apply(extend)
 
@@ -94,10 +94,10 @@ def redo(
     target: DeltaTable,
     base: DeltaTable,
     source: DeltaTable,
-    since: Since | None,
+    since: LaterCommitLookup | None,
     now_ms: int,
     extend: Extend,
-) -> Applied:
+) -> AppliedChange:
     """The table with what made ``source`` of ``base`` once more, if that was undone since; else as it is."""
     return _Undo(table, commits, target, base, source, source, since, now_ms).apply(extend)
 
@@ -113,7 +113,7 @@ class _Undo:
         before: DeltaTable,
         after: DeltaTable,
         newest: DeltaTable,
-        since: Since | None,
+        since: LaterCommitLookup | None,
         now_ms: int,
     ) -> None:
         """``newest`` is the later one of the two states, after which others came."""
@@ -126,7 +126,7 @@ class _Undo:
 
     # -- what is asked ------------------------------------------------------------------------------------
 
-    def apply(self, extend: Extend) -> Applied:
+    def apply(self, extend: Extend) -> AppliedChange:
         try:
             net = self._net()
         except VersionNotFound as problem:
@@ -135,7 +135,7 @@ class _Undo:
         if self._problems:
             raise self._refusal(self._problems)
         if not net.actions and not net.undone and not net.replacements:
-            return Applied(self._target)
+            return AppliedChange(self._target)
         line = line_of(self._target)
         commit_info_fields = self._commit_info_fields(net)
         versions = NextVersions(
@@ -144,7 +144,7 @@ class _Undo:
         net = transfer_row_ids(self._table, self._commits, self._target, self._wanted, net)
         return versions.all([net], self._standing)
 
-    def _commit_info_fields(self, net: Net) -> Mapping[str, Any]:
+    def _commit_info_fields(self, net: NetChange) -> Mapping[str, Any]:
         """Fields of the ``commitInfo`` of the undo."""
         version = str(line_of(self._newest).latest)
         if not self._is_redo:
@@ -158,7 +158,7 @@ class _Undo:
 
     @property
     def _lost(self) -> tuple[object, ...]:
-        return ("delta lost", self._target.location, Tip.of(line_of(self._target)))
+        return ("delta lost", self._target.location, LineTip.of(line_of(self._target)))
 
     # -- the change ---------------------------------------------------------------------------------------
 
@@ -194,13 +194,13 @@ class _Undo:
         )
 
     @property
-    def _later(self) -> list[Later]:
+    def _later(self) -> list[LaterVersion]:
         return self._since_then.changing
 
     @cached_property
-    def _touches(self) -> dict[str, list[tuple[Later, File]]]:
+    def _touches(self) -> dict[str, list[tuple[LaterVersion, File]]]:
         """What later versions did to the files of the change."""
-        touches: dict[str, list[tuple[Later, File]]] = {}
+        touches: dict[str, list[tuple[LaterVersion, File]]] = {}
         for later in self._later:
             files: list[File] = [*later.removes, *later.adds]
             for file in files:
@@ -208,7 +208,7 @@ class _Undo:
                     touches.setdefault(path, []).append((later, file))
         return touches
 
-    def _describe(self, later: Later | None) -> str:
+    def _describe(self, later: LaterVersion | None) -> str:
         return self._since_then.describe(later)
 
     @cached_property
@@ -222,7 +222,7 @@ class _Undo:
                 for path, shift in self._shifts.items()
                 for add in (shift.after if side is self._was else shift.before,)
             }
-            self._standing.was_told(line_of(side).latest, paths)
+            self._standing.note_files(line_of(side).latest, paths)
         return self._standing.live(self._shifts.keys())
 
     @cached_property
@@ -231,21 +231,21 @@ class _Undo:
 
     # -- what to do ---------------------------------------------------------------------------------------
 
-    def _net(self) -> Net:
+    def _net(self) -> NetChange:
         if self._lost in self._table.notes:
             raise VersionNotFound(self._table.notes[self._lost])
         if self._is_redo and not self._was_undone():
-            return Net()
+            return NetChange()
         metadata = self._metadata()
         removes, adds = self._files(metadata or self._now.metadata)
         state: tuple[Action, ...] = (*([] if metadata is None else [metadata]), *self._domains())
         paths = frozenset(paths_of(removes) | paths_of(adds))
         replacements, undone, replaces = self._replacements()
-        return Net(
+        return NetChange(
             state=state,
             removes=tuple(removes),
             adds=tuple(adds),
-            terms=Terms(
+            terms=CommitTerms(
                 DeltaReads(files=paths), replaces, changes_data=any(add.data_change for add in removes + adds)
             ),
             replacements=replacements,
@@ -409,7 +409,7 @@ class _Undo:
         )
         is_undone = is_undone_here = self._is_redo
         """Lastly: where this branch was last, before others came by a merge."""
-        passed: list[tuple[Later, bool, bool]] = []
+        passed: list[tuple[LaterVersion, bool, bool]] = []
         """Versions, with whether the change was undone before and after them."""
         for number in sorted({number for file in files for number in self._since_then.places.get(file, ())}):
             later = self._later[number]
@@ -573,12 +573,12 @@ class _Undo:
             return
         line, read = line_of(self._target), self._table.read
         for step in steps(self._table, self._commits, self._target, *self._since_then.landed_at):
-            later = Later(step, Tip.at(line, step.version, read))
+            later = LaterVersion(step, LineTip.at(line, step.version, read))
             if not own & {place.id for place in step.replacements}:
                 continue
             self._check_taken_by(later, "merged it into this branch")
 
-    def _check_taken_by(self, later: Later, what: str) -> None:
+    def _check_taken_by(self, later: LaterVersion, what: str) -> None:
         places = [replacement.partitions for step in self._own_steps for replacement in step.replacements]
         regions = [
             Region(self._now.metadata.schema_string, partitions or (Partitions(),)) for partitions in places
@@ -620,7 +620,7 @@ class _Undo:
         )
         if then == undone:
             return None
-        undone_metadata: Undone = undo_metadata(then, undone, self._now.metadata, self._files_since)
+        undone_metadata: UndoneMetadata = undo_metadata(then, undone, self._now.metadata, self._files_since)
         for name in undone_metadata.changed_since:
             changes = (
                 later_step
@@ -670,7 +670,7 @@ class _Undo:
                 if now.get(domain.domain) != (None if domain.removed else domain)
             ]
 
-        tips = Tip.of(line_of(self._wanted)), Tip.of(line_of(self._target))
+        tips = LineTip.of(line_of(self._wanted)), LineTip.of(line_of(self._target))
         return self._table.read_once(("delta domains", self._target.location, *tips), read)
 
     # -- how it is told -----------------------------------------------------------------------------------

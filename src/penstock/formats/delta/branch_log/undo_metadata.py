@@ -18,7 +18,7 @@ _BINDS_FILES: Final = ("delta.constraints.", "delta.columnMapping.mode")
 """How properties begin that ask something of the rows that are there."""
 
 
-class Undone(msgspec.Struct, frozen=True):
+class UndoneMetadata(msgspec.Struct, frozen=True):
     """What metadata becomes without a change."""
 
     metadata: Metadata
@@ -30,7 +30,7 @@ class Undone(msgspec.Struct, frozen=True):
 
 def undo_metadata(
     before: Metadata, after: Metadata, now: Metadata, files_since: Callable[[], Sequence[Add]]
-) -> Undone:
+) -> UndoneMetadata:
     """The metadata ``now`` without what made ``after`` of ``before``.
 
     Of each property and field what it was before, if it is still as the change left it.
@@ -76,7 +76,7 @@ def undo_metadata(
     undone = keep_marks(msgspec.structs.replace(now, **fields), marked)
     if parse_schema(undone.schema_string) == parse_schema(marked.schema_string):
         undone = msgspec.structs.replace(undone, schema_string=marked.schema_string)  # as it is spelled
-    return Undone(undone, changed, used)
+    return UndoneMetadata(undone, changed, used)
 
 
 def _undo_schema(before: str, after: str, now: str) -> str | None:

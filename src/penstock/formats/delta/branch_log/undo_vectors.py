@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from penstock.formats.delta.branch_log.later_versions import Later
+from penstock.formats.delta.branch_log.later_versions import LaterVersion
 from penstock.formats.delta.branch_log.shifts import File, Shift, key_of
 from penstock.formats.delta.protocol.actions import Add, Remove
 from penstock.formats.delta.rows.vectors import DeletedRows, ReadRange, rows_of
@@ -17,7 +17,7 @@ class VectorChange(NamedTuple):
 
     gone: Remove
     come: Add
-    later: Later
+    later: LaterVersion
 
 
 class FileVectors(NamedTuple):
@@ -37,7 +37,7 @@ class FileVectors(NamedTuple):
 
 
 def vector_changes(
-    touches: Sequence[tuple[Later, File]], shift: Shift, *, is_redo: bool
+    touches: Sequence[tuple[LaterVersion, File]], shift: Shift, *, is_redo: bool
 ) -> list[VectorChange]:
     """How later versions changed the vector of a file, but for the one that brought the change here."""
     landed = (shift.after, shift.before) if is_redo else (shift.before, shift.after)

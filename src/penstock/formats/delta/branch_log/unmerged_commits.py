@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from penstock.formats.delta.branch_log.net import Net, NetStep
+from penstock.formats.delta.branch_log.net import NetChange, NetStep
 from penstock.formats.delta.branch_log.replacements import Replacement
 from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, FileKey, Remove
 from penstock.formats.delta.protocol.lint_files import Lookup
 from penstock.formats.delta.protocol.transaction import DeltaReads, Partitions, Region
 
 
-class Unrepeated(NamedTuple):
+class UnrepeatedCommits(NamedTuple):
     """Commits of a side, without what the other side has."""
 
     steps: list[NetStep]
@@ -26,9 +26,9 @@ class Unrepeated(NamedTuple):
     """Replacements that both sides have, as this one has them."""
 
 
-def but_replacements_of(
+def drop_repeated_replacements(
     theirs: Sequence[NetStep], steps: Sequence[NetStep], schema_string: str
-) -> Unrepeated:
+) -> UnrepeatedCommits:
     """Commits without the replacements that the other side has: done there again, they would take what came
     since.
 
@@ -38,7 +38,7 @@ def but_replacements_of(
     """
     ids = {replacement.id for step in theirs for replacement in step.replacements}
     in_order = [replacement for step in steps for replacement in step.replacements]
-    unrepeated, passed = Unrepeated([], []), 0
+    unrepeated, passed = UnrepeatedCommits([], []), 0
     added, own = _keys(theirs, Add), set[FileKey]()
     for step in steps:
         passed += len(step.replacements)
@@ -50,7 +50,7 @@ def but_replacements_of(
     return unrepeated
 
 
-def files_of_known(unrepeated: Unrepeated) -> frozenset[FileKey]:
+def files_of_known(unrepeated: UnrepeatedCommits) -> frozenset[FileKey]:
     """The files that came with replacements which both sides have, and not once more by another commit."""
     return frozenset(_keys(unrepeated.known, Add) - _keys(unrepeated.steps, Add))
 
@@ -103,7 +103,7 @@ class _RepeatedStep:
     def _is_mixed(self, to_do: Sequence[Replacement]) -> bool:
         """Whether one that is to be done would take what came after a later one that is known."""
         return any(
-            replacement.meets(other, self._schema_string)
+            replacement.overlaps(other, self._schema_string)
             for replacement in to_do
             for other in self._known_after[replacement.id]
         )
@@ -129,7 +129,7 @@ class _RepeatedStep:
 
 def _strict(step: NetStep) -> NetStep:
     terms = msgspec.structs.replace(step.terms, reads=DeltaReads(whole_table=True))
-    return step._replace(terms=terms, is_told=False)
+    return step._replace(terms=terms, has_known_terms=False)
 
 
 def _keys(steps: Iterable[NetStep], kind: type[Add] | type[Remove]) -> set[FileKey]:
@@ -144,8 +144,8 @@ class UnmergedCommits(NamedTuple):
     """Files of the branch's net change that are there already: the same change came another way."""
 
 
-def news(
-    winners: Sequence[NetStep], known: Iterable[NetStep], net: Net, live_before: Lookup
+def select_unmerged(
+    winners: Sequence[NetStep], known: Iterable[NetStep], net: NetChange, live_before: Lookup
 ) -> UnmergedCommits:
     """The winners without what the branch has itself, in commits known to both sides or in the net change.
 
@@ -153,7 +153,7 @@ def news(
     ``live_before`` is asked which of some files were there before the winners, where one may have added
     again what was there.
     """
-    passed = _Passed.of(known)
+    passed = _MergedEffects.of(known)
     unmerged = [step._replace(actions=tuple(passed.unknown(step.actions))) for step in winners]
     adds, removes = {action.key for action in net.adds}, {action.key for action in net.removes}
     shared: set[FileKey] = set()
@@ -164,11 +164,11 @@ def news(
         if same and all(file.key in (adds if isinstance(file, Add) else removes) for file in files):
             same |= {file.key for file in files}
         shared |= same
-        unmerged[number] = step._replace(actions=tuple(_but_files(step.actions, same)))
-    return UnmergedCommits(_lasting(unmerged, live_before), frozenset(shared))
+        unmerged[number] = step._replace(actions=tuple(_without_files(step.actions, same)))
+    return UnmergedCommits(_drop_short_lived_files(unmerged, live_before), frozenset(shared))
 
 
-class _Passed(NamedTuple):
+class _MergedEffects(NamedTuple):
     """What commits of a branch did that have been merged before."""
 
     added: set[FileKey]
@@ -176,7 +176,7 @@ class _Passed(NamedTuple):
     state: list[Action]
 
     @classmethod
-    def of(cls, steps: Iterable[NetStep]) -> _Passed:
+    def of(cls, steps: Iterable[NetStep]) -> _MergedEffects:
         actions = [action for step in steps for action in step.actions]
         return cls(
             {action.key for action in actions if isinstance(action, Add)},
@@ -197,7 +197,7 @@ class _Passed(NamedTuple):
                 yield action
 
 
-def _lasting(steps: Sequence[NetStep], live_before: Lookup) -> list[NetStep]:
+def _drop_short_lived_files(steps: Sequence[NetStep], live_before: Lookup) -> list[NetStep]:
     """Commits without the files that came and went, or went and came back."""
     were = _were_there(steps, live_before)
     gone: dict[FileKey, int] = {}
@@ -247,5 +247,5 @@ def _were_there(steps: Sequence[NetStep], live_before: Lookup) -> set[FileKey]:
     return {key for key in unclear if key in live.items()}
 
 
-def _but_files(actions: Iterable[Action], keys: set[FileKey]) -> Iterator[Action]:
+def _without_files(actions: Iterable[Action], keys: set[FileKey]) -> Iterator[Action]:
     return (action for action in actions if not isinstance(action, Add | Remove) or action.key not in keys)

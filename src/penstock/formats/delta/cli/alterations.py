@@ -109,7 +109,7 @@ def delta_unset(call: Call, key: str, names: tuple[str, ...], **options: Any) ->
 @alteration("describe", "$ penstock delta alter describe web.orders 'one row for each order'")
 @click.argument("text", metavar="TEXT")
 def delta_describe(call: Call, key: str, text: str, **options: Any) -> None:
-    """Say what KEY is for. An empty text removes what was said."""
+    """Set the description of KEY. An empty text removes it."""
     _alter(call, key, "set_description", text or None, **options)
 
 
@@ -119,7 +119,7 @@ def delta_describe(call: Call, key: str, text: str, **options: Any) -> None:
 def delta_add_constraint(call: Call, key: str, name: str, expression: str, **options: Any) -> None:
     """Add a CHECK constraint to KEY: a condition in SQL that is true for every row.
 
-    Rows that are there are checked first. The change is refused if the condition is not true for one.
+    Existing rows are checked first. The change is refused if the condition is false or null for any of them.
     """
     _alter(call, key, "add_constraint", name, expression, **options)
 
@@ -135,7 +135,7 @@ def delta_drop_constraint(call: Call, key: str, name: str, **options: Any) -> No
 @alteration("add-columns", "$ penstock delta alter add-columns web.orders note:string")
 @click.argument("columns", metavar="NAME:TYPE...", nargs=-1, required=True)
 def delta_add_columns(call: Call, key: str, columns: tuple[str, ...], **options: Any) -> None:
-    """Add columns to KEY. In rows that are there they are null."""
+    """Add columns to KEY. They are null in existing rows."""
     _alter(call, key, "add_columns", parse_columns(columns), **options)
 
 
@@ -149,7 +149,7 @@ $ penstock delta alter rename-column web.orders note remark
 @column_argument
 @click.argument("name", metavar="NAME")
 def delta_rename_column(call: Call, key: str, column: str, name: str, **options: Any) -> None:
-    """Give a column of KEY another name; no file is written anew. The table must have mapped columns."""
+    """Rename a column of KEY without rewriting files. The table must use column mapping."""
     _alter(call, key, "rename_column", parse_path(column), name, **options)
 
 
@@ -157,7 +157,7 @@ def delta_rename_column(call: Call, key: str, column: str, name: str, **options:
 @column_argument
 @click.argument("text", metavar="TEXT")
 def delta_comment(call: Call, key: str, column: str, text: str, **options: Any) -> None:
-    """Say what a column of KEY is. An empty text removes what was said."""
+    """Set the comment of a column of KEY. An empty text removes it."""
     _alter(call, key, "comment_column", parse_path(column), text or None, **options)
 
 
@@ -165,7 +165,7 @@ def delta_comment(call: Call, key: str, column: str, text: str, **options: Any) 
 @column_argument
 @click.option("--after", metavar="COLUMN", help="Put it after this column. [it becomes the first]")
 def delta_move_column(call: Call, key: str, column: str, **options: Any) -> None:
-    """Have a column of KEY stand behind another one, or before all. No file is written anew."""
+    """Move a column of KEY behind another one, or to the front, without rewriting files."""
     _alter(call, key, "move_column", parse_path(column), **options)
 
 
@@ -173,9 +173,9 @@ def delta_move_column(call: Call, key: str, column: str, **options: Any) -> None
 @column_argument
 @click.argument("expression", metavar="EXPRESSION")
 def delta_set_default(call: Call, key: str, column: str, expression: str, **options: Any) -> None:
-    """Give a column of KEY a default, for rows that are written without it later.
+    """Set the default of a column of KEY, for rows that are written without it from now on.
 
-    It is a literal or another expression in SQL.
+    The default is a literal or another SQL expression.
     """
     _alter(call, key, "set_default", parse_path(column), expression, **options)
 
@@ -190,14 +190,14 @@ def delta_drop_default(call: Call, key: str, column: str, **options: Any) -> Non
 @alteration("set-not-null", "$ penstock delta alter set-not-null web.orders day")
 @column_argument
 def delta_set_not_null(call: Call, key: str, column: str, **options: Any) -> None:
-    """Have a column of KEY take no nulls. Rows that are there are checked first."""
+    """Forbid nulls in a column of KEY. Existing rows are checked first."""
     _alter(call, key, "set_not_null", parse_path(column), **options)
 
 
 @alteration("drop-not-null", "$ penstock delta alter drop-not-null web.orders day")
 @column_argument
 def delta_drop_not_null(call: Call, key: str, column: str, **options: Any) -> None:
-    """Have a column of KEY take nulls."""
+    """Allow nulls in a column of KEY."""
     _alter(call, key, "drop_not_null", parse_path(column), **options)
 
 
@@ -212,10 +212,10 @@ $ penstock delta alter widen-column web.orders count long
 @column_argument
 @click.argument("kind", metavar="TYPE")
 def delta_widen_column(call: Call, key: str, column: str, kind: str, **options: Any) -> None:
-    """Give a column of KEY a wider type. No file is written anew: readers widen what is there.
+    """Widen the type of a column of KEY without rewriting files: readers widen existing values.
 
-    The table's property delta.enableTypeWidening must be true. Whole numbers become longer ones, double or
-    decimal, float becomes double, date becomes timestamp_ntz, and decimals get more digits.
+    The table's property delta.enableTypeWidening must be true. Integers can become longer integers, double or
+    decimal; float can become double, date timestamp_ntz, and decimals can get more digits.
     """
     _alter(call, key, "widen_column", parse_path(column), kind, **options)
 
@@ -223,9 +223,9 @@ def delta_widen_column(call: Call, key: str, column: str, kind: str, **options: 
 @alteration("drop-column", "$ penstock delta alter drop-column web.orders remark")
 @column_argument
 def delta_drop_column(call: Call, key: str, column: str, **options: Any) -> None:
-    """Drop a column of KEY, whose columns must be mapped.
+    """Drop a column of KEY, which must use column mapping.
 
-    Its values stay in files until these are rewritten.
+    The values stay in the files until the files are rewritten.
     """
     _alter(call, key, "drop_column", parse_path(column), **options)
 
@@ -239,5 +239,5 @@ $ penstock delta alter cluster-by web.clicks page
 )
 @click.argument("columns", metavar="[COLUMN...]", nargs=-1)
 def delta_cluster_by(call: Call, key: str, columns: tuple[str, ...], **options: Any) -> None:
-    """Have KEY clustered by other columns, or by none: engines that cluster files do that by them."""
+    """Set the clustering columns of KEY, or remove them. Engines that cluster files use these columns."""
     _alter(call, key, "cluster_by", columns, **options)

@@ -26,7 +26,7 @@ from penstock.formats.delta.cli.handover import (
     delta_adopt,
     delta_convert,
     delta_release,
-    say_made,
+    show_handed_table,
     sole_writer_option,
 )
 from penstock.formats.delta.cli.read_commands import delta_cat, delta_log
@@ -42,14 +42,14 @@ from penstock.lake.answers import Ratified
 )
 @click.pass_context
 def delta(ctx: click.Context) -> None:
-    """Create, adopt, read, publish and look after Delta tables whose commits the lake decides.
+    """Create, adopt, read, publish and maintain Delta tables that the lake manages.
 
-    Other programs read such a table as ever, and see what is published. Without a subcommand, the tables of
-    the default branch are listed, and how far each is published.
+    Other programs read such a table as usual, up to the version that is published to its log. Without a
+    subcommand, the tables of the default branch are listed, each with its published version.
     """
     if ctx.invoked_subcommand is None:
         call = ctx.ensure_object(Call)
-        _say_status(call, call.open().delta.status())
+        _show_statuses(call, call.open().delta.status())
 
 
 # -- in and out --------------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ def delta_create(
         author=call.who,
         idempotency_key=idempotency_key,
     )
-    say_made(call, made, "created")
+    show_handed_table(call, made, "created")
 
 
 delta.add_command(delta_release)
@@ -124,11 +124,12 @@ delta.add_command(delta_convert)
 @click.argument("key", required=False, metavar="[KEY]", shell_complete=complete_key)
 @pass_call
 def delta_status(call: Call, key: str | None) -> None:
-    """Show how far the Delta tables of the default branch are published: all, or KEY."""
-    _say_status(call, call.open().delta.status(key))
+    """Show which versions are published to the logs of Delta tables: of all on the default branch, or of
+    KEY."""
+    _show_statuses(call, call.open().delta.status(key))
 
 
-def _say_status(call: Call, found: Sequence[TableStatus]) -> None:
+def _show_statuses(call: Call, found: Sequence[TableStatus]) -> None:
     call.answer(
         lambda: ListPage.of(found),
         lambda screen: _statuses(screen, found),
@@ -158,10 +159,10 @@ def _statuses(screen: Screen, found: Sequence[TableStatus]) -> Iterator[str]:
 @click.argument("key", required=False, metavar="[KEY]", shell_complete=complete_key)
 @pass_call
 def delta_publish(call: Call, key: str | None) -> None:
-    """Publish what is ratified: all Delta tables of the default branch, or KEY.
+    """Publish ratified versions to the logs of Delta tables: of all on the default branch, or of KEY.
 
-    The lake does so by itself; this is for when it was interrupted, or storage was away. A problem with one
-    table does not stop the others.
+    The lake publishes by itself; use this command after an interruption or a failure of storage. A problem
+    with one table does not stop the others.
     """
     lake, problems = call.open(), list[PenstockError]()
     if key is not None:
@@ -190,8 +191,8 @@ def delta_publish(call: Call, key: str | None) -> None:
 @key_argument
 @pass_call
 def delta_checkpoint(call: Call, key: str) -> None:
-    """Write a checkpoint of KEY's newest published version, so that readers need not read all before it."""
-    _say_written(call, call.open().delta.checkpoint(key), "there is a checkpoint of")
+    """Write a checkpoint of KEY's newest published version, so that readers need not read earlier commits."""
+    _show_written_file(call, call.open().delta.checkpoint(key), "there is a checkpoint of")
 
 
 @delta.command("compact-log", prints=WrittenFile, examples="$ penstock delta compact-log web.orders")
@@ -205,10 +206,10 @@ def delta_checkpoint(call: Call, key: str) -> None:
 @pass_call
 def delta_compact_log(call: Call, key: str, first: int | None, last: int | None) -> None:
     """Compact published commits of KEY's log into one file. Data files stay."""
-    _say_written(call, call.open().delta.compact_log(key, first, last), "nothing to compact up to")
+    _show_written_file(call, call.open().delta.compact_log(key, first, last), "nothing to compact up to")
 
 
-def _say_written(call: Call, written: WrittenFile, nothing: str) -> None:
+def _show_written_file(call: Call, written: WrittenFile, nothing: str) -> None:
     def text(_: Screen) -> Iterator[str]:
         yield f"wrote {written.name}" if written.name else f"{nothing} version {written.version}"
 
@@ -223,9 +224,10 @@ def _say_written(call: Call, written: WrittenFile, nothing: str) -> None:
 def delta_repair(call: Call, key: str, branch: str | None, message: str | None) -> None:
     """Repair metadata of the Delta table KEY that other engines refuse, if Penstock 0.1 wrote it.
 
-    Its protocol gets the features that its columns and properties enable; without them Delta Spark says
-    DELTA_FEATURES_PROTOCOL_METADATA_MISMATCH. Statistics of its files that end at -0.0 end at 0.0, since
-    DuckDB leaves out rows otherwise. It is one version more, without rows; none, if nothing is amiss.
+    The repair adds the features that the table's columns and properties enable to its protocol; without them
+    Delta Spark reports DELTA_FEATURES_PROTOCOL_METADATA_MISMATCH. It also changes maximum values of -0.0 in
+    file statistics to 0.0, because DuckDB skips rows otherwise. It commits one version without rows, or
+    nothing if there is nothing to repair.
     """
     repaired = call.open().delta.repair(key, branch=branch, message=message, author=call.who)
 
@@ -247,8 +249,8 @@ def delta_repair(call: Call, key: str, branch: str | None, message: str | None) 
 def delta_clean_log(call: Call, key: str, dry_run: bool) -> None:
     """Remove expired versions and unused commit files from the log of the Delta table KEY.
 
-    Data files stay: they are for 'penstock sweep'. What a kept commit of the lake still needs stays, too:
-    'penstock horizon' says how many are kept.
+    Data files stay: 'penstock sweep' removes those. Versions that a retained commit of the lake needs stay
+    too: 'penstock horizon' sets how many commits are retained.
     """
     cleaned = call.open().delta.clean_log(key, dry_run=dry_run)
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from penstock.lake.lake import Lake
 
 
-def tell_of_rows(story: Story) -> bool:
+def show_rows_demo(story: Story) -> bool:
     """Two tables, appended to on a branch, merged at one instant; whether it could be told."""
     if not _is_installed("pyarrow"):
         story.say("This goes on with Delta tables that have rows after: pip install 'penstock[delta]'")

@@ -12,7 +12,7 @@ from penstock.cli.rendering.screen import printable
 from penstock.cli.rendering.times import format_count
 from penstock.errors import PenstockError
 from penstock.formats.delta.branch_log.line import Line, line_of
-from penstock.formats.delta.cli.demo import tell_of_rows
+from penstock.formats.delta.cli.demo import show_rows_demo
 from penstock.formats.delta.lake.calls import GetTableStatus
 from penstock.formats.delta.lake.snapshot import commits_of
 from penstock.formats.delta.protocol.actions import Action, parse_commit
@@ -62,8 +62,8 @@ class DeltaCli(FormatCli):
         repairs: list[DoctorCheck] = [("Delta repairs", check_repairs)] if lake.is_embedded else []
         return [("Delta tables", check_publishing), *repairs]
 
-    def tell_demo(self, story: Story) -> str:
-        return "delta log shop.orders" if tell_of_rows(story) else ""
+    def show_demo(self, story: Story) -> str:
+        return "delta log shop.orders" if show_rows_demo(story) else ""
 
 
 def _read_commits(table: Table, before: AnyContent | None, after: DeltaTable) -> list[Sequence[Action]]:
@@ -88,10 +88,10 @@ def _new_versions(before: AnyContent | None, after: DeltaTable) -> tuple[int, in
     if not isinstance(before, DeltaTable) or not before.is_managed or before.id != after.id:
         return 0, line.latest
     old_line = line_of(before)
-    return (old_line.latest + 1, line.latest) if _goes_on(old_line, line) else (0, -1)
+    return (old_line.latest + 1, line.latest) if _has_latest_of(old_line, line) else (0, -1)
 
 
-def _goes_on(was: Line, line: Line) -> bool:
+def _has_latest_of(was: Line, line: Line) -> bool:
     """Whether a line has another's latest version, as far as its newest entries tell."""
     if was.tail is None:
         return was.latest <= line.fork

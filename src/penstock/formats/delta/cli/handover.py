@@ -75,14 +75,14 @@ def delta_adopt(
     message: str | None,
     idempotency_key: str | None,
 ) -> None:
-    """Take over the Delta table at PATH, which so far got its commits from the file system.
+    """Adopt the Delta table at PATH: from now on the lake decides its commits.
 
-    It stays where it is, with all its versions, and must lie below a root of the lake. From then on, its
-    commits go through the lake; programs that do not know this can read it, and are refused as writers.
+    The table stays where it is, with all its versions, and must lie below a root of the lake. Other programs
+    can still read it; writers that do not commit through the lake are refused.
 
-    With --recursive, all tables below PATH are taken over by two commits. One that cannot be adopted, or is
-    lost to another writer meanwhile, is named and does not stop the others. If a key is taken, nothing is
-    adopted. After an interruption, the same command finishes what was begun.
+    With --recursive, two commits adopt all tables below PATH. A table that cannot be adopted, or that another
+    writer changes meanwhile, is named and does not stop the others. If a key is in use, nothing is adopted.
+    After an interruption, the same command finishes the adoption.
     """
     if not recursive:
         if namespace is not None or dry_run:
@@ -95,7 +95,7 @@ def delta_adopt(
             author=call.who,
             idempotency_key=idempotency_key,
         )
-        say_made(call, made, "adopted")
+        show_handed_table(call, made, "adopted")
         return
     if key is not None or idempotency_key is not None:
         raise click.UsageError("--table and --idempotency-key cannot be used with --recursive")
@@ -110,7 +110,7 @@ def delta_adopt(
             message=message,
             author=call.who,
         )
-    _say_handed_over(call, adopted, "adopted", f"no Delta tables below {path}")
+    _show_handed_tables(call, adopted, "adopted", f"no Delta tables below {path}")
 
 
 @command(
@@ -147,11 +147,11 @@ def delta_convert(
     message: str | None,
     idempotency_key: str | None,
 ) -> None:
-    """Make a Delta table of the folder of Parquet files at PATH.
+    """Convert the folder of Parquet files at PATH to a Delta table.
 
-    The files stay where they are, below a root of the lake, and none is copied: only their footers are read.
-    Folders such as day=2026-11-01 give partition columns. Nobody else may write there from then on: files
-    that come later are no part of the table.
+    The files stay where they are, below a root of the lake, and are not copied: only their footers are read.
+    Folders such as day=2026-11-01 become partition columns. Other programs must not write to the folder
+    afterwards: files that are added later are not part of the table.
     """
     types = {}
     for partition in partitions:
@@ -216,11 +216,11 @@ def delta_release(
     message: str | None,
     idempotency_key: str | None,
 ) -> None:
-    """Hand the Delta table KEY back to the file system, with all its versions published.
+    """Release the Delta table KEY to the file system, with all its versions published to its log.
 
-    The table stays where it is and any Delta writer may commit to it again; the lake does not have it any
-    more. Needs the right to administer the lake. With --all, all tables are handed back by two commits, or
-    those below --namespace; after an interruption, the same command finishes what was begun.
+    The table stays where it is, and any Delta writer may commit to it again; the lake no longer has it. This
+    needs the role admin. With --all, two commits release all tables, or those below --namespace. After an
+    interruption, the same command finishes the release.
     """
     if (key is None) != every:
         raise click.UsageError("give the table to release, or --all")
@@ -231,16 +231,16 @@ def delta_release(
     lake = call.open(catch_up=True)
     if key is not None:
         made = lake.delta.release(key, message=message, author=call.who, idempotency_key=idempotency_key)
-        say_made(call, made, "released")
+        show_handed_table(call, made, "released")
         return
     with Bar(call.json) as bar:
         released = lake.delta.release_all(
             namespace, dry_run=dry_run, progress=bar, message=message, author=call.who
         )
-    _say_handed_over(call, released, "released", "no Delta tables")
+    _show_handed_tables(call, released, "released", "no Delta tables")
 
 
-def say_made(call: Call, made: TableMade, done: str) -> None:
+def show_handed_table(call: Call, made: TableMade, done: str) -> None:
     def text(screen: Screen) -> Iterator[str]:
         name, place = screen.paint(printable(str(made.key)), "strong"), printable(made.location)
         commit = screen.paint(short(made.commit), "id")
@@ -253,7 +253,7 @@ def say_made(call: Call, made: TableMade, done: str) -> None:
     call.answer(lambda: made, text)
 
 
-def _say_handed_over(call: Call, done: HandedOver, word: str, nothing: str) -> None:
+def _show_handed_tables(call: Call, done: HandedOver, word: str, nothing: str) -> None:
     call.answer(lambda: done, lambda screen: _handed_over(screen, done, word, nothing))
     outcomes = {table.outcome for table in done.tables}
     status = next((code for outcome, code in STATUS.items() if outcome in outcomes), 0)

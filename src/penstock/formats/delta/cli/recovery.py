@@ -46,11 +46,11 @@ def delta_recover(
     key: str | None,
     prefix: str | None,
 ) -> None:
-    """Take back the Delta tables at each PATH, after the lake that owned them was lost for good.
+    """Take over Delta tables whose lake was lost for good.
 
-    They go on from their published versions. Files of commits after those are named: whether they were
-    ratified cannot be known any more. If the other lake is not lost after all, it will stop publishing there
-    with an alarm.
+    The tables continue after their last published version. The command names staged files of later commits:
+    it cannot know whether these were ratified. If the other lake still exists, it stops publishing to these
+    tables and raises an alarm.
     """
     if lost is not None and any_lake:
         raise click.UsageError("--lost and --any cannot be used together: give one of them")
@@ -65,7 +65,7 @@ def delta_recover(
             recovered_tables.append(lake.delta.recover(place, chosen, lost=lost, any_lake=any_lake))
     finally:
         if recovered_tables:  # also if another one could not be taken back
-            _say_recovered(call, recovered_tables)
+            _show_recovered_tables(call, recovered_tables)
 
 
 def _named_lake(path: str) -> str:
@@ -79,7 +79,7 @@ def _named_lake(path: str) -> str:
     return f"{path} names {owner}. If that one is lost for good, --lost {owner.lake}"
 
 
-def _say_recovered(call: Call, recovered_tables: Sequence[RecoveredTable]) -> None:
+def _show_recovered_tables(call: Call, recovered_tables: Sequence[RecoveredTable]) -> None:
     call.answer(
         lambda: ListPage.of(recovered_tables), lambda screen: _render_recovered(screen, recovered_tables)
     )

@@ -14,7 +14,7 @@ import msgspec
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.branch_log.ownership import protected_changes
 from penstock.formats.delta.errors import UnsupportedFeature
-from penstock.formats.delta.lake.calls import CommitTables, GetTableVersions, Looked
+from penstock.formats.delta.lake.calls import CommitTables, GetTableVersions, WriterReads
 from penstock.formats.delta.lake.table import done_before, table_commit
 from penstock.formats.delta.protocol import column_changes, property_changes
 from penstock.formats.delta.protocol.actions import Action, CommitInfo, Metadata, Protocol
@@ -67,12 +67,12 @@ class AlteredTable(msgspec.Struct, frozen=True, kw_only=True):
     """Features that its protocol is to list besides those that the metadata enables."""
     actions: tuple[Action, ...] = ()
     """What else is committed."""
-    reads: Looked = Looked()
+    reads: WriterReads = WriterReads()
 
 
 TableChange: TypeAlias = "Callable[[Metadata, Callable[[], TableSnapshot]], AlteredTable]"
 """Decides from a table's metadata, and from its rows if it needs them, what it becomes."""
-_WHOLE: Final = Looked(whole_table=True)
+_WHOLE: Final = WriterReads(whole_table=True)
 
 
 class TableAlterations:

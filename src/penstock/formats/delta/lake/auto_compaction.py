@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.formats.delta.lake.calls import GetTableVersions
 from penstock.formats.delta.lake.file_upkeep import RewriteEngine, optimize_files
 from penstock.formats.delta.protocol.properties import is_auto_compacted
-from penstock.lake.call import Said
+from penstock.lake.call import CommitDescription
 from penstock.lake.upkeep import OptimizeOrder
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def compact_if_due(table: Table, version: int, engine: RewriteEngine) -> None:
         optimize_files(
             table.outside_read_set,
             OptimizeOrder(),
-            Said(message=f"compact {table.key}"),
+            CommitDescription(message=f"compact {table.key}"),
             engine,
             is_auto=True,
         )

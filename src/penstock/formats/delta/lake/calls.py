@@ -24,7 +24,7 @@ from penstock.formats.delta.lake.answers import (
     WrittenFile,
 )
 from penstock.lake.answers import Landing, Ratified, RatifiedTable
-from penstock.lake.call import PAGE_MAX, Ask, Call, ReadAt, Retry, Said, Write
+from penstock.lake.call import PAGE_MAX, Ask, Call, CommitDescription, ReadAt, Retry, Write
 from penstock.lake.outcomes import branch_of, landed_commit
 from penstock.lake.read_calls import GetChanges
 from penstock.model.encoding import ObjectId
@@ -32,7 +32,7 @@ from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TablePart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A part of a table: the files whose partition values are among these, column by column, and for whose
     values a condition is true. Without either, it is the whole table."""
 
@@ -43,12 +43,12 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     file of which that cannot be told counts as one for which it is true."""
 
 
-class Looked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class WriterReads(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a writer has looked at in the version that it read. Without fields: nothing, as a blind append."""
 
     whole_table: bool = False
     """It cannot say what it looked at."""
-    parts: tuple[Part, ...] = ()
+    parts: tuple[TablePart, ...] = ()
     """It looked for everything in them, so that a new file there would have been read."""
     files: tuple[str, ...] | None = None
     """The decoded paths of the files that were read; if nothing is given, all that there were in `parts`."""
@@ -92,11 +92,11 @@ class TableCommit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     read_tip: str | None = None
     """The `tip` of that version, or of one after it, as it was answered to the writer: on a branch that has
     another history by now, this is refused. If nothing is given, a version of the same number will do."""
-    reads: Looked | None = None
+    reads: WriterReads | None = None
     """What it looked at there; if nothing is given, nothing for files that are only added blindly, else the
     whole table. Who gives this, `table` and `read_tip` says as well that no commit has named the files before
     that it adds: they are not looked up."""
-    replaces: tuple[Part, ...] | None = None
+    replaces: tuple[TablePart, ...] | None = None
     """Also remove whatever files these parts hold at its turn; an empty list is the whole table."""
 
 
@@ -118,7 +118,7 @@ class CommitTables(Write[Ratified], frozen=True, kw_only=True):
     """No table twice."""
     branch: str | None = None
     """The default branch if nothing is given."""
-    said: Said = Said()
+    said: CommitDescription = CommitDescription()
     """What the lake's commit says of itself."""
 
     def recover(self, ask: Ask, landing: Landing) -> Ratified:
@@ -225,7 +225,7 @@ class CreateTable(Write[TableMade], frozen=True, kw_only=True):
     """For a given location in storage without put-if-absent: say that nobody else writes there."""
     branch: str | None = None
     """The default branch if nothing is given. A given location is for the default branch only."""
-    said: Said = Said()
+    said: CommitDescription = CommitDescription()
     """What the lake's commit says of itself."""
 
     def recover(self, ask: Ask, landing: Landing) -> TableMade:
@@ -256,7 +256,7 @@ class AdoptTable(Write[TableMade], frozen=True, kw_only=True):
     """For storage without put-if-absent: say that nobody else writes there."""
     branch: str | None = None
     """The default branch, and no other."""
-    said: Said = Said()
+    said: CommitDescription = CommitDescription()
     """What the lake's commit says of itself."""
 
     def recover(self, ask: Ask, landing: Landing) -> TableMade:
@@ -276,7 +276,7 @@ class ReleaseTable(Write[TableMade], frozen=True, kw_only=True):
     key: Key
     branch: str | None = None
     """The default branch, and no other."""
-    said: Said = Said()
+    said: CommitDescription = CommitDescription()
     """What the lake's commit says of itself."""
 
     def recover(self, ask: Ask, landing: Landing) -> TableMade:
@@ -308,7 +308,7 @@ class AdoptTables(Call[HandedOver], frozen=True, kw_only=True):
     """For storage without put-if-absent: say that nobody else writes there."""
     dry_run: bool = False
     """Only say what would be done."""
-    said: Said = Said()
+    said: CommitDescription = CommitDescription()
     """What the commit that promises them says of itself."""
     who: str = ""
     """Who acts. A server puts the name of the caller's token here, if there is one."""
@@ -333,7 +333,7 @@ class ReleaseTables(Call[HandedOver], frozen=True, kw_only=True):
     """Only tables below it."""
     dry_run: bool = False
     """Only say what would be done."""
-    said: Said = Said()
+    said: CommitDescription = CommitDescription()
     """What the first commit says of itself."""
     who: str = ""
     """Who acts. A server puts the name of the caller's token here, if there is one."""

@@ -16,7 +16,7 @@ from penstock.lake.dropped_erase import DroppedErasure
 from penstock.lake.sweep_engine import Listing, SweepEngine, SweepTally
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable
-from penstock.storage.fates import Fate, Judged
+from penstock.storage.fates import FileFate, JudgedFile
 
 if TYPE_CHECKING:
     from penstock.kernel.reachable import Progress
@@ -65,13 +65,15 @@ class _GoneFolder:
     def begin(self) -> None:
         self.look_again()
 
-    def judge(self, listing: Listing) -> Iterator[Judged]:
+    def judge(self, listing: Listing) -> Iterator[JudgedFile]:
         for entry in listing(self._place, ""):
-            yield Judged(entry, Fate.DATA if entry.modified_us < self._before_us else Fate.WAITING)
+            yield JudgedFile(
+                entry, FileFate.DATA if entry.modified_us < self._before_us else FileFate.WAITING
+            )
 
     def look_again(self) -> None:
         """``LocationRefused`` if another table is there, above or below."""
-        for content in self._kept.news():
+        for content in self._kept.unseen():
             other = content.location.rstrip("/")
             if f"{other}/".startswith(f"{self._location}/") or f"{self._location}/".startswith(f"{other}/"):
                 raise LocationRefused(
@@ -80,10 +82,10 @@ class _GoneFolder:
                 )
         self._kept.neighbours.check(self._location)
 
-    def judge_again(self, candidate: Judged) -> Fate:
+    def judge_again(self, candidate: JudgedFile) -> FileFate:
         return candidate.fate
 
-    def remove(self, files: Sequence[Judged]) -> None:
+    def remove(self, files: Sequence[JudgedFile]) -> None:
         self._place.delete([file.entry.key for file in files])
 
     def finish(self, tally: SweepTally) -> None:

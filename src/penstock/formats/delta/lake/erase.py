@@ -16,7 +16,7 @@ from penstock.errors import TableConflict, TableStateRefused, Unavailable
 from penstock.formats.delta.branch_log.line import line_of
 from penstock.formats.delta.branch_log.replacements import removal
 from penstock.formats.delta.format import check_phase
-from penstock.formats.delta.lake.calls import CommitTables, GetTableVersions, Looked, TableCommit
+from penstock.formats.delta.lake.calls import CommitTables, GetTableVersions, TableCommit, WriterReads
 from penstock.formats.delta.lake.former_files import list_other_names, read_note, remove_note, write_note
 from penstock.formats.delta.lake.sweep import DeltaSweep
 from penstock.formats.delta.lake.table import lines_of, lines_to_send
@@ -32,16 +32,16 @@ from penstock.formats.delta.protocol.row_ids import ids_by_path
 from penstock.formats.delta.publishing.leftovers import DeltaNeeds, judge
 from penstock.kernel.format import Refused
 from penstock.lake.answers import SweptTable
-from penstock.lake.call import Said
+from penstock.lake.call import CommitDescription
 from penstock.lake.calls import SweepTables
-from penstock.lake.erase import Leftovers, Settled, TableHolder, leftovers_of
+from penstock.lake.erase import FirstVersionKept, Leftovers, TableHolder, leftovers_of
 from penstock.lake.fork_notes import ForkNotes
 from penstock.model.clock import utc
 from penstock.model.content import ManagedTable
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable
-from penstock.storage.fates import Fate
+from penstock.storage.fates import FileFate
 from penstock.storage.places import SCRATCH, Place
 
 if TYPE_CHECKING:
@@ -169,9 +169,9 @@ class DeltaErasure:
                 table=now.id,
                 read_version=now.latest_version,
                 read_tip=now.tip,
-                reads=Looked(),
+                reads=WriterReads(),
             )
-            said = Said(message=f"files of {self._key} without the rows that are deleted")
+            said = CommitDescription(message=f"files of {self._key} without the rows that are deleted")
             try:
                 self._lake.do(CommitTables(tables=(commit,), said=said, who=self._who))
             except TableConflict:
@@ -204,7 +204,7 @@ class DeltaErasure:
             actions += [removed, *(msgspec.structs.replace(add, data_change=False) for add in new)]
         return actions
 
-    def settle(self, erase: str) -> Settled:
+    def settle(self, erase: str) -> FirstVersionKept:
         """Commit the version with which the history begins, once however often it is asked for; its number.
 
         Another one follows: what the lake has of a table names the last version that is known to be
@@ -218,26 +218,26 @@ class DeltaErasure:
         if line_of(content).published < first:
             raise Unavailable(f"'{self._key}' is not known to be published up to version {first} yet")
         if self._first is not None:
-            return Settled(self._first)
+            return FirstVersionKept(self._first)
         # Whatever came in between may have deleted rows, and they are for another erase.
         is_clean = last == first + 1 and not self._with_removed(self._snapshot(last))
-        return Settled(first, content=content if is_clean else None)
+        return FirstVersionKept(first, content=content if is_clean else None)
 
     def _commit_nothing(self, idempotency_key: str) -> tuple[int, DeltaTable]:
         """Ratify and publish a version that changes nothing: its number, and the table as it is then."""
         branch = self._tables.default_branch
-        self._parts.owner.backfill(branch, self._key)
+        self._parts.owner.publish(branch, self._key)
         info = CommitInfo({"operation": "ERASE", "operationParameters": {}})
         commit = TableCommit(key=self._key, actions=lines_of([info]).decode(), table=self.content.id)
         ratified = self._lake.do(
             CommitTables(
                 tables=(commit,),
-                said=Said(message=f"erase deleted rows of {self._key}"),
+                said=CommitDescription(message=f"erase deleted rows of {self._key}"),
                 who=self._who,
                 idempotency_key=idempotency_key,
             )
         )
-        self._parts.owner.backfill(branch, self._key)
+        self._parts.owner.publish(branch, self._key)
         content = self._tables.require_managed(bytes.fromhex(ratified.commit.id), self._key)
         return ratified.tables[0].version, content
 
@@ -258,7 +258,7 @@ class DeltaErasure:
                 live.take_commit(self._place.url, name, data)
         former = read_note(self._place) | list_other_names(self._place)
         judged = judge(self._place.entries(), _needs(live, former))
-        return [judged_file.entry.size for judged_file in judged if judged_file.fate is Fate.DATA]
+        return [judged_file.entry.size for judged_file in judged if judged_file.fate is FileFate.DATA]
 
     def cut(self, first: int) -> tuple[int, int, str]:
         """Let the log begin with a version: how many files went, until when others have to wait in

@@ -24,7 +24,7 @@ from penstock.formats.delta.rows.writing import check_features, write_files
 from penstock.formats.rows.arrow_types import schema_of
 from penstock.formats.rows.schema import StructType, parse_schema, write_schema
 from penstock.lake.answers import Ratified
-from penstock.lake.call import Said
+from penstock.lake.call import CommitDescription
 from penstock.lake.row_input import rows_of
 from penstock.model.similar_names import describe_names
 
@@ -35,7 +35,9 @@ COMMITS_MAX: Final = 10
 """How often files are offered to a table that is changed again and again."""
 
 
-def append_with_columns(table: Table, data: Any, *, said: Said, idempotency_key: str | None) -> Ratified:
+def append_with_columns(
+    table: Table, data: Any, *, said: CommitDescription, idempotency_key: str | None
+) -> Ratified:
     """Add rows, and to the table the columns that only they have; they are null in the rows that are there.
 
     Whatever else lands meanwhile, they are added, unless they do not fit what the table was changed to.

@@ -111,14 +111,14 @@ class ChangedFiles:
         self.updated += outcomes.new.num_rows
         if outcomes.new.num_rows:
             self._data.check(outcomes.new)
-        self._tell_feed(rows, outcomes)
+        self._write_feed(rows, outcomes)
         return outcomes
 
-    def insert(self, rows: Any, *, is_told: bool = True) -> None:
+    def insert(self, rows: Any, *, in_feed: bool = True) -> None:
         """Add rows; the feed tells of them, unless nothing else changes: then it is told by the new files."""
         self.inserted += rows.num_rows
         self._data.write(rows)
-        if self._feed is not None and is_told:
+        if self._feed is not None and in_feed:
             self._feed.write(_with_type(conform_batch(rows, self._schema), "insert"), are_checked=True)
 
     def finish(self) -> list[Action]:
@@ -138,7 +138,7 @@ class ChangedFiles:
             )
         )
 
-    def _tell_feed(self, rows: Any, outcomes: RowOutcomes) -> None:
+    def _write_feed(self, rows: Any, outcomes: RowOutcomes) -> None:
         if self._feed is None:
             return
         for mask, change in ((outcomes.deleted, "delete"), (outcomes.updated, "update_preimage")):

@@ -30,7 +30,7 @@ from penstock.formats.delta.protocol.partition_conditions import check_condition
 from penstock.formats.delta.rows.pruning import read_stats
 from penstock.formats.delta.rows.stats import Statistics, indexed_leaves
 from penstock.formats.delta.rows.writing import TARGET_FILE_BYTES, check_features
-from penstock.lake.call import Said
+from penstock.lake.call import CommitDescription
 from penstock.lake.upkeep import AnalyzedTable, OptimizedTable, OptimizeOrder
 
 if TYPE_CHECKING:
@@ -88,7 +88,12 @@ class RewriteEngine(NamedTuple):
 
 
 def optimize_files(
-    table: Table, order: OptimizeOrder, said: Said, engine: RewriteEngine, *, is_auto: bool = False
+    table: Table,
+    order: OptimizeOrder,
+    said: CommitDescription,
+    engine: RewriteEngine,
+    *,
+    is_auto: bool = False,
 ) -> OptimizedTable:
     """Rewrite files of a table. See ``Table.optimize``.
 
@@ -105,7 +110,7 @@ class _Optimization:
         self,
         table: Table,
         order: OptimizeOrder,
-        said: Said,
+        said: CommitDescription,
         engine: RewriteEngine,
         is_auto: bool,
     ) -> None:
@@ -235,7 +240,7 @@ class _Optimization:
         self._result = msgspec.structs.replace(self._result, **changes)
 
 
-def analyze_files(table: Table, said: Said) -> AnalyzedTable:
+def analyze_files(table: Table, said: CommitDescription) -> AnalyzedTable:
     """Complete the statistics of files that lack any of the columns that the table wants them of."""
     table.lake.begin_write(makes_lake=False)
     open_job = partial(DeltaJob, table.lake, table.key, table.require_branch())

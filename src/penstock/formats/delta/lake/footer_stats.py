@@ -21,7 +21,7 @@ _NUMBERS: Final = {"INT32": "<i", "INT64": "<q", "FLOAT": "<f", "DOUBLE": "<d"}
 _WITHOUT_BOUNDS: Final = frozenset({"binary", "boolean"})
 
 
-def told_leaves(leaves: Sequence[StatsLeaf]) -> tuple[StatsLeaf, ...]:
+def leaves_in_footer(leaves: Sequence[StatsLeaf]) -> tuple[StatsLeaf, ...]:
     """Those of which a footer says what statistics need."""
     return tuple(leaf for leaf in leaves if isinstance(leaf.kind, str))
 

@@ -22,7 +22,7 @@ from penstock.errors import (
     TableConflict,
 )
 from penstock.formats.delta.branch_log import intents
-from penstock.formats.delta.branch_log.line import Read, Tip, declared_of, line_of
+from penstock.formats.delta.branch_log.line import LineTip, Read, declared_of, line_of
 from penstock.formats.delta.branch_log.ownership import NewTable
 from penstock.formats.delta.lake import calls as delta_calls
 from penstock.formats.delta.lake.answers import (
@@ -43,9 +43,9 @@ from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.formats.delta.ownership import owner
 from penstock.formats.delta.ownership.bulk_handover import LocatedTable, TableHandover
 from penstock.formats.delta.ownership.discovery import find_tables, name_table
-from penstock.formats.delta.ownership.handover import MadeTable
+from penstock.formats.delta.ownership.handover import HandoverResult
 from penstock.formats.delta.ownership.status import Status
-from penstock.formats.delta.ownership.tables import AskedTable
+from penstock.formats.delta.ownership.tables import TableRequest
 from penstock.formats.delta.protocol.actions import Metadata, parse_action
 from penstock.formats.delta.protocol.column_rules import IdentityColumn, identities_of
 from penstock.formats.delta.protocol.transaction import DeltaReads, Partitions
@@ -53,7 +53,7 @@ from penstock.kernel.number_ranges import RangeRequest, find_ranges, reserve_num
 from penstock.kernel.reachable import Progress
 from penstock.kernel.table_horizons import find_horizon
 from penstock.lake.answers import Ratified, RatifiedTable
-from penstock.lake.call import Call, Said, commit_meta, first, request_digest
+from penstock.lake.call import Call, CommitDescription, commit_meta, first, request_digest
 from penstock.lake.table_places import check_apart, check_new_place
 from penstock.lake.table_writer import EXISTS
 from penstock.model.commits import Commit
@@ -166,9 +166,9 @@ class DeltaAnswers:
             ),
             protocol=declared.protocol.decode(),
             metadata=declared.metadata.decode(),
-            tip=Tip.at(line, last, self._tables.read).text,
+            tip=LineTip.at(line, last, self._tables.read).text,
             fork=line.fork,
-            goes_on=call.tip is None or Tip.parse(call.tip).is_on(line, self._tables.read),
+            goes_on=call.tip is None or LineTip.parse(call.tip).is_on(line, self._tables.read),
         )
 
     def _table(self, at: str | None, key: Key) -> DeltaTable:
@@ -190,7 +190,7 @@ class DeltaAnswers:
 
     def _publish(self, call: delta_calls.PublishTable) -> PublishedTable:
         branch = self._lake.or_default(call.branch)
-        published = self._owner.backfill(branch, call.key, call.version)
+        published = self._owner.publish(branch, call.key, call.version)
         line = line_of(self._table(branch, call.key))
         return PublishedTable(key=call.key, latest_version=line.latest, published=published)
 
@@ -289,7 +289,7 @@ class DeltaAnswers:
     def adopt_tables(self, call: delta_calls.AdoptTables, progress: Progress) -> HandedOver:
         folder = normalise(self._lake.checked_location(call.location))
         located = self._locate(folder, call.namespace, progress)
-        request = AskedTable(commit_meta(call.said, call.who, f"adopt the tables of {call.location}"))
+        request = TableRequest(commit_meta(call.said, call.who, f"adopt the tables of {call.location}"))
         adopted = self._owner.bulk_handover.adopt(
             located, request, sole_writer=call.sole_writer, dry_run=call.dry_run, progress=progress
         )
@@ -315,19 +315,19 @@ class DeltaAnswers:
 
     def release_tables(self, call: delta_calls.ReleaseTables, progress: Progress) -> HandedOver:
         what = "all tables" if call.namespace is None else f"the tables of {call.namespace}"
-        request = AskedTable(commit_meta(call.said, call.who, f"release {what}"))
+        request = TableRequest(commit_meta(call.said, call.who, f"release {what}"))
         released = self._owner.bulk_handover.release(
             call.namespace, request, dry_run=call.dry_run, progress=progress
         )
         return HandedOver(tables=tuple(map(_handed_over, released)), dry_run=call.dry_run)
 
     def _recover(self, call: delta_calls.RecoverTable) -> RecoveredTable:
-        meta = commit_meta(Said(), call.who, f"recover {call.location}")
+        meta = commit_meta(CommitDescription(), call.who, f"recover {call.location}")
         where = self._lake.checked_location(call.location)
         self._check_apart(where)
-        key = call.key if call.key is not None else self._key_said(where)
+        key = call.key if call.key is not None else self._key_in_table_name(where)
         recovered = self._owner.recover(
-            where, key, lost=call.lost, any_lake=call.any_lake, asked=AskedTable(meta)
+            where, key, lost=call.lost, any_lake=call.any_lake, asked=TableRequest(meta)
         )
         return RecoveredTable(
             key=recovered.made.key,
@@ -338,7 +338,7 @@ class DeltaAnswers:
             ),
         )
 
-    def _key_said(self, location: str) -> Key | None:
+    def _key_in_table_name(self, location: str) -> Key | None:
         """The key that a table was created under, if its own name is one."""
         name = load_snapshot(PlaceFiles(self._parts.places.at(location))).metadata.name
         try:
@@ -351,10 +351,10 @@ class DeltaAnswers:
         if branch not in (None, default):
             raise InvalidRequest(f"tables are {done} on the default branch '{default}', not on '{branch}'")
 
-    def _table_request(self, call: Any, message: str) -> AskedTable:
+    def _table_request(self, call: Any, message: str) -> TableRequest:
         """The request for a table: its commit metadata, idempotency key and digest."""
         meta = commit_meta(call.said, call.who, message)
-        return AskedTable(meta, call.idempotency_key, partial(request_digest, call))
+        return TableRequest(meta, call.idempotency_key, partial(request_digest, call))
 
     def _status(self, call: delta_calls.GetTableStatus) -> tuple[TableStatus, ...]:
         if call.key is not None:
@@ -407,7 +407,7 @@ def _intent(call: delta_calls.CommitTables, one: delta_calls.TableCommit) -> int
         version=one.version,
         table=one.table,
         read_version=one.read_version,
-        read_tip=None if one.read_tip is None else Tip.parse(one.read_tip),
+        read_tip=None if one.read_tip is None else LineTip.parse(one.read_tip),
         reads=None if one.reads is None else _reads(one.reads),
         replaces=None if one.replaces is None else tuple(map(_partitions, one.replaces)),
     )
@@ -430,7 +430,7 @@ def _attempt(call: delta_calls.CommitTables, key: Key) -> UUID:
     return UUID(bytes=name[:16], version=5)
 
 
-def _reads(looked: delta_calls.Looked) -> DeltaReads:
+def _reads(looked: delta_calls.WriterReads) -> DeltaReads:
     return DeltaReads(
         whole_table=looked.whole_table,
         partitions=tuple(map(_partitions, looked.parts)),
@@ -439,7 +439,7 @@ def _reads(looked: delta_calls.Looked) -> DeltaReads:
     )
 
 
-def _partitions(part: delta_calls.Part) -> Partitions:
+def _partitions(part: delta_calls.TablePart) -> Partitions:
     return Partitions(part.values, part.where)
 
 
@@ -453,7 +453,7 @@ def _ratified_answer(one: owner.OwnerRatifiedTable) -> RatifiedTable:
     )
 
 
-def _made_answer(found: MadeTable) -> TableMade:
+def _made_answer(found: HandoverResult) -> TableMade:
     return TableMade(
         key=found.key,
         id=found.id,

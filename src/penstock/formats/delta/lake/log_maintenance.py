@@ -95,7 +95,7 @@ class Upkeep:
 
     def _retained_states(self, content: DeltaTable) -> Iterator[DeltaTable]:
         """The states of the table at every retained commit, with those of other tables at the same place."""
-        for state in KeptTables(self._kernel, self._tables).news():
+        for state in KeptTables(self._kernel, self._tables).unseen():
             if state.location.rstrip("/") == content.location.rstrip("/"):
                 yield state
 

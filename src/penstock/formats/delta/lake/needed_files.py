@@ -26,8 +26,8 @@ from penstock.formats.delta.protocol.names import (
     StagedName,
     parse_name,
 )
-from penstock.formats.delta.publishing.backfill import batches, bytes_of
-from penstock.formats.delta.publishing.scratch import Entries, beside
+from penstock.formats.delta.publishing.log_writer import batches, bytes_of
+from penstock.formats.delta.publishing.scratch import Entries, side_files
 from penstock.formats.plugin import NeededFolder
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.reachable import Progress
@@ -43,7 +43,7 @@ def needed_folders(
 ) -> Iterator[NeededFolder]:
     """The folders of Delta tables. What stands against knowing what one needs is added to ``problems``."""
     needs: dict[str, _LogNeeds] = {}
-    for content in KeptTables(kernel, parts.owner.tables, progress).news():
+    for content in KeptTables(kernel, parts.owner.tables, progress).unseen():
         location = normalise(content.location)
         if location not in needs:
             needs[location] = _LogNeeds(parts, content, location)
@@ -79,8 +79,8 @@ class _LogNeeds:
         line = line_of(content)
         self._latest = max(self._latest, line.fork)
         self._rests_on.add(line.published)
-        for version, entry in self._entries.news(content):
-            self._beside.update(beside(version, entry))
+        for version, entry in self._entries.unseen(content):
+            self._beside.update(side_files(version, entry))
             if entry.line:
                 self._required.add(entry.name(version))
             elif self._sizes.get(version) != entry.size:

@@ -21,7 +21,7 @@ from penstock.formats.delta.lake.answers import ConvertedFolder
 from penstock.formats.delta.lake.calls import CreateTable
 from penstock.formats.delta.lake.creation import check_missing, find_done
 from penstock.formats.delta.lake.file_actions import file_actions
-from penstock.formats.delta.lake.footer_stats import told_leaves
+from penstock.formats.delta.lake.footer_stats import leaves_in_footer
 from penstock.formats.delta.lake.footers import READERS, footer_columns
 from penstock.formats.delta.lake.job_outputs import ParquetOutput
 from penstock.formats.delta.lake.table import lines_of, lines_to_send
@@ -81,7 +81,7 @@ def convert_folder(
     place = lake.places.at(call.location)
     plan = plan_folder(place, partition_types, call.properties, progress)
     metadata = plan.metadata
-    adds = file_actions(plan.files, metadata, told_leaves(indexed_leaves(metadata)))
+    adds = file_actions(plan.files, metadata, leaves_in_footer(indexed_leaves(metadata)))
     converted = ConvertedFolder(
         key=call.key,
         location=call.location,
@@ -177,7 +177,7 @@ def _read_footer(place: Place, entry: BucketEntry, *, has_partitions: bool) -> _
             raise InvalidRequest("it is empty, or cannot be read")
         footer = pq.read_metadata(pa.BufferReader(end))
         schema = _schema_of(footer)
-        leaves = told_leaves(
+        leaves = leaves_in_footer(
             indexed_leaves(Metadata(id="", schema_string=write_schema(schema), partition_columns=()))
         )
         columns = footer_columns(footer, [leaf.stored for leaf in leaves])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import Damaged
 from penstock.formats.delta.branch_log.commits import Commits
-from penstock.formats.delta.branch_log.line import Tip, line_of
+from penstock.formats.delta.branch_log.line import LineTip, line_of
 from penstock.formats.delta.branch_log.snapshots import Snapshots
 from penstock.formats.delta.log.scan import batches
 from penstock.formats.delta.log.snapshot import LogSnapshot
@@ -40,7 +40,7 @@ def _snapshot(
     read, base = _blobs(proposal.objects), lake.content_at(proposal.base, key)
     if not isinstance(base, DeltaTable) or not base.state or base.id != content.id:
         base = None
-    if base is not None and Tip.of(line_of(base)).is_on(line_of(content), read):
+    if base is not None and LineTip.of(line_of(base)).is_on(line_of(content), read):
         before = commits.snapshot(base, read)
         return before.followed_by([*commits.tail(content, before.version, read)])
     return Snapshots(lake.places, commits.tail).of(content, read)

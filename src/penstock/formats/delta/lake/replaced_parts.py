@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.lake.calls import Part
+from penstock.formats.delta.lake.calls import TablePart
 from penstock.formats.delta.protocol.actions import Action, Add, Metadata
 from penstock.formats.delta.protocol.mapping import stored_name
 from penstock.formats.delta.protocol.partition_conditions import check_condition, condition_columns
@@ -21,7 +21,7 @@ Values: TypeAlias = Mapping[str, Any]
 
 def parts_of(
     metadata: Metadata, partitions: Sequence[Values] | None, where: str | None = None
-) -> tuple[Part, ...]:
+) -> tuple[TablePart, ...]:
     """What is replaced in a table: what both the values and the condition say. Nothing said is all of it.
 
     ``InvalidRequest`` if a column is none that the table is partitioned by, or a value none of its column.
@@ -29,17 +29,17 @@ def parts_of(
     if where is not None:
         check_condition(where, metadata.schema_string, metadata.partition_columns)
     parts = tuple(_part(metadata, partition, where) for partition in partitions or ())
-    return parts or (() if where is None else (Part(where=where),))
+    return parts or (() if where is None else (TablePart(where=where),))
 
 
-def check_inside(metadata: Metadata, parts: Sequence[Part], adds: Sequence[Add]) -> None:
+def check_inside(metadata: Metadata, parts: Sequence[TablePart], adds: Sequence[Add]) -> None:
     """``InvalidRequest`` if rows lie outside the parts that they are to replace.
 
     The rule is the one by which files are removed (``ReplacedFiles``), so that both sides mean the same rows.
     """
     region = Region(metadata.schema_string, tuple(Partitions(part.values, part.where) for part in parts))
     for add in adds if parts else ():
-        if not (region.holds(add.partition) and region.is_told(add.partition)):
+        if not (region.holds(add.partition) and region.is_decided(add.partition)):
             where = ", ".join(f"{name}={value}" for name, value in add.partition_values.items())
             raise InvalidRequest(
                 f"the data has rows of {where}, which is not one of the partitions to be overwritten"
@@ -48,7 +48,7 @@ def check_inside(metadata: Metadata, parts: Sequence[Part], adds: Sequence[Add])
 
 def replaced_parts(
     metadata: Metadata, files: Sequence[Action], where: str | None, *, is_dynamic: bool
-) -> tuple[Part, ...] | None:
+) -> tuple[TablePart, ...] | None:
     """What an overwrite by files removes at its turn: parts of the table, all that there is, or nothing."""
     added = [file for file in files if isinstance(file, Add)]
     if where is not None:
@@ -62,7 +62,8 @@ def replaced_parts(
         return None  # an empty tuple would be the whole table
     names = {stored_name(field): field.name for field in parse_schema(metadata.schema_string).fields}
     return tuple(
-        Part(values={names[name]: (text,) for name, text in values.items()}) for values in partitions.values()
+        TablePart(values={names[name]: (text,) for name, text in values.items()})
+        for values in partitions.values()
     )
 
 
@@ -75,7 +76,7 @@ def decided_by_partitions(metadata: Metadata, where: str, time_zone: str | None)
     return means_the_same(where, parse_schema(metadata.schema_string), time_zone)
 
 
-def _part(metadata: Metadata, values: Values, where: str | None) -> Part:
+def _part(metadata: Metadata, values: Values, where: str | None) -> TablePart:
     """Values of partition columns as the log spells them."""
     by_name = {name.lower(): name for name in metadata.partition_columns}
     schema = parse_schema(metadata.schema_string)
@@ -90,7 +91,7 @@ def _part(metadata: Metadata, values: Values, where: str | None) -> Part:
             )
         several = given if isinstance(given, list | tuple | set | frozenset) else (given,)
         spelled[column] = tuple(_partition_value(schema, column, one) for one in several)
-    return Part(values=spelled, where=where)
+    return TablePart(values=spelled, where=where)
 
 
 def _partition_value(schema: StructType, column: str, value: Any) -> str | None:

@@ -9,7 +9,7 @@ from penstock.formats.delta.lake.parts import DeltaParts
 from penstock.formats.delta.log.files import PlaceFiles
 from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.formats.delta.ownership.resync import DeltaResynced
-from penstock.formats.delta.ownership.tables import AskedTable
+from penstock.formats.delta.ownership.tables import TableRequest
 from penstock.formats.delta.protocol.names import LOG
 from penstock.lake.resync_calls import Resync, ResyncedTable, resync_meta
 from penstock.model.keys import Key
@@ -49,8 +49,8 @@ class DeltaSync:
         )
         return None if resynced is None else _answer(resynced)
 
-    def _table_request(self, key: Key) -> AskedTable:
-        return AskedTable(resync_meta(key, self._call))
+    def _table_request(self, key: Key) -> TableRequest:
+        return TableRequest(resync_meta(key, self._call))
 
 
 def _answer(done: DeltaResynced) -> ResyncedTable:

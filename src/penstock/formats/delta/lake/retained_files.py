@@ -15,10 +15,10 @@ from penstock.formats.delta.branch_log.ownership import Owner
 from penstock.formats.delta.lake.former_files import read_note
 from penstock.formats.delta.lake.parts import DeltaParts
 from penstock.formats.delta.log.referenced_files import DeltaNamedFiles, LogRead, read_log
-from penstock.formats.delta.publishing.backfill import BATCH_MAX, batches, bytes_of
 from penstock.formats.delta.publishing.leftovers import PREFIX_LENGTH
+from penstock.formats.delta.publishing.log_writer import BATCH_MAX, batches, bytes_of
 from penstock.formats.delta.publishing.naming import named_owner
-from penstock.formats.delta.publishing.scratch import Entries, beside
+from penstock.formats.delta.publishing.scratch import Entries, side_files
 from penstock.formats.sync import SyncState, out_of_sync
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable
@@ -77,8 +77,8 @@ class RetainedFiles:
             self._ids.add(content.id)
             self._rests_on.add(line.published)
             self._latest = max(self._latest, line.fork)
-            for version, entry in self._entries.news(content):
-                self.beside.update(beside(version, entry))
+            for version, entry in self._entries.unseen(content):
+                self.beside.update(side_files(version, entry))
                 if not entry.line and self._log.commits.get(version) == entry.size:
                     continue  # named by the log
                 self._waiting.append((version, entry))

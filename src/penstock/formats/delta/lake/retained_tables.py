@@ -26,16 +26,16 @@ class KeptTables:
     def __init__(self, kernel: Kernel, tables: Tables, progress: Progress = silent) -> None:
         self._kernel, self._tables = kernel, tables
         self.neighbours = Neighbours(DeltaTable)
-        self._history = RetainedHistory(kernel, self._told_by, progress)
+        self._history = RetainedHistory(kernel, self._tables_of_commit, progress)
 
-    def news(self) -> Iterator[DeltaTable]:
+    def unseen(self) -> Iterator[DeltaTable]:
         """Managed tables as commits have them at which nobody has looked before, some of them repeatedly.
 
         ``Damaged`` if something is missing that has not expired.
         """
         return self._history.unseen()
 
-    def _told_by(self, data: ObjectId, commit: CommitObject, is_first: bool) -> Iterator[DeltaTable]:
+    def _tables_of_commit(self, data: ObjectId, commit: CommitObject, is_first: bool) -> Iterator[DeltaTable]:
         """What a commit has changed; all that it has, if it is the first one that is kept."""
         if is_first:
             for stored, value in self._kernel.state(data).scan():

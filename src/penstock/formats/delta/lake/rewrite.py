@@ -13,13 +13,13 @@ from penstock.errors import InvalidRequest, TableConflict
 from penstock.formats.delta.branch_log.proposal import MAINTENANCE
 from penstock.formats.delta.branch_log.replacements import removal
 from penstock.formats.delta.lake import table as delta
-from penstock.formats.delta.lake.calls import Looked, Part
+from penstock.formats.delta.lake.calls import TablePart, WriterReads
 from penstock.formats.delta.protocol.actions import Action, Add, Remove
 from penstock.formats.delta.protocol.partition_conditions import partition_part
 from penstock.formats.delta.protocol.properties import APPEND_ONLY, CHANGE_DATA_FEED, is_on
 from penstock.formats.delta.rows.writing import check_features
 from penstock.lake.answers import Ratified
-from penstock.lake.call import Said
+from penstock.lake.call import CommitDescription
 
 if TYPE_CHECKING:
     from penstock.formats.delta.lake.table_job import DeltaJob
@@ -39,11 +39,11 @@ class Rewrite(NamedTuple):
     operation: str
     parameters: dict[str, Any]
     actions: Sequence[Action]
-    reads: Looked
+    reads: WriterReads
     metrics: Mapping[str, int] = {}
     """What it did, in the words that other engines have for it."""
 
-    def commit(self, said: Said, idempotency_key: str | None) -> Ratified:
+    def commit(self, said: CommitDescription, idempotency_key: str | None) -> Ratified:
         """Make it the table's next version. ``TableConflict`` if others changed what it rests on.
 
         The files of a change that was refused are removed again, as far as possible. If nobody knows what
@@ -66,7 +66,7 @@ def done_before(table: DeltaJob, idempotency_key: str | None) -> Ratified | None
 
 
 def commit_planned(
-    table: Job, plan: Callable[[Job], Rewrite | None], said: Said, idempotency_key: str | None
+    table: Job, plan: Callable[[Job], Rewrite | None], said: CommitDescription, idempotency_key: str | None
 ) -> Ratified | None:
     """Plan a change of a table and commit it; ``None`` if there is nothing to do.
 
@@ -127,7 +127,7 @@ def removals(files: Iterable[Add]) -> list[Remove]:
     return [removal(file, now_ms) for file in files]
 
 
-def read_set_of(region: Part, files: Iterable[Add] | None = ()) -> Looked:
+def read_set_of(region: TablePart, files: Iterable[Add] | None = ()) -> WriterReads:
     """What a change rests on: that no further rows are in a region, and that files are still there.
 
     The files that it removes need not be named. ``None`` stands for all files of the region.
@@ -135,11 +135,11 @@ def read_set_of(region: Part, files: Iterable[Add] | None = ()) -> Looked:
     names = None if files is None else tuple(file.key.path for file in files)
     if names is not None and sum(map(len, names)) > READ_FILES_MAX_BYTES:
         names = None
-    return Looked(parts=(region,), files=names)
+    return WriterReads(parts=(region,), files=names)
 
 
-def region(table: DeltaJob, needed: str | None) -> Part:
+def region(table: DeltaJob, needed: str | None) -> TablePart:
     """The part of a table that holds all rows for which ``needed`` is true, by partition columns alone."""
     if needed is None:
-        return Part()
-    return Part(where=partition_part(needed, table.metadata.schema_string, table.partition_columns))
+        return TablePart()
+    return TablePart(where=partition_part(needed, table.metadata.schema_string, table.partition_columns))

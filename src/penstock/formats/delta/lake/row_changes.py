@@ -16,7 +16,7 @@ import msgspec
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.lake import bin_rewrites
 from penstock.formats.delta.lake.auto_compaction import compact_if_due
-from penstock.formats.delta.lake.calls import Looked
+from penstock.formats.delta.lake.calls import WriterReads
 from penstock.formats.delta.lake.file_changes import ChangedFiles, RowOutcomes, no_rows, row_count
 from penstock.formats.delta.lake.identities import ReservedNumbers
 from penstock.formats.delta.lake.rewrite import (
@@ -41,7 +41,7 @@ from penstock.formats.rows.arrow_types import arrow_type, pa, pc
 from penstock.formats.rows.expression_text import parse_condition_text
 from penstock.formats.rows.row_expressions import TABLE, RowFrames, SqlExpression, needed_predicate
 from penstock.lake.answers import Ratified
-from penstock.lake.call import Said
+from penstock.lake.call import CommitDescription
 from penstock.lake.row_changes import ChangedRows, RowValues
 from penstock.lake.row_input import rows_of
 
@@ -51,19 +51,23 @@ if TYPE_CHECKING:
 EVERYTHING = "true"
 
 
-def delete_rows(table: Table, where: str | None, said: Said, idempotency_key: str | None) -> ChangedRows:
+def delete_rows(
+    table: Table, where: str | None, said: CommitDescription, idempotency_key: str | None
+) -> ChangedRows:
     """Delete the rows for which a condition is true, all of them without one."""
     return change_rows(table, partial(_plan_delete, where=where), said, idempotency_key)
 
 
 def update_rows(
-    table: Table, values: RowValues, where: str | None, said: Said, idempotency_key: str | None
+    table: Table, values: RowValues, where: str | None, said: CommitDescription, idempotency_key: str | None
 ) -> ChangedRows:
     """Give columns new values in the rows for which a condition is true."""
     return change_rows(table, partial(_plan_update, values=values, where=where), said, idempotency_key)
 
 
-def replace_rows(table: Table, data: Any, where: str, said: Said, idempotency_key: str | None) -> Ratified:
+def replace_rows(
+    table: Table, data: Any, where: str, said: CommitDescription, idempotency_key: str | None
+) -> Ratified:
     """Put rows in the place of those for which a condition is true, which it is for all of the new ones."""
     job = DeltaJob(table.lake, table.key, table.require_branch())
     if (earlier := done_before(job, idempotency_key)) is not None:
@@ -80,7 +84,7 @@ class PlannedChange(NamedTuple):
     inserted: int | None = 0
 
 
-def change_rows(table: Table, plan: Any, said: Said, idempotency_key: str | None) -> ChangedRows:
+def change_rows(table: Table, plan: Any, said: CommitDescription, idempotency_key: str | None) -> ChangedRows:
     """Plan a change of a table and commit it, unless it was done before or there is nothing to do."""
     table.lake.begin_write(makes_lake=False)
     job = DeltaJob(table.lake, table.key, table.require_branch())
@@ -190,7 +194,7 @@ def _plan_replacement(job: DeltaJob, data: Any, where: str) -> PlannedChange:
                 raise InvalidRequest(
                     f"the data has rows that do not match the condition of the overwrite: {where}"
                 )
-            changes.insert(rows, is_told=bool(touched.files))
+            changes.insert(rows, in_feed=bool(touched.files))
         if touched.files:
             changes.rewrite(touched.files, partial(read_files, job), decide)
         actions = [*mark_numbers(job, numbers), *changes.finish()]
@@ -213,7 +217,7 @@ class TouchedFiles(NamedTuple):
     """The files of a table that hold rows for which a condition is true."""
 
     files: list[Add]
-    reads: Looked
+    reads: WriterReads
 
 
 def find_touched(job: DeltaJob, condition: SqlExpression) -> TouchedFiles:

@@ -56,7 +56,7 @@ from penstock.formats.rows.row_expressions import (
     needed_predicate,
 )
 from penstock.formats.rows.schema import StructType
-from penstock.lake.call import Said
+from penstock.lake.call import CommitDescription
 from penstock.lake.row_changes import (
     DELETE,
     INSERT,
@@ -92,7 +92,7 @@ def merge_rows(
     source: Any,
     on: str | Sequence[str],
     clauses: tuple[MergeClause, ...],
-    said: Said,
+    said: CommitDescription,
     idempotency_key: str | None,
 ) -> ChangedRows:
     """Merge rows into a table, as one version."""
@@ -206,7 +206,7 @@ class _Merge:
         with ChangedFiles(job) as changes:
             if goes:
                 changes.rewrite(goes, self._read, self._decide)
-            self._insert(changes, is_told=bool(goes))
+            self._insert(changes, in_feed=bool(goes))
             actions = changes.finish()
             if not actions:
                 return None
@@ -386,7 +386,7 @@ class _Merge:
 
     # -- new rows ------------------------------------------------------------------------------------------
 
-    def _insert(self, changes: ChangedFiles, *, is_told: bool) -> None:
+    def _insert(self, changes: ChangedFiles, *, in_feed: bool) -> None:
         if not self._inserts:
             return
         rows = self._source.filter(pc.invert(self._is_matched))
@@ -395,7 +395,7 @@ class _Merge:
             chosen = rows.filter(pc.fill_null(pc.equal(numbers, number), False))
             if clause.kind == NOT_MATCHED and clause.assignment is not None and chosen.num_rows:
                 new = clause.assignment.apply(None, RowFrames({SOURCE: chosen}, chosen.num_rows))
-                changes.insert(new, is_told=is_told)
+                changes.insert(new, in_feed=in_feed)
 
     # -- what is asked for ---------------------------------------------------------------------------------
 

@@ -15,7 +15,12 @@ from penstock.formats.delta.errors import UnsupportedFeature
 from penstock.formats.delta.lake.file_columns import FileColumns
 from penstock.formats.delta.lake.snapshot import TableSnapshot
 from penstock.formats.delta.protocol.actions import Add, Cdc, Remove
-from penstock.formats.delta.rows.deletion_words import BROADCAST_MAX_WORDS, WORD_ROWS, Words, with_deleted
+from penstock.formats.delta.rows.deletion_words import (
+    BROADCAST_MAX_WORDS,
+    WORD_ROWS,
+    BitmapWords,
+    with_deleted,
+)
 from penstock.formats.delta.rows.inside import name_inside
 from penstock.formats.rows.schema import Field, StructType, write_schema
 from penstock.lake.scan_files import (
@@ -71,7 +76,7 @@ def plan_scan(snapshot: TableSnapshot, files: Iterable[Add], origin: str, table:
     place, columns = snapshot.place, FileColumns(snapshot.metadata)
     whole: list[ScanFile] = []
     partial: list[ScanFile] = []
-    deleted: list[Words] = []
+    deleted: list[BitmapWords] = []
     count = 0
     for file, words in with_deleted(place, files):
         if words is None:
@@ -111,7 +116,7 @@ def _check_sendable(place: Place, words: int) -> None:
         )
 
 
-def _encode_deleted(deleted: Sequence[Words]) -> ScanDeletions:
+def _encode_deleted(deleted: Sequence[BitmapWords]) -> ScanDeletions:
     numbers = array("q")
     for at, rows in enumerate(deleted):
         starts = (number * WORD_ROWS for number in rows.numbers.to_pylist())

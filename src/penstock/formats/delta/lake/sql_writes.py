@@ -16,10 +16,10 @@ from uuid import UUID, uuid4
 import msgspec
 
 from penstock.errors import InvalidRequest, TableConflict, TableExists, TooLarge
-from penstock.formats.delta.lake.calls import CreateTable, Looked
+from penstock.formats.delta.lake.calls import CreateTable, WriterReads
 from penstock.formats.delta.lake.evolution import partition_names
 from penstock.formats.delta.lake.file_actions import file_actions
-from penstock.formats.delta.lake.footer_stats import told_leaves
+from penstock.formats.delta.lake.footer_stats import leaves_in_footer
 from penstock.formats.delta.lake.job_outputs import ParquetOutput
 from penstock.formats.delta.lake.partition_folders import fields_of
 from penstock.formats.delta.lake.replaced_parts import decided_by_partitions, replaced_parts
@@ -94,7 +94,7 @@ def _plan_creation(lake: Lake, order: RowOrder) -> WritePlan:
     _check_plain(key, metadata)
     place = lake.places.at(lake.delta.place_of(identity))
     note_creation(place, lake.id)
-    leaves = told_leaves(indexed_leaves(metadata, frozenset()))
+    leaves = leaves_in_footer(indexed_leaves(metadata, frozenset()))
     return _plan(place, metadata, leaves, data_folder(lake, order.branch), identity.hex)
 
 
@@ -158,7 +158,7 @@ def commit_write(lake: Lake, order: RowOrder, written: WrittenRows) -> None:
         actions,
         operation="WRITE",
         parameters={"mode": "Overwrite" if order.mode is SaveMode.OVERWRITE else "Append"},
-        reads=Looked(),
+        reads=WriterReads(),
         replaces=replaces,
         said=describe_commit(order.message, order.author or None),
         idempotency_key=written.job,
@@ -172,7 +172,7 @@ def _create(lake: Lake, order: RowOrder, written: WrittenRows) -> None:
     except ValueError:
         raise InvalidRequest(f"'{written.planned}' is not the id of a planned table") from None
     metadata = _new_metadata(order, identity)
-    leaves = told_leaves(indexed_leaves(metadata, frozenset()))
+    leaves = leaves_in_footer(indexed_leaves(metadata, frozenset()))
     info = CommitInfo({"operation": "CREATE TABLE AS SELECT", "operationParameters": {}})
     place = lake.places.at(lake.delta.place_of(identity))
     lines = lines_of([info, *file_actions(_outputs(written), metadata, leaves)])
@@ -260,7 +260,7 @@ def _text(message: str) -> str:
 
 
 def _leaves(table: DeltaJob) -> tuple[StatsLeaf, ...]:
-    return told_leaves(indexed_leaves(table.metadata, table.clustering))
+    return leaves_in_footer(indexed_leaves(table.metadata, table.clustering))
 
 
 def _outputs(written: WrittenRows) -> list[ParquetOutput]:

@@ -28,7 +28,7 @@ from penstock.metrics import table as metrics
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable
-from penstock.storage.fates import Fate, Judged
+from penstock.storage.fates import FileFate, JudgedFile
 
 NAMED_AT_ONCE: Final = 1_000_000
 """How many names are in memory, about, unless one table alone has more. The lake's history is walked for as
@@ -166,17 +166,17 @@ class _Folder:
     def begin(self) -> None:
         self._look.check(self._word)
 
-    def judge(self, listing: Listing) -> Iterator[Judged]:
+    def judge(self, listing: Listing) -> Iterator[JudgedFile]:
         return judge(listing(self._word.place, ""), self._needs)
 
     def look_again(self) -> None:
         self._look.again()
         self._look.check(self._word)
 
-    def judge_again(self, candidate: Judged) -> Fate:
-        return Fate.KEPT if is_needed(candidate, self._needs) else candidate.fate
+    def judge_again(self, candidate: JudgedFile) -> FileFate:
+        return FileFate.KEPT if is_needed(candidate, self._needs) else candidate.fate
 
-    def remove(self, files: Sequence[Judged]) -> None:
+    def remove(self, files: Sequence[JudgedFile]) -> None:
         self._word.place.delete([file.entry.key for file in files])
         for file in files:
             kind = file.fate.name.lower()
@@ -202,7 +202,7 @@ class _Look:
             self._is_begun = True
 
     def again(self) -> None:
-        for content in self._kept.news():
+        for content in self._kept.unseen():
             if (word := self._words.get(_place(content))) is not None:
                 word.take(content)
         for word in self._words.values():

@@ -19,9 +19,9 @@ from penstock.formats.delta.lake.calls import (
     ActionsFile,
     CommitTables,
     GetTableVersions,
-    Looked,
     PublishTable,
     TableCommit,
+    WriterReads,
 )
 from penstock.formats.delta.protocol.actions import (
     Action,
@@ -36,7 +36,7 @@ from penstock.formats.delta.protocol.features import supported_features
 from penstock.formats.delta.protocol.lint_files import BRANCH_DATA
 from penstock.formats.delta.protocol.partition_conditions import condition_columns
 from penstock.lake.answers import Ratified
-from penstock.lake.call import Said
+from penstock.lake.call import CommitDescription
 from penstock.lake.calls import GetChanges, GetOutcome
 from penstock.lake.plugins import describe_usage
 from penstock.model.nessie import DeltaTable
@@ -68,7 +68,7 @@ def commit(
     *,
     version: int | None = None,
     attempt: UUID | None = None,
-    said: Said = Said(),
+    said: CommitDescription = CommitDescription(),
     idempotency_key: str | None = None,
 ) -> Ratified:
     """Ratify actions as a version of the table."""
@@ -102,7 +102,11 @@ def _sign(actions: Actions, author: str) -> Actions:
 
 
 def commit_tables(
-    lake: Lake, tables: Sequence[TableCommit], branch: str, said: Said, idempotency_key: str | None
+    lake: Lake,
+    tables: Sequence[TableCommit],
+    branch: str,
+    said: CommitDescription,
+    idempotency_key: str | None,
 ) -> Ratified:
     return lake.do(
         CommitTables(
@@ -119,7 +123,7 @@ def is_about_partitions(table: Table, where: str) -> bool:
     return bool(columns) and columns <= {name.lower() for name in metadata.partition_columns}
 
 
-def repair(table: Table, said: Said) -> Ratified | None:
+def repair(table: Table, said: CommitDescription) -> Ratified | None:
     """Mend what other engines stumble over in a table that Penstock 0.1 wrote; ``None`` if there is nothing.
 
     The protocol gets what the metadata enables, and statistics that end at -0.0 end at 0.0.
@@ -137,7 +141,7 @@ def repair(table: Table, said: Said) -> Ratified | None:
             table=now.id,
             read_version=now.latest_version,
             read_tip=now.tip,
-            reads=Looked(),
+            reads=WriterReads(),
         )
         try:
             return commit_tables(table.lake, (table_change,), branch, said, None)

@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 import msgspec
 
-from penstock.formats.delta.lake.calls import CommitTables, GetTableVersions, Looked, Part
+from penstock.formats.delta.lake.calls import CommitTables, GetTableVersions, TablePart, WriterReads
 from penstock.formats.delta.lake.final_row_ids import final_row_ids
 from penstock.formats.delta.lake.snapshot import TableSnapshot
 from penstock.formats.delta.lake.table import clustering_of, data_folder, table_commit
@@ -18,7 +18,7 @@ from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo
 from penstock.formats.delta.protocol.row_ids import FileRowIds
 from penstock.formats.rows.schema import StructType, parse_schema
 from penstock.lake.answers import Ratified
-from penstock.lake.call import Said
+from penstock.lake.call import CommitDescription
 from penstock.lake.job_files import JobStart
 from penstock.lake.transactions.read_set import is_serializable, note_reads
 from penstock.model.keys import Key
@@ -118,9 +118,9 @@ class DeltaJob:
         operation: str,
         parameters: dict[str, Any],
         metrics: Mapping[str, int] = {},
-        reads: Looked = Looked(),
-        replaces: Sequence[Part] | None = None,
-        said: Said = Said(),
+        reads: WriterReads = WriterReads(),
+        replaces: Sequence[TablePart] | None = None,
+        said: CommitDescription = CommitDescription(),
         idempotency_key: str | None = None,
         keep_files: bool = False,
     ) -> Ratified:

@@ -25,12 +25,12 @@ def read_delta(
     version: int | None = None,
     timestamp: str | datetime | None = None,
 ) -> TableSnapshot:
-    """Any Delta table as its own log has it, without a lake: the newest version, an older one, or that of a
+    """Read any Delta table by its own log, without a lake: the newest version, an older one, or that of a
     time.
 
     ``location`` is a path, or a URL of a bucket; keys and regions come from the environment. Nothing is
-    written there. Of a table that a lake owns, these are the versions that are published. Rows come by
-    ``to_arrow()`` and ``to_batches()``, with ``columns`` and ``where``, and go into a lake by
+    written there. For a table that a lake owns, only published versions are read. ``to_arrow()`` and
+    ``to_batches()`` return rows, with ``columns`` and ``where``. To copy the rows into a lake:
     ``lake.create_table(key, data=penstock.read_delta(location))``.
 
     ``TableNotFound`` if there is no table, ``VersionNotFound`` if it has no such version,
@@ -53,12 +53,12 @@ def open_table(
     author: str | None = None,
     token: str | None = None,
 ) -> Table:
-    """The Delta table at a place, as the lake that owns it has it: on the default branch, or at ``ref``.
+    """Open the Delta table at a location through the lake that owns it: on the default branch, or at ``ref``.
 
-    ``lake`` says where the lake is, or is one that is open already. Without it, the address in the table's
-    own metadata is followed if it is on this machine's disks, or the one that ``PENSTOCK_LAKE`` names. Any
-    other is refused, and told: whoever can write to the table's folder could have put it there, and would be
-    sent this caller's token. ``table.lake.close()`` lets go of the lake.
+    ``lake`` is the address of the lake, or an open lake. Without it, the address in the table's own metadata
+    is used if it is on a local disk or equal to ``PENSTOCK_LAKE``. Any other address is refused, and named: a
+    writer to the table's folder could have put it there to get this caller's token. ``table.lake.close()``
+    closes the lake.
 
     ``NotManaged`` for a table that no lake owns, ``ManagedElsewhere`` if it belongs to another lake than the
     given one or is a copy of a table that lies elsewhere, ``TableNotFound`` if there is none.

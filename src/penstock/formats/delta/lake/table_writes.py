@@ -16,7 +16,7 @@ import msgspec
 from penstock.errors import InvalidRequest, TableConflict
 from penstock.formats.delta.lake import bin_rewrites
 from penstock.formats.delta.lake.auto_compaction import compact_if_due
-from penstock.formats.delta.lake.calls import GetTableVersions, Looked, Part, TableCommit
+from penstock.formats.delta.lake.calls import GetTableVersions, TableCommit, TablePart, WriterReads
 from penstock.formats.delta.lake.identities import IdentityNumbers, ReservedNumbers
 from penstock.formats.delta.lake.replaced_parts import Values, check_inside, parts_of
 from penstock.formats.delta.lake.table import (
@@ -31,7 +31,7 @@ from penstock.formats.delta.protocol.actions import CommitInfo, Metadata, parse_
 from penstock.formats.delta.protocol.properties import is_auto_compacted
 from penstock.formats.delta.rows.writing import write_files
 from penstock.lake.answers import Ratified
-from penstock.lake.call import Said
+from penstock.lake.call import CommitDescription
 from penstock.lake.job_files import JobStart
 from penstock.lake.row_input import rows_of
 
@@ -44,7 +44,7 @@ COMMITS_MAX: Final = 50
 """How often rows are offered to a table of whose numbers others give away some at the same time."""
 
 
-def append(table: Table, data: Any, *, said: Said, idempotency_key: str | None) -> Ratified:
+def append(table: Table, data: Any, *, said: CommitDescription, idempotency_key: str | None) -> Ratified:
     """Add rows. Whatever else lands meanwhile, they are added, unless the table itself was changed, or its
     branch has another history by then."""
     branch = table.require_branch()
@@ -56,7 +56,7 @@ def append_all(
     tables: Sequence[tuple[Table, Any]],
     branch: str | None,
     *,
-    said: Said,
+    said: CommitDescription,
     idempotency_key: str | None,
 ) -> Ratified:
     """Add rows to tables of one branch, in one commit.
@@ -81,7 +81,7 @@ def overwrite(
     partitions: Values | Sequence[Values] | None,
     where: str | None,
     *,
-    said: Said,
+    said: CommitDescription,
     idempotency_key: str | None,
 ) -> Ratified:
     """Put rows in the place of all that are there at the commit's turn: in some partitions, or everywhere.
@@ -119,7 +119,7 @@ class _TableWrite:
         self._refused.__exit__(*raised)
 
     def commit_of(
-        self, table: Table, data: Any, replaces: Callable[[Metadata], tuple[Part, ...]] | None
+        self, table: Table, data: Any, replaces: Callable[[Metadata], tuple[TablePart, ...]] | None
     ) -> TableCommit:
         """Write rows to files of the table, and return the commit that makes them part of it."""
         branch = table.require_branch()
@@ -151,12 +151,12 @@ class _TableWrite:
             table=now.id,
             read_version=now.latest_version,
             read_tip=now.tip,
-            reads=Looked(),
+            reads=WriterReads(),
             replaces=parts,
         )
 
     def commit_with_retries(
-        self, tables: Sequence[TableCommit], branch: str, said: Said, idempotency_key: str | None
+        self, tables: Sequence[TableCommit], branch: str, said: CommitDescription, idempotency_key: str | None
     ) -> Ratified:
         for _ in range(COMMITS_MAX):
             self._began.check_in_time()

@@ -67,26 +67,26 @@ class TableDetails(CommitOptions, total=False):
     properties: Mapping[str, str] | None
     """Its properties, such as ``delta.enableChangeDataFeed``."""
     description: str
-    """What it is, for people."""
+    """The description of the table."""
     sole_writer: bool
-    """For a location in storage without put-if-absent: say that nobody else writes there."""
+    """For storage without put-if-absent: states that no other program writes to the location."""
 
 
 class DeltaCreation(TableDetails, total=False):
     """What can be said of a table that is to be created."""
 
     partition_by: str | Sequence[str] | None
-    """The columns that it is partitioned by."""
+    """The partition columns."""
     cluster_by: str | Sequence[str] | None
-    """The columns that engines cluster its files by; not together with ``partition_by``."""
+    """The clustering columns; not together with ``partition_by``."""
     location: str | os.PathLike[str] | None
-    """Where it is; a place of its own in the warehouse, if nothing is given."""
+    """The location of the table; by default a new folder in the warehouse."""
     branch: str | None
-    """The branch that it is created on; the default one, if nothing is given."""
+    """The branch on which it is created; by default the default branch."""
 
 
 class DeltaTables(TableAlterations):
-    """What can be done to the Delta tables of a lake, beside what a ``Table`` does."""
+    """Operations on the Delta tables of a lake, beyond those of ``Table``."""
 
     def create(
         self,
@@ -115,7 +115,7 @@ class DeltaTables(TableAlterations):
         return self._lake.table(made.key, call.branch)
 
     def create_filled(self, key: str | Key, data: Any, **wanted: Unpack[DeltaCreation]) -> TableMade:
-        """Create a table with rows in it, and tell which commit did; takes what ``create`` takes."""
+        """Create a table with rows, and return the commit; takes what ``create`` takes."""
         rows = rows_of(data)
         text = schema_text(rows)
         _check_fit(rows, text)
@@ -123,7 +123,7 @@ class DeltaTables(TableAlterations):
         return create_with(self._lake, self._creation(key, text, **wanted), rows)
 
     def create_empty(self, key: str | Key, schema: Any, **wanted: Unpack[DeltaCreation]) -> TableMade:
-        """Create a table with nothing in it, and tell which commit did; takes what ``create`` takes.
+        """Create an empty table, and return the commit; takes what ``create`` takes.
 
         Under an ``idempotency_key`` that is the first one, however often it is asked for.
         """
@@ -175,7 +175,7 @@ class DeltaTables(TableAlterations):
         author: str | None = None,
         idempotency_key: str | None = None,
     ) -> TableMade:
-        """Take over a table that so far got its commits from the file system.
+        """Adopt a table: from now on the lake decides its commits.
 
         A relative path is one of this process. The answer of a table that was adopted already says so.
         """
@@ -199,12 +199,12 @@ class DeltaTables(TableAlterations):
         progress: Progress = silent,
         **wanted: Unpack[TableDetails],
     ) -> ConvertedFolder:
-        """Make a table of a folder of Parquet files. They stay where they are, and none is copied.
+        """Convert a folder of Parquet files to a table. The files stay where they are and are not copied.
 
         Folders such as ``day=2026-11-01`` give partition columns, which hold text unless ``partition_by``
-        says of which type they are: ``{"day": "date"}``. Nobody else may write there from now on: files that
-        come later are no part of the table. With ``dry_run`` only say what the table would be.
-        ``InvalidRequest`` names the file or the column that is in the way; nothing is written then.
+        says of which type they are: ``{"day": "date"}``. Other programs must not write there from now on:
+        files that are added later are not part of the table. With ``dry_run``, only the planned table is
+        returned. ``InvalidRequest`` names the file or the column that is in the way; nothing is written then.
         ``TableDetails`` has what else can be said of the table.
         """
         from penstock.formats.delta.lake.parquet_folder import convert_folder
@@ -232,7 +232,7 @@ class DeltaTables(TableAlterations):
         message: str | None = None,
         author: str | None = None,
     ) -> HandedOver:
-        """Take over all tables below a folder, each under its path from there on: two commits for all.
+        """Adopt all tables below a folder, each under its path from there on, by two commits.
 
         What came of each table is in the answer; one that cannot be adopted, or is lost to another writer,
         does not stop the others. ``InvalidRequest``, before anything is written, if a key is taken. If it is
@@ -257,7 +257,7 @@ class DeltaTables(TableAlterations):
         message: str | None = None,
         author: str | None = None,
     ) -> HandedOver:
-        """Hand all tables back to the file system, or those below a namespace, by two commits."""
+        """Release all tables, or those below a namespace, to the file system, by two commits."""
         call = ReleaseTables(
             namespace=None if namespace is None else Key.parse(namespace),
             dry_run=dry_run,
@@ -272,7 +272,7 @@ class DeltaTables(TableAlterations):
         version: int | None = None,
         timestamp: str | datetime | None = None,
     ) -> TableSnapshot:
-        """A Delta table that the lake does not own, as its own log has it; nothing of it is changed.
+        """Read a Delta table that the lake does not own, by its own log; it is not changed.
 
         Also one that cannot be adopted, as long as it can be read. Its rows become a table of the lake by
         ``lake.create_table(key, data=lake.delta.read(location))``, however many there are. ``TableNotFound``
@@ -290,7 +290,8 @@ class DeltaTables(TableAlterations):
         author: str | None = None,
         idempotency_key: str | None = None,
     ) -> TableMade:
-        """Hand a table back to the file system, with all its versions published; its key is deleted."""
+        """Release a table to the file system, with all its versions published to its log; its key is
+        deleted."""
         call = ReleaseTable(
             key=Key.parse(key),
             said=calls.describe_commit(message, author),
@@ -373,7 +374,7 @@ class DeltaTables(TableAlterations):
         message: str | None = None,
         author: str | None = None,
     ) -> Ratified | None:
-        """Mend a table that Penstock 0.1 wrote, by one version more without rows; ``None`` if it is sound.
+        """Repair a table that Penstock 0.1 wrote, by a version without rows; ``None`` if nothing is wrong.
 
         Its protocol lists all features that its columns and properties enable: Delta Spark opens no other
         table. Its files' statistics end at 0.0 where they ended at -0.0: DuckDB left out rows by that. On a
@@ -389,7 +390,7 @@ class DeltaTables(TableAlterations):
     def publish(
         self, key: str | Key | None = None, version: int | None = None
     ) -> PublishedTable | tuple[PublishedTable, ...]:
-        """Have all versions of a table up to one, or all, in its own log; of all tables, if none is named.
+        """Publish the versions of a table to its log, up to one or all; of all tables if none is named.
 
         A problem with one table does not stop the others, and is raised after all were tried.
         """
@@ -404,7 +405,8 @@ class DeltaTables(TableAlterations):
         )
 
     def publish_each(self) -> Iterator[tuple[Key, PublishedTable | PenstockError]]:
-        """Publish the tables of the default branch one by one, and tell what each came to."""
+        """Publish the versions of all tables of the default branch to their logs, and return the result of
+        each."""
         for table_status in self.status():
             try:
                 yield table_status.key, self._lake.do(PublishTable(key=table_status.key))
@@ -426,7 +428,7 @@ class DeltaTables(TableAlterations):
         lost: str | None = None,
         any_lake: bool = False,
     ) -> RecoveredTable:
-        """Take a table back from its published log, after the lake that owned it was lost for good.
+        """Recover a table from its published log, after the lake that owned it was lost for good.
 
         ``lost`` is that lake's id; with ``any_lake`` instead, whatever lake the table names counts as lost.
         Without a key, it is called as in the lost lake, if it was created there.
@@ -445,11 +447,11 @@ class DeltaTables(TableAlterations):
         return self._lake.do(CheckpointTable(key=Key.parse(key)))
 
     def compact_log(self, key: str | Key, first: int | None = None, last: int | None = None) -> WrittenFile:
-        """Write one file that stands in for several published commits of a table's log."""
+        """Compact several published commits of a table's log into one file."""
         return self._lake.do(CompactLog(key=Key.parse(key), first=first, last=last))
 
     def clean_log(self, key: str | Key, *, dry_run: bool = False) -> CleanedLog:
-        """Remove what a table's log needs no more: expired versions, and commits' files that nobody reads."""
+        """Remove expired versions and unused commit files from a table's log."""
         return self._lake.do(CleanLog(key=Key.parse(key), dry_run=dry_run))
 
 

@@ -36,7 +36,7 @@ from penstock.lake.answers import SweptTable
 from penstock.lake.sweep_engine import Listing, SweepEngine, SweepTally
 from penstock.model.keys import Key
 from penstock.storage.buckets import BucketEntry
-from penstock.storage.fates import Fate, Judged
+from penstock.storage.fates import FileFate, JudgedFile
 from penstock.storage.locations import own_place, table_of_place
 from penstock.storage.places import Place
 
@@ -142,22 +142,22 @@ class _UnlandedFolder:
     def begin(self) -> None:
         """Retained commits were looked at when the folder was found, and it was listed after that."""
 
-    def judge(self, listing: Listing) -> Iterator[Judged]:  # noqa: ARG002
+    def judge(self, listing: Listing) -> Iterator[JudgedFile]:  # noqa: ARG002
         *files, _ = self._unlanded.entries
-        return (Judged(entry, Fate.DATA) for entry in files)
+        return (JudgedFile(entry, FileFate.DATA) for entry in files)
 
     def look_again(self) -> None:
         self._known.look()
 
-    def judge_again(self, candidate: Judged) -> Fate:
-        return Fate.KEPT if self._known.has(self._unlanded.table) else candidate.fate
+    def judge_again(self, candidate: JudgedFile) -> FileFate:
+        return FileFate.KEPT if self._known.has(self._unlanded.table) else candidate.fate
 
-    def remove(self, files: Sequence[Judged]) -> None:
+    def remove(self, files: Sequence[JudgedFile]) -> None:
         self._unlanded.place.delete([file.entry.key for file in files])
 
     def finish(self, tally: SweepTally) -> None:
         """The note goes last: what an interrupted sweep leaves is still known to be this lake's."""
-        if self._engine.removes(Fate.DATA) and not tally.stays:
+        if self._engine.removes(FileFate.DATA) and not tally.stays:
             self._known.look()
             if not self._known.has(self._unlanded.table):
                 self._unlanded.place.delete([self._unlanded.entries[-1].key])
@@ -172,7 +172,7 @@ class _KnownTables:
         self._names: set[str] = set()
 
     def look(self) -> None:
-        for content in self._kept.news():
+        for content in self._kept.unseen():
             self._names.update(content.location.lower().split("/"), (str(content.id),))
 
     def has(self, table: UUID) -> bool:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from penstock.formats.delta.lake.snapshot import TableSnapshot
     from penstock.formats.delta.lake.table import Actions
     from penstock.formats.delta.protocol.actions import Metadata
-    from penstock.lake.call import Said
+    from penstock.lake.call import CommitDescription
     from penstock.lake.upkeep import AnalyzedTable, OptimizedTable, OptimizeOrder
 
 
@@ -78,7 +78,7 @@ class DeltaView(RowStatements):
         *,
         version: int | None = None,
         attempt: UUID | None,
-        said: Said,
+        said: CommitDescription,
         idempotency_key: str | None,
     ) -> Ratified:
         return delta.commit(
@@ -90,13 +90,15 @@ class DeltaView(RowStatements):
             idempotency_key=idempotency_key,
         )
 
-    def append(self, data: Any, said: Said, idempotency_key: str | None) -> Ratified:
+    def append(self, data: Any, said: CommitDescription, idempotency_key: str | None) -> Ratified:
         appended: Ratified = _load("table_writes:append")(
             self._table, data, said=said, idempotency_key=idempotency_key
         )
         return appended
 
-    def append_with_columns(self, data: Any, said: Said, idempotency_key: str | None) -> Ratified:
+    def append_with_columns(
+        self, data: Any, said: CommitDescription, idempotency_key: str | None
+    ) -> Ratified:
         appended: Ratified = _load("evolution:append_with_columns")(
             self._table, data, said=said, idempotency_key=idempotency_key
         )
@@ -107,7 +109,7 @@ class DeltaView(RowStatements):
         data: Any,
         partitions: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None,
         where: str | None,
-        said: Said,
+        said: CommitDescription,
         idempotency_key: str | None,
     ) -> Ratified:
         if where is not None and partitions is None and not delta.is_about_partitions(self._table, where):
@@ -123,13 +125,13 @@ class DeltaView(RowStatements):
     def load_statement(self, name: str) -> Any:
         return _load(f"{'row_merge' if name == 'merge_rows' else 'row_changes'}:{name}")
 
-    def optimize(self, order: OptimizeOrder, said: Said) -> OptimizedTable:
+    def optimize(self, order: OptimizeOrder, said: CommitDescription) -> OptimizedTable:
         optimized: OptimizedTable = _load("file_upkeep:optimize_files")(
             self._table, order, said, _load("bin_rewrites:ARROW")
         )
         return optimized
 
-    def analyze(self, said: Said) -> AnalyzedTable:
+    def analyze(self, said: CommitDescription) -> AnalyzedTable:
         analyzed: AnalyzedTable = _load("file_upkeep:analyze_files")(self._table, said)
         return analyzed
 

@@ -48,7 +48,7 @@ _STATS: Final = msgspec.json.Encoder(decimal_format="number")
 FileActionT = TypeVar("FileActionT", Add, Remove)
 
 
-class Newer(NamedTuple):
+class NewerActions(NamedTuple):
     """The files that newer actions are about, and whose actions in a checkpoint therefore do not count."""
 
     paths: Set[str]
@@ -57,7 +57,7 @@ class Newer(NamedTuple):
     """Asked for those whose paths are among them: with another deletion vector it is another file."""
 
 
-NOTHING_NEWER: Final = Newer(frozenset(), lambda _: False)
+NOTHING_NEWER: Final = NewerActions(frozenset(), lambda _: False)
 
 
 class CheckpointFile(Protocol):
@@ -68,13 +68,15 @@ class CheckpointFile(Protocol):
         ...
 
     def files(
-        self, kind: type[FileActionT], newer: Newer = NOTHING_NEWER, among: Set[str] | None = None
+        self, kind: type[FileActionT], newer: NewerActions = NOTHING_NEWER, among: Set[str] | None = None
     ) -> Iterator[FileActionT]:
         """Its actions of one kind about files, without those that do not count any more; only those at some
         decoded paths, if given."""
         ...
 
-    def file_keys(self, newer: Newer = NOTHING_NEWER, among: Set[str] | None = None) -> Iterator[FileKey]:
+    def file_keys(
+        self, newer: NewerActions = NOTHING_NEWER, among: Set[str] | None = None
+    ) -> Iterator[FileKey]:
         """The keys of the files that it adds, likewise, read without all else that is known of them."""
         ...
 
@@ -95,7 +97,7 @@ class _JsonFile:
         return (action for action in self._actions() if isinstance(action, STATE))
 
     def files(
-        self, kind: type[FileActionT], newer: Newer = NOTHING_NEWER, among: Set[str] | None = None
+        self, kind: type[FileActionT], newer: NewerActions = NOTHING_NEWER, among: Set[str] | None = None
     ) -> Iterator[FileActionT]:
         for action in self._actions():
             if (
@@ -105,7 +107,9 @@ class _JsonFile:
             ):
                 yield action
 
-    def file_keys(self, newer: Newer = NOTHING_NEWER, among: Set[str] | None = None) -> Iterator[FileKey]:
+    def file_keys(
+        self, newer: NewerActions = NOTHING_NEWER, among: Set[str] | None = None
+    ) -> Iterator[FileKey]:
         return (file.key for file in self.files(Add, newer, among))
 
     def _actions(self) -> Iterator[Action]:
@@ -142,7 +146,7 @@ class _ParquetFile:
                 yield from adds
 
     def files(
-        self, kind: type[FileActionT], newer: Newer = NOTHING_NEWER, among: Set[str] | None = None
+        self, kind: type[FileActionT], newer: NewerActions = NOTHING_NEWER, among: Set[str] | None = None
     ) -> Iterator[FileActionT]:
         names = [field.name for field in msgspec.structs.fields(kind)]
         make: Callable[..., FileActionT] = (
@@ -158,7 +162,9 @@ class _ParquetFile:
 
         return chain.from_iterable(map(make_actions, self._rows(kind, self._fields(kind), among)))
 
-    def file_keys(self, newer: Newer = NOTHING_NEWER, among: Set[str] | None = None) -> Iterator[FileKey]:
+    def file_keys(
+        self, newer: NewerActions = NOTHING_NEWER, among: Set[str] | None = None
+    ) -> Iterator[FileKey]:
         fields = {name: column for name, column in self._fields(Add).items() if name in _KEY_FIELDS}
 
         def make_keys(rows: _CheckpointRows) -> Iterator[FileKey]:
@@ -294,7 +300,7 @@ class _CheckpointRows:
     def keys(self) -> Iterator[FileKey]:
         return map(FileKey._make, zip(self.paths, self._vectors, strict=False))
 
-    def counting(self, newer: Newer) -> list[bool] | None:
+    def counting(self, newer: NewerActions) -> list[bool] | None:
         """Which of them count; ``None`` if all do."""
         if newer.paths.isdisjoint(self.paths):
             return None

@@ -55,7 +55,7 @@ class LastCheckpoint(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     num_of_add_files: int
 
 
-class Written(msgspec.Struct, frozen=True):
+class WrittenCheckpoint(msgspec.Struct, frozen=True):
     """A checkpoint that this call made."""
 
     name: str
@@ -66,7 +66,7 @@ class Written(msgspec.Struct, frozen=True):
 
 def write_checkpoint(
     place: Place, snapshot: LogSnapshot, now_ms: int, *, anew: bool = False
-) -> Written | None:
+) -> WrittenCheckpoint | None:
     """Write a version of the table at a place as a checkpoint; ``None`` if there is one already.
 
     With ``anew`` it is written whether there is one or not, and names no file that was removed: for a table
@@ -95,7 +95,7 @@ def write_checkpoint(
         num_of_add_files=made.totals.files,
     )
     write_hint(place, last)
-    return Written(name, last, made.totals)
+    return WrittenCheckpoint(name, last, made.totals)
 
 
 def has_checkpoint(place: Place, version: int) -> bool:

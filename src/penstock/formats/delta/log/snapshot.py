@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any, Final, TypeVar
 
 from penstock.formats.delta.errors import InvalidLog, MalformedAction, UnsupportedFeature
-from penstock.formats.delta.log.checkpoint import NOTHING_NEWER, CheckpointFile, Newer, open_checkpoint
+from penstock.formats.delta.log.checkpoint import NOTHING_NEWER, CheckpointFile, NewerActions, open_checkpoint
 from penstock.formats.delta.log.files import TableFiles
 from penstock.formats.delta.log.packed_lines import PackedLines, parse_adds
 from penstock.formats.delta.log.segments import LogSegment, find_segment
@@ -215,9 +215,9 @@ class LogSnapshot:
                 if not hiding or not any(tail.has_seen(action.key) for tail in hiding):
                     yield action
 
-    def _files_in_tail(self) -> Newer:
+    def _files_in_tail(self) -> NewerActions:
         """The files that commits after the checkpoint name."""
-        return Newer({path for tail in self._tails for path in tail.paths()}, self._has_seen)
+        return NewerActions({path for tail in self._tails for path in tail.paths()}, self._has_seen)
 
     def _has_seen(self, key: FileKey) -> bool:
         return any(tail.has_seen(key) for tail in self._tails)
@@ -351,13 +351,13 @@ class _SnapshotBase:
         return bool(self._names)
 
     def files(
-        self, kind: type[FileActionT], newer: Newer, among: Set[str] | None = None
+        self, kind: type[FileActionT], newer: NewerActions, among: Set[str] | None = None
     ) -> Iterator[FileActionT]:
         """Its actions of one kind about files that count; only those at some decoded paths, if given."""
         parts = self._open((*self._names, *self._sidecars))
         return chain.from_iterable(part.files(kind, newer, among) for part in parts)
 
-    def file_keys(self, newer: Newer, among: Set[str] | None = None) -> Iterator[FileKey]:
+    def file_keys(self, newer: NewerActions, among: Set[str] | None = None) -> Iterator[FileKey]:
         """The keys of the files that it adds and that count, likewise."""
         parts = self._open((*self._names, *self._sidecars))
         return chain.from_iterable(part.file_keys(newer, among) for part in parts)

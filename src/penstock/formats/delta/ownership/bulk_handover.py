@@ -23,7 +23,7 @@ from penstock.formats.delta.log.files import PlaceFiles
 from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.formats.delta.ownership.handover import RELEASES_MAX, Handover, check_snapshot
 from penstock.formats.delta.ownership.handover_settler import TABLES_AT_ONCE
-from penstock.formats.delta.ownership.tables import AskedTable, Tables
+from penstock.formats.delta.ownership.tables import TableRequest, Tables
 from penstock.formats.delta.protocol.features import supported_features
 from penstock.formats.delta.protocol.names import LOG
 from penstock.formats.delta.publishing.log_check import LogCheck
@@ -98,7 +98,7 @@ class BulkHandover:
     def adopt(
         self,
         located: Sequence[LocatedTable],
-        asked: AskedTable,
+        asked: TableRequest,
         *,
         sole_writer: bool = False,
         dry_run: bool = False,
@@ -227,7 +227,7 @@ class BulkHandover:
     def release(
         self,
         namespace: Key | None,
-        asked: AskedTable,
+        asked: TableRequest,
         *,
         dry_run: bool = False,
         progress: Progress = silent,
@@ -273,7 +273,7 @@ class BulkHandover:
             )
         return about
 
-    def _ratify_release(self, keys: set[Key], request: AskedTable) -> list[tuple[Key, DeltaTable]]:
+    def _ratify_release(self, keys: set[Key], request: TableRequest) -> list[tuple[Key, DeltaTable]]:
         """Ratify the last versions of tables, and return the tables with them, or as they were if somebody
         else has released them."""
         for attempt in range(1, RELEASES_MAX + 1):

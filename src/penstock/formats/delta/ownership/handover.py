@@ -30,9 +30,9 @@ from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.intents import Adopt, CreateIntent, Release, change
 from penstock.formats.delta.branch_log.line import FOLDER, Line, OwnershipPhase, line_of
 from penstock.formats.delta.branch_log.ownership import (
-    Before,
     NewTable,
     OwnerIdentity,
+    TableBefore,
     check_adoptable,
     conversion,
     is_timed,
@@ -43,7 +43,7 @@ from penstock.formats.delta.log.files import PlaceFiles
 from penstock.formats.delta.log.snapshot import LogSnapshot, load_snapshot
 from penstock.formats.delta.ownership.first_version import FirstVersion
 from penstock.formats.delta.ownership.handover_settler import HandoverSettler
-from penstock.formats.delta.ownership.tables import AskedTable, Tables, line_at
+from penstock.formats.delta.ownership.tables import TableRequest, Tables, line_at
 from penstock.formats.delta.publishing.publisher import Publisher
 from penstock.formats.delta.rows.inside import check_inside, name_inside
 from penstock.kernel.batch import Outcome
@@ -59,7 +59,7 @@ RELEASES_MAX: Final = 20
 """How often a release is tried on a table that keeps getting new versions."""
 
 
-class MadeTable(msgspec.Struct, frozen=True, kw_only=True):
+class HandoverResult(msgspec.Struct, frozen=True, kw_only=True):
     """A table that came into the lake, or left it."""
 
     key: Key
@@ -87,7 +87,9 @@ class Handover(HandoverSettler):
 
     # -- in --------------------------------------------------------------------------------------------
 
-    def create(self, branch: str, key: Key, new: NewTable, warehouse: str, asked: AskedTable) -> MadeTable:
+    def create(
+        self, branch: str, key: Key, new: NewTable, warehouse: str, asked: TableRequest
+    ) -> HandoverResult:
         """Create a table on any branch, at a place made from its id: nobody else can be there.
 
         ``InvalidRequest`` for a given id that is known already.
@@ -106,7 +108,7 @@ class Handover(HandoverSettler):
         return self._made_table(key, outcome)
 
     @contextmanager
-    def _new_id(self, new: NewTable, branch: str, request: AskedTable) -> Iterator[NewId]:
+    def _new_id(self, new: NewTable, branch: str, request: TableRequest) -> Iterator[NewId]:
         """The id of a new table. One that is given is reserved until the request is decided."""
         if new.id is None:
             yield NewId(uuid4())
@@ -115,8 +117,8 @@ class Handover(HandoverSettler):
             yield reserved
 
     def create_at(
-        self, key: Key, new: NewTable, location: str, request: AskedTable, sole_writer: bool
-    ) -> MadeTable:
+        self, key: Key, new: NewTable, location: str, request: TableRequest, sole_writer: bool
+    ) -> HandoverResult:
         """Create a table at a named place: of all who do, in whatever way, one wins.
 
         ``TableConflict`` if there is a table already, or somebody else was faster; ``LocationRefused`` if the
@@ -132,11 +134,11 @@ class Handover(HandoverSettler):
                 raise
             return self._finish(key, outcome, request)
 
-    def _create_at(self, key: Key, new: NewTable, place: Place, request: AskedTable) -> MadeTable:
+    def _create_at(self, key: Key, new: NewTable, place: Place, request: TableRequest) -> HandoverResult:
         self._help(key)
         with suppress(TableNotFound):
             snapshot = load_snapshot(PlaceFiles(place))
-            if (mine := self._mine(key, place.location, snapshot)) is not None:
+            if (mine := self._find_own_table(key, place.location, snapshot)) is not None:
                 raise _lost(key, place.location, 0, f"'{mine.key}' of this lake is already there")
             raise _lost(
                 key, place.location, 0, "there is a Delta table already; adopt it: penstock delta adopt"
@@ -150,7 +152,7 @@ class Handover(HandoverSettler):
             made.is_sent = True
             return self._promise(key, intent, request)
 
-    def adopt(self, key: Key, location: str, asked: AskedTable, sole_writer: bool) -> MadeTable:
+    def adopt(self, key: Key, location: str, asked: TableRequest, sole_writer: bool) -> HandoverResult:
         """Take a table over from the file system.
 
         ``ManagedElsewhere`` for a table of another owner, ``UnsupportedFeature`` for one that cannot be
@@ -162,23 +164,25 @@ class Handover(HandoverSettler):
         place = self.open_place(location, sole_writer)
         self._help(key)
         snapshot = load_snapshot(PlaceFiles(place))
-        if (mine := self._mine(key, place.location, snapshot)) is not None:
+        if (mine := self._find_own_table(key, place.location, snapshot)) is not None:
             return mine
         check_snapshot(place, snapshot)
         return self._convert(key, place, snapshot, asked)
 
-    def take(self, key: Key, place: Place, snapshot: LogSnapshot, request: AskedTable) -> MadeTable:
+    def take(self, key: Key, place: Place, snapshot: LogSnapshot, request: TableRequest) -> HandoverResult:
         """Take a table whose owner is lost. Whether it is, the caller has found out."""
         return self._convert(key, place, snapshot, request)
 
-    def _convert(self, key: Key, place: Place, snapshot: LogSnapshot, request: AskedTable) -> MadeTable:
+    def _convert(
+        self, key: Key, place: Place, snapshot: LogSnapshot, request: TableRequest
+    ) -> HandoverResult:
         intent = self.adopt_intent(place, snapshot)
         self.check_writable(place)
         return self._promise(key, intent, request)
 
     def adopt_intent(self, place: Place, snapshot: LogSnapshot) -> Adopt:
         """What the lake is asked to promise of a table."""
-        before = Before(
+        before = TableBefore(
             version=snapshot.version,
             protocol=snapshot.protocol,
             metadata=snapshot.metadata,
@@ -194,7 +198,7 @@ class Handover(HandoverSettler):
         if isinstance(content, DeltaTable) and content.state:
             self.resolve(key, content)
 
-    def _mine(self, key: Key, location: str, snapshot: LogSnapshot) -> MadeTable | None:
+    def _find_own_table(self, key: Key, location: str, snapshot: LogSnapshot) -> HandoverResult | None:
         """The table, if it is this lake's already under that key; ``None`` if it is not this lake's."""
         own = self.find_own(location, snapshot)
         if own is None:
@@ -204,7 +208,7 @@ class Handover(HandoverSettler):
         if content is None or own != key:
             raise InvalidRequest(f"{location} is already in the lake, as '{own}'", key=str(own))
         line, identity = line_at(content)
-        return MadeTable(key=key, id=identity, location=location, version=line.latest, commit=head)
+        return HandoverResult(key=key, id=identity, location=location, version=line.latest, commit=head)
 
     def find_own(self, location: str, snapshot: LogSnapshot) -> Key | None:
         """The key of a table that names this lake as its owner; ``None`` if it does not.
@@ -225,11 +229,11 @@ class Handover(HandoverSettler):
             )
         return key
 
-    def _promise(self, key: Key, intent: Adopt, request: AskedTable) -> MadeTable:
+    def _promise(self, key: Key, intent: Adopt, request: TableRequest) -> HandoverResult:
         """Have a promise committed, for a place that can be written, and kept."""
         return self._finish(key, self._tables.commit([change(key, intent)], request), request)
 
-    def _finish(self, key: Key, outcome: Outcome, request: AskedTable) -> MadeTable:
+    def _finish(self, key: Key, outcome: Outcome, request: TableRequest) -> HandoverResult:
         """Bring a promise to its end, which may lie behind it. ``TableConflict`` if it came to nothing."""
         made = self._made_table(key, outcome)
         now = self._tables.current(key, made.id)
@@ -244,15 +248,17 @@ class Handover(HandoverSettler):
         last = self._tables.last(head, identity)
         return last is not None and line_of(last).phase is not OwnershipPhase.ADOPTING
 
-    def _made_table(self, key: Key, outcome: Outcome) -> MadeTable:
+    def _made_table(self, key: Key, outcome: Outcome) -> HandoverResult:
         commit = outcome.commits[-1] if outcome.commits else outcome.head
         content = self._tables.require_managed(commit, key)
         line, identity = line_at(content)
-        return MadeTable(key=key, id=identity, location=content.location, version=line.latest, commit=commit)
+        return HandoverResult(
+            key=key, id=identity, location=content.location, version=line.latest, commit=commit
+        )
 
     # -- out -------------------------------------------------------------------------------------------
 
-    def release(self, key: Key, asked: AskedTable) -> MadeTable:
+    def release(self, key: Key, asked: TableRequest) -> HandoverResult:
         """Hand a table back to the file system: when this returns, all of it is published, its key is gone.
 
         If it is interrupted after its commit, the table takes no more versions, and whoever meets it next
@@ -265,7 +271,7 @@ class Handover(HandoverSettler):
             self.resolve(key, now, asked.meta)
         return made
 
-    def _release(self, key: Key, request: AskedTable) -> Outcome:
+    def _release(self, key: Key, request: TableRequest) -> Outcome:
         for attempt in range(1, RELEASES_MAX + 1):
             head = self._tables.head()
             content = self._tables.require_managed(head, key)
@@ -286,7 +292,7 @@ class Handover(HandoverSettler):
     def release_intent(self, line: Line) -> Release:
         """What the lake is asked for to hand back a table."""
         protocol, metadata = self._tables.parse_declared(line)
-        before = Before(
+        before = TableBefore(
             version=line.latest, protocol=protocol, metadata=metadata, timestamp_ms=line.timestamp_ms
         )
         uuid = uuid4()

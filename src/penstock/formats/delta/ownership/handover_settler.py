@@ -18,7 +18,7 @@ from penstock.formats.delta.branch_log.intents import Settle, change
 from penstock.formats.delta.branch_log.line import OwnershipPhase, line_of
 from penstock.formats.delta.branch_log.ownership import OwnerIdentity, owner_of
 from penstock.formats.delta.log.files import PlaceFiles
-from penstock.formats.delta.ownership.tables import AskedTable, Tables, line_at
+from penstock.formats.delta.ownership.tables import TableRequest, Tables, line_at
 from penstock.formats.delta.protocol.names import (
     ClassicName,
     CommitName,
@@ -178,7 +178,7 @@ class HandoverSettler:
             meta = CommitMeta(message=_describe(unsettled), authors=by.authors, committer=by.committer)
             try:
                 self._tables.commit(
-                    [change(table.key, table.intent) for table in unsettled], AskedTable(meta)
+                    [change(table.key, table.intent) for table in unsettled], TableRequest(meta)
                 )
                 return
             except CommitConflict:

@@ -19,11 +19,11 @@ from penstock.formats.delta.branch_log.intents import NAME, CommitIntent, decode
 from penstock.formats.delta.branch_log.line import LineEntry, OwnershipPhase, line_of
 from penstock.formats.delta.branch_log.ownership import NewTable, OwnerIdentity
 from penstock.formats.delta.ownership.bulk_handover import BulkHandover
-from penstock.formats.delta.ownership.handover import Handover, MadeTable
-from penstock.formats.delta.ownership.recovery import Recovered, Recovery
-from penstock.formats.delta.ownership.status import Overview, Status
-from penstock.formats.delta.ownership.tables import AskedTable, Tables, line_at
-from penstock.formats.delta.ownership.winners import Winners
+from penstock.formats.delta.ownership.handover import Handover, HandoverResult
+from penstock.formats.delta.ownership.recovery import Recovery, RecoveryResult
+from penstock.formats.delta.ownership.status import Status, StatusOverview
+from penstock.formats.delta.ownership.tables import TableRequest, Tables, line_at
+from penstock.formats.delta.ownership.winners import WinnerLookup
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.publishing.log_check import LogCheck
 from penstock.formats.delta.publishing.publisher import Publisher
@@ -63,7 +63,7 @@ class OwnerRatified(msgspec.Struct, frozen=True, kw_only=True):
     """In the order of the request."""
 
 
-class GotCommit(msgspec.Struct, frozen=True):
+class LogTailCommit(msgspec.Struct, frozen=True):
     """A commit by the file that holds it, which exists, or beside its bytes cannot be made."""
 
     version: int
@@ -74,14 +74,14 @@ class GotCommit(msgspec.Struct, frozen=True):
     """Its bytes, where storage can only be read and may lack the file."""
 
 
-class GotCommits(msgspec.Struct, frozen=True, kw_only=True):
+class LogTail(msgspec.Struct, frozen=True, kw_only=True):
     """What a reader needs beside the table's log, all of one moment."""
 
     latest_version: int
     """-1 before anything was ratified."""
     published: int
     """Versions up to this one are read from the log; those after it are in ``commits``, without a gap."""
-    commits: tuple[GotCommit, ...]
+    commits: tuple[LogTailCommit, ...]
 
 
 class DeltaOwner:
@@ -104,7 +104,7 @@ class DeltaOwner:
         )
         self.handover = Handover(self.tables, places, publisher, commits, identity)
         self._recovery = Recovery(self.tables, places, self.handover, identity)
-        self._overview = Overview(self.tables, places, publisher, self.handover, identity, log_check)
+        self._overview = StatusOverview(self.tables, places, publisher, self.handover, identity, log_check)
         self._kernel, self._publisher, self._commits = kernel, publisher, commits
         self._check_location: CheckLocation = check_location or (lambda location: location)
         self._log_check, self._identity = log_check, identity
@@ -145,7 +145,7 @@ class DeltaOwner:
 
     def commits(
         self, key: Key, content: DeltaTable, start: int | None = None, end: int | None = None
-    ) -> GotCommits:
+    ) -> LogTail:
         """The ratified commits of a table that are not known to be published, from one version to another.
 
         ``content`` is the table at a commit of the lake, so all of this is of one moment. The files that are
@@ -156,7 +156,7 @@ class DeltaOwner:
         line = line_of(content)
         if line.phase is OwnershipPhase.ADOPTING:
             # Its last entry is a promise, which the log has yet to decide.
-            return GotCommits(latest_version=line.latest - 1, published=line.latest - 1, commits=())
+            return LogTail(latest_version=line.latest - 1, published=line.latest - 1, commits=())
         first = max(0 if start is None else start, line.published + 1)
         last = line.latest if end is None else min(end, line.latest)
         held: dict[int, bytes] = {}
@@ -166,12 +166,12 @@ class DeltaOwner:
             names, held = self._publisher.read_held(content, first - 1, last)
         entries = takewhile(lambda one: one[0] <= last, line.since(first - 1, self.tables.read))
         log_entries = tuple(
-            GotCommit(version, names[version], entry.size, entry.timestamp_ms, held.get(version))
+            LogTailCommit(version, names[version], entry.size, entry.timestamp_ms, held.get(version))
             for version, entry in entries
         )
-        return GotCommits(latest_version=line.latest, published=line.published, commits=log_entries)
+        return LogTail(latest_version=line.latest, published=line.published, commits=log_entries)
 
-    def backfill(self, branch: str, key: Key, version: int | None = None) -> int:
+    def publish(self, branch: str, key: Key, version: int | None = None) -> int:
         """Have all versions up to one, or all there are, in the table's log; tell how far it reaches.
 
         On another than the default branch nothing is published: its commits are put where its readers find
@@ -273,7 +273,7 @@ class DeltaOwner:
         self, branch: str, changes: Sequence[Change], conflict: CommitConflict
     ) -> CommitConflict:
         """The conflict, with the commits that landed first if it is about versions."""
-        return Winners(self.tables, self._commits, branch).add_winners(changes, conflict)
+        return WinnerLookup(self.tables, self._commits, branch).add_winners(changes, conflict)
 
     def _settle_table(self, branch: str, key: Key) -> DeltaTable:
         """A table of a branch, after an unfinished adoption or release of it has been settled."""
@@ -296,8 +296,8 @@ class DeltaOwner:
         warehouse: str = "",
         location: str | None = None,
         sole_writer: bool = False,
-        asked: AskedTable = AskedTable(),
-    ) -> MadeTable:
+        asked: TableRequest = TableRequest(),
+    ) -> HandoverResult:
         """Create a table: at a place of its own in the warehouse, or at a named one.
 
         At a named place others may be creating one, too; exactly one of all wins, and the others are told.
@@ -313,13 +313,13 @@ class DeltaOwner:
         key: Key | None = None,
         *,
         sole_writer: bool = False,
-        asked: AskedTable = AskedTable(),
-    ) -> MadeTable:
+        asked: TableRequest = TableRequest(),
+    ) -> HandoverResult:
         """Take a table over from the file system, onto the default branch. See ``Handover.adopt``."""
         where = self._check_location(location)
         return self.handover.adopt(key or _key_of(where), where, asked, sole_writer)
 
-    def release(self, key: Key, *, asked: AskedTable = AskedTable()) -> MadeTable:
+    def release(self, key: Key, *, asked: TableRequest = TableRequest()) -> HandoverResult:
         """Hand a table back to the file system. See ``Handover.release``."""
         return self.handover.release(key, asked)
 
@@ -335,8 +335,8 @@ class DeltaOwner:
         *,
         lost: str | None = None,
         any_lake: bool = False,
-        asked: AskedTable = AskedTable(),
-    ) -> Recovered:
+        asked: TableRequest = TableRequest(),
+    ) -> RecoveryResult:
         """Own a table whose lake was lost. See ``Recovery.recover``."""
         where = self._check_location(location)
         return self._recovery.recover(key or _key_of(where), where, asked, lost=lost, any_lake=any_lake)
@@ -356,11 +356,11 @@ class DeltaOwner:
     # -- all of them -----------------------------------------------------------------------------------
 
     def catch_up(self, is_wanted: Callable[[], bool] = lambda: True) -> int:
-        """Finish and publish what earlier processes did not. See ``Overview.catch_up``."""
+        """Finish and publish what earlier processes did not. See ``StatusOverview.catch_up``."""
         return self._overview.catch_up(is_wanted)
 
     def status(self, key: Key | None = None) -> tuple[Status, ...]:
-        """How far tables are published. See ``Overview.status``."""
+        """How far tables are published. See ``StatusOverview.status``."""
         return self._overview.status(key)
 
 

@@ -16,14 +16,14 @@ from penstock.errors import InvalidRequest, ManagedElsewhere, NotManaged
 from penstock.formats.delta.branch_log.ownership import Owner, OwnerIdentity, check_writable, owner_of
 from penstock.formats.delta.log.files import PlaceFiles
 from penstock.formats.delta.log.snapshot import LogSnapshot, load_snapshot
-from penstock.formats.delta.ownership.handover import Handover, MadeTable
-from penstock.formats.delta.ownership.tables import AskedTable, Tables
+from penstock.formats.delta.ownership.handover import Handover, HandoverResult
+from penstock.formats.delta.ownership.tables import TableRequest, Tables
 from penstock.formats.delta.protocol.names import LOG, STAGED_FOLDERS, StagedName, parse_name
 from penstock.model.keys import Key
 from penstock.storage.places import Place, Places
 
 
-class Doubtful(msgspec.Struct, frozen=True):
+class DoubtfulVersion(msgspec.Struct, frozen=True):
     """A version of which it cannot be known whether it existed."""
 
     version: int
@@ -35,15 +35,15 @@ class Doubtful(msgspec.Struct, frozen=True):
         return f"version {self.version} may have been {files}; it is not known whether that version existed"
 
 
-class Recovered(msgspec.Struct, frozen=True, kw_only=True):
+class RecoveryResult(msgspec.Struct, frozen=True, kw_only=True):
     """A table that was taken back."""
 
-    made: MadeTable
+    made: HandoverResult
     lost: Owner
     """Whose it was."""
     published: int
     """The last version that was published; everything up to it is there."""
-    doubtful: tuple[Doubtful, ...]
+    doubtful: tuple[DoubtfulVersion, ...]
     """Versions after that, of which there are files. Others that the lost lake held itself left none."""
 
 
@@ -54,8 +54,8 @@ class Recovery:
         self._tables, self._places, self._handover, self._identity = tables, places, handover, identity
 
     def recover(
-        self, key: Key, location: str, asked: AskedTable, *, lost: str | None = None, any_lake: bool = False
-    ) -> Recovered:
+        self, key: Key, location: str, asked: TableRequest, *, lost: str | None = None, any_lake: bool = False
+    ) -> RecoveryResult:
         """Own a table that names the lost lake, from its published part on.
 
         Either ``lost`` is that lake's id, or with ``any_lake`` whatever lake the table names counts as lost;
@@ -68,7 +68,7 @@ class Recovery:
         check_writable(snapshot.protocol, snapshot.metadata, place.location)
         doubtful = doubtful_versions(place, snapshot.version)
         made = self._handover.take(key, place, snapshot, asked)
-        return Recovered(made=made, lost=owner, published=snapshot.version, doubtful=doubtful)
+        return RecoveryResult(made=made, lost=owner, published=snapshot.version, doubtful=doubtful)
 
     def _lost_owner(self, location: str, snapshot: LogSnapshot, lost: str | None, any_lake: bool) -> Owner:
         owner = owner_of(snapshot.protocol, snapshot.metadata, location)
@@ -110,7 +110,7 @@ class Recovery:
             )
 
 
-def doubtful_versions(place: Place, published: int) -> tuple[Doubtful, ...]:
+def doubtful_versions(place: Place, published: int) -> tuple[DoubtfulVersion, ...]:
     """The versions after the published ones that staged files claim to be, oldest first."""
     names_by_version: dict[int, list[str]] = {}
     for folder in STAGED_FOLDERS:
@@ -118,4 +118,6 @@ def doubtful_versions(place: Place, published: int) -> tuple[Doubtful, ...]:
             named = parse_name(entry.key)
             if isinstance(named, StagedName) and named.version > published:
                 names_by_version.setdefault(named.version, []).append(entry.key)
-    return tuple(Doubtful(version, tuple(names_by_version[version])) for version in sorted(names_by_version))
+    return tuple(
+        DoubtfulVersion(version, tuple(names_by_version[version])) for version in sorted(names_by_version)
+    )

@@ -24,8 +24,8 @@ from penstock.formats.delta.branch_log.intents import ResyncIntent, change
 from penstock.formats.delta.branch_log.line import OwnershipPhase, line_of
 from penstock.formats.delta.branch_log.ownership import (
     RESYNC,
-    Before,
     OwnerIdentity,
+    TableBefore,
     check_writable,
     conversion,
     owner_of,
@@ -34,7 +34,7 @@ from penstock.formats.delta.branch_log.prepared_table import versions
 from penstock.formats.delta.log.files import PlaceFiles
 from penstock.formats.delta.log.snapshot import LogSnapshot, load_snapshot
 from penstock.formats.delta.ownership.recovery import doubtful_versions
-from penstock.formats.delta.ownership.tables import AskedTable, Tables, line_at
+from penstock.formats.delta.ownership.tables import TableRequest, Tables, line_at
 from penstock.formats.delta.protocol.actions import (
     Action,
     Add,
@@ -103,7 +103,7 @@ class DeltaResync:
         self._tables, self._places, self._publisher = tables, places, publisher
         self._commits, self._identity, self._log_check = commits, identity, log_check
 
-    def resync(self, key: Key, request: AskedTable, *, leave_own: bool, dry_run: bool) -> DeltaResynced:
+    def resync(self, key: Key, request: TableRequest, *, leave_own: bool, dry_run: bool) -> DeltaResynced:
         """Take over what the log of a table of the default branch has. Nothing is done to one in sync.
 
         ``OutOfSync`` if the lake has versions of its own that cannot be repeated, unless they may be left.
@@ -137,7 +137,7 @@ class DeltaResync:
         raise InvalidRequest(f"'{key}' was changed by other writers too often; try again", key=str(key))
 
     def resync_unknown(
-        self, key: Key, location: str, request: AskedTable, *, dry_run: bool
+        self, key: Key, location: str, request: TableRequest, *, dry_run: bool
     ) -> DeltaResynced | None:
         """Take over a table whose log names this lake, which never had it; ``None`` for any other."""
         snapshot = load_snapshot(PlaceFiles(self._places.at(location)))
@@ -152,7 +152,7 @@ class DeltaResync:
         return self._answer(key, intent)
 
     def resync_dropped(
-        self, key: Key, before: DeltaTable, request: AskedTable, *, leave_own: bool, dry_run: bool
+        self, key: Key, before: DeltaTable, request: TableRequest, *, leave_own: bool, dry_run: bool
     ) -> DeltaResynced | None:
         """Bring a table back that the lake dropped, and that went on since: it came back when the lake was
         newer than it is. ``None`` if its log has no more than it had when it was dropped.
@@ -202,7 +202,7 @@ class DeltaResync:
         if lines is None and not leave_own:
             raise own_versions_left(key, content.location, own[0], own[-1], head.hex())
         uuid, becomes = uuid4(), uuid4()
-        before = Before(
+        before = TableBefore(
             version=snapshot.version,
             protocol=snapshot.protocol,
             metadata=snapshot.metadata,

@@ -25,7 +25,7 @@ from penstock.model.objects import Blob, Holder
 from penstock.model.operations import Operation
 
 
-class AskedTable(NamedTuple):
+class TableRequest(NamedTuple):
     """Who asks for a write, in which words, and under which key it may be repeated."""
 
     meta: CommitMeta = CommitMeta()
@@ -153,7 +153,7 @@ class Tables:
             yield UUID(hex=stored.removeprefix(LEDGER).decode())
 
     def commit(
-        self, operations: Sequence[Operation], asked: AskedTable, branch: str | None = None
+        self, operations: Sequence[Operation], asked: TableRequest, branch: str | None = None
     ) -> Outcome:
         """Carry out operations on a branch, with the namespaces that they need."""
         return self.kernel.commit(
@@ -165,7 +165,7 @@ class Tables:
             fingerprint=asked.digest,
         )
 
-    def find_outcome(self, request: AskedTable, branch: str | None = None) -> Outcome | None:
+    def find_outcome(self, request: TableRequest, branch: str | None = None) -> Outcome | None:
         """The outcome of the same request, if it was sent before; else ``None``."""
         if request.key is None:
             return None

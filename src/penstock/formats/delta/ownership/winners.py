@@ -21,7 +21,7 @@ WINNERS_MAX_BYTES: Final = 256 * 1024
 """How many bytes of actions are told, of all tables together. Beyond it, commits come without theirs."""
 
 
-class Winners:
+class WinnerLookup:
     """Finds the commits that a conflict is about."""
 
     def __init__(self, tables: Tables, commits: Commits, branch: str) -> None:

@@ -87,12 +87,12 @@ def unite(before: Metadata, ours: Metadata, theirs: Metadata) -> Metadata | None
         theirs = msgspec.structs.replace(
             theirs, schema_string=write_schema(renumbered), configuration=configuration
         )
-    return _bring(before, ours, theirs)
+    return _merge_metadata(before, ours, theirs)
 
 
 def carries(before: Metadata, ours: Metadata, theirs: Metadata) -> bool:
     """Whether our metadata has everything that they changed of what was before."""
-    fields_after = _bring(before, ours, theirs)
+    fields_after = _merge_metadata(before, ours, theirs)
     return fields_after is not None and _parse(fields_after) == _parse(ours)
 
 
@@ -100,7 +100,7 @@ def _parse(metadata: Metadata) -> tuple[Metadata, StructType]:
     return msgspec.structs.replace(metadata, schema_string=""), parse_schema(metadata.schema_string)
 
 
-def _bring(before: Metadata, ours: Metadata, theirs: Metadata) -> Metadata | None:
+def _merge_metadata(before: Metadata, ours: Metadata, theirs: Metadata) -> Metadata | None:
     names = before.configuration.keys() | ours.configuration.keys() | theirs.configuration.keys()
     configuration: dict[str, str] = {}
     for name in sorted(names, key=[*ours.configuration, *theirs.configuration, *before.configuration].index):
@@ -115,7 +115,7 @@ def _bring(before: Metadata, ours: Metadata, theirs: Metadata) -> Metadata | Non
         others[name] = _choose(*(getattr(item, name) for item in (before, ours, theirs)))
         if others[name] is _CLASH:
             return None
-    united = _bring_type(*(parse_schema(item.schema_string) for item in (before, ours, theirs)))
+    united = _merge_type(*(parse_schema(item.schema_string) for item in (before, ours, theirs)))
     if not isinstance(united, StructType):
         return None
     # As it is spelled, where it is the same.
@@ -188,20 +188,20 @@ def _is_binding(note: str) -> bool:
     return note.startswith(_BINDING) and note not in COLUMN_NOTES
 
 
-def _bring_type(before: Type, ours: Type, theirs: Type) -> Type | None:
+def _merge_type(before: Type, ours: Type, theirs: Type) -> Type | None:
     """Our type with what they made of the one before: fields of structs, wider types."""
     match before, ours, theirs:
         case StructType(), StructType(), StructType():
             return _with_fields(before, ours, theirs)
         case ArrayType(), ArrayType(), ArrayType():
-            element = _bring_type(before.element_type, ours.element_type, theirs.element_type)
+            element = _merge_type(before.element_type, ours.element_type, theirs.element_type)
             may_be_null = _choose(before.contains_null, ours.contains_null, theirs.contains_null)
             if element is None or may_be_null is _CLASH:
                 return None
             return ArrayType(element_type=element, contains_null=may_be_null)
         case MapType(), MapType(), MapType():
-            key = _bring_type(before.key_type, ours.key_type, theirs.key_type)
-            value = _bring_type(before.value_type, ours.value_type, theirs.value_type)
+            key = _merge_type(before.key_type, ours.key_type, theirs.key_type)
+            value = _merge_type(before.value_type, ours.value_type, theirs.value_type)
             if key is None or value is None:
                 return None
             return msgspec.structs.replace(ours, key_type=key, value_type=value)
@@ -254,7 +254,7 @@ def _same(struct: StructType, field: Field) -> Field | None:
 
 def _united_field(before: Field, ours: Field, theirs: Field) -> Field | None:
     """A field that both sides have, with what each made of it."""
-    kind = _bring_type(before.type, ours.type, theirs.type)
+    kind = _merge_type(before.type, ours.type, theirs.type)
     name = _choose(before.name, ours.name, theirs.name)
     nullable = _choose(before.nullable, ours.nullable, theirs.nullable)
     if kind is None or name is _CLASH or nullable is _CLASH:

@@ -44,7 +44,7 @@ from penstock.formats.delta.protocol.features import (
     unwritable,
 )
 from penstock.formats.delta.protocol.iceberg_compat import allows_vectors
-from penstock.formats.delta.protocol.lint_files import Expected, Fault, Lookup, Numbered, file_faults
+from penstock.formats.delta.protocol.lint_files import ExpectedFiles, Fault, Lookup, Numbered, file_faults
 from penstock.formats.delta.protocol.lint_lines import info_faults, read_lines
 from penstock.formats.delta.protocol.lint_metadata import metadata_faults
 from penstock.formats.delta.protocol.mapping import stored_name
@@ -192,14 +192,16 @@ def _only_once(commit: _Commit) -> Iterator[Fault]:
                     "one"
                 ),
             )
-    yield from _twice([(line, txn.app_id) for line, txn in commit.of(Txn)], "the application")
-    yield from _twice([(line, domain.domain) for line, domain in commit.of(DomainMetadata)], "the domain")
+    yield from _find_repeated_names([(line, txn.app_id) for line, txn in commit.of(Txn)], "the application")
+    yield from _find_repeated_names(
+        [(line, domain.domain) for line, domain in commit.of(DomainMetadata)], "the domain"
+    )
     for line, action in commit.actions:
         if isinstance(action, CheckpointMetadata | Sidecar):
             yield line, "it can only be in checkpoints, not in commits"
 
 
-def _twice(named: Collection[tuple[int, str]], what: str) -> Iterator[Fault]:
+def _find_repeated_names(named: Collection[tuple[int, str]], what: str) -> Iterator[Fault]:
     seen: dict[str, int] = {}
     for line, name in named:
         if seen.setdefault(name, line) != line:
@@ -392,7 +394,7 @@ def _files(commit: _Commit) -> Iterator[Fault]:
         for line, _ in commit.of(Add):
             yield line, "the table has no columns yet, so it can hold no file"
     version = iceberg_version(commit.configuration)
-    expected = Expected(
+    expected = ExpectedFiles(
         partitions=_partitions(commit.metadata),
         partitions_before=_partitions(commit.before.metadata),
         features=commit.features,

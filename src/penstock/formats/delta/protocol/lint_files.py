@@ -30,7 +30,7 @@ _VECTOR_NAME_MIN: Final = 20
 """The length of a UUID in a deletion vector, which a prefix may precede."""
 
 
-class Expected(msgspec.Struct, frozen=True, kw_only=True):
+class ExpectedFiles(msgspec.Struct, frozen=True, kw_only=True):
     """What the table expects of its files."""
 
     partitions: Mapping[str, Field] | None
@@ -49,7 +49,7 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
     """Whether new files may have deletion vectors."""
 
 
-def file_faults(actions: Sequence[Numbered], expected: Expected) -> Iterator[Fault]:
+def file_faults(actions: Sequence[Numbered], expected: ExpectedFiles) -> Iterator[Fault]:
     """Everything that is wrong with the files of a commit."""
     for line, action in actions:
         if isinstance(action, Add | Remove | Cdc):
@@ -60,7 +60,7 @@ def file_faults(actions: Sequence[Numbered], expected: Expected) -> Iterator[Fau
         yield from _not_live(actions, expected, expected.live)
 
 
-def _faults_of(action: Add | Remove | Cdc, expected: Expected) -> Iterator[str]:
+def _faults_of(action: Add | Remove | Cdc, expected: ExpectedFiles) -> Iterator[str]:
     # A remove names a file that is there, whatever its address: a table may be older than these rules.
     if not isinstance(action, Remove) and (
         reason := path_fault(action.path, absolute_allowed=expected.absolute_paths)
@@ -135,7 +135,7 @@ def _stats_faults(add: Add) -> Iterator[str]:
             yield f"'{name}' of 'stats' is not a JSON object"
 
 
-def _row_id_faults(add: Add, expected: Expected) -> Iterator[str]:
+def _row_id_faults(add: Add, expected: ExpectedFiles) -> Iterator[str]:
     row_id_fields = (
         ("baseRowId", add.base_row_id),
         ("defaultRowCommitVersion", add.default_row_commit_version),
@@ -151,7 +151,7 @@ def _row_id_faults(add: Add, expected: Expected) -> Iterator[str]:
         yield f"it has no 'stats' with 'numRecords', which '{expected.iceberg}' asks for"
 
 
-def _vector_faults(vector: DeletionVector | None, expected: Expected) -> Iterator[str]:
+def _vector_faults(vector: DeletionVector | None, expected: ExpectedFiles) -> Iterator[str]:
     if vector is None:
         return
     if VECTORS not in expected.features:
@@ -196,7 +196,7 @@ def _lint_repeated_files(actions: Sequence[Numbered]) -> Iterator[Fault]:
             yield line, f"the file {action.path!r} is added, but {where}; one commit cannot do both"
 
 
-def _not_live(actions: Sequence[Numbered], expected: Expected, live: Lookup) -> Iterator[Fault]:
+def _not_live(actions: Sequence[Numbered], expected: ExpectedFiles, live: Lookup) -> Iterator[Fault]:
     """Removes of files that the table does not have, and adds that would give it one path twice.
 
     A commit that only adds files asks nothing of a table that has no deletion vectors: it is the common one,

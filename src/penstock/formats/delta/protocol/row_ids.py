@@ -194,7 +194,7 @@ def write_row_ids(raw: bytes, file: Add | Remove, ids: FileRowIds) -> bytes:
     return msgspec.json.encode(line)
 
 
-def tell_preserved(info: CommitInfo) -> CommitInfo:
+def mark_row_ids_preserved(info: CommitInfo) -> CommitInfo:
     """A ``commitInfo`` that says that rows have kept their ids."""
     tags = info.fields.get("tags")
     others = tags if isinstance(tags, dict) else {}

@@ -70,7 +70,7 @@ class Region(msgspec.Struct, frozen=True):
         """Whether a file with these partition values may be in one of them."""
         return any(True in outcome for outcome in self._outcomes(values))
 
-    def is_told(self, values: Values) -> bool:
+    def is_decided(self, values: Values) -> bool:
         """Whether there is no doubt that such a file is in one of them, or in none."""
         return not self.holds(values) or any(outcome == _TRUE for outcome in self._outcomes(values))
 

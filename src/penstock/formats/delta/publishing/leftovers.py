@@ -21,7 +21,7 @@ from penstock.formats.delta.protocol.lint_files import BRANCH_DATA
 from penstock.formats.delta.protocol.names import LOG
 from penstock.formats.delta.publishing.scratch import is_scratch
 from penstock.storage.buckets import BucketEntry
-from penstock.storage.fates import Fate, Judged
+from penstock.storage.fates import FileFate, JudgedFile
 
 PREFIX_LENGTH: Final = 2
 """How many letters a random prefix has, unless a table says otherwise."""
@@ -59,7 +59,7 @@ class DeltaNeeds(msgspec.Struct, frozen=True, kw_only=True):
     """Data files with other names than writers give, of versions that an erase has ended."""
 
 
-def judge(entries: Iterable[BucketEntry], needs: DeltaNeeds) -> Iterator[Judged]:
+def judge(entries: Iterable[BucketEntry], needs: DeltaNeeds) -> Iterator[JudgedFile]:
     """The fate of every file that is judged at all, from a listing of all that lies below the table's root,
     in the order of names.
 
@@ -79,17 +79,17 @@ def judge(entries: Iterable[BucketEntry], needs: DeltaNeeds) -> Iterator[Judged]
         fate = _fate(entry, needs)
         if fate is None:
             continue
-        yield from inner.hold_back(Judged(entry, fate))
+        yield from inner.hold_back(JudgedFile(entry, fate))
         own = sums.pop(entry.key, None)
-        if own is not None and fate is Fate.DATA and own.modified_us < needs.data_us:
-            yield from inner.hold_back(Judged(own, Fate.DATA))
+        if own is not None and fate is FileFate.DATA and own.modified_us < needs.data_us:
+            yield from inner.hold_back(JudgedFile(own, FileFate.DATA))
     yield from inner.all_passed()
     for name, entry in sums.items():
         if entry.modified_us < needs.data_us and name not in needs.named and not inner.contains(name):
-            yield Judged(entry, Fate.DATA)
+            yield JudgedFile(entry, FileFate.DATA)
 
 
-def is_needed(file: Judged, needs: DeltaNeeds) -> bool:
+def is_needed(file: JudgedFile, needs: DeltaNeeds) -> bool:
     """Whether a file that was to go is needed, by what is known now; a checksum is with its file."""
     match = _SUM.fullmatch(file.entry.key)
     name = file.entry.key if match is None else match["folder"] + match["name"]
@@ -105,10 +105,10 @@ class _InnerTables:
 
     def __init__(self) -> None:
         self._roots: list[str] = []
-        self._waiting: list[Judged] = []
+        self._waiting: list[JudgedFile] = []
         self._until = ""
 
-    def advance_to(self, key: str) -> Iterator[Judged]:
+    def advance_to(self, key: str) -> Iterator[JudgedFile]:
         """The listing has come to a key: yield the judged files that no inner table's log can keep any
         more."""
         if self._waiting and key >= self._until:
@@ -120,7 +120,7 @@ class _InnerTables:
                 judged_file for judged_file in self._waiting if not self.has(judged_file.entry.key)
             ]
 
-    def hold_back(self, judged_file: Judged) -> Iterator[Judged]:
+    def hold_back(self, judged_file: JudgedFile) -> Iterator[JudgedFile]:
         """Yield a judged file, or hold it back if it would go and the log of an inner table may yet be
         listed."""
         until = _end_of_logs(judged_file.entry.key) if judged_file.fate.is_to_go else ""
@@ -130,7 +130,7 @@ class _InnerTables:
         else:
             yield judged_file
 
-    def all_passed(self) -> Iterator[Judged]:
+    def all_passed(self) -> Iterator[JudgedFile]:
         waiting, self._waiting, self._until = self._waiting, [], ""
         yield from waiting
 
@@ -150,18 +150,18 @@ def _end_of_logs(key: str) -> str:
     return next((end for end in ends if key < end), "")  # those of outer folders come later
 
 
-def _fate(entry: BucketEntry, needs: DeltaNeeds) -> Fate | None:
+def _fate(entry: BucketEntry, needs: DeltaNeeds) -> FileFate | None:
     name = entry.key
     if _is_data(name, needs):
         if name in needs.named or name in needs.beside:
-            return Fate.KEPT
-        return Fate.DATA if entry.modified_us < needs.data_us else Fate.WAITING
+            return FileFate.KEPT
+        return FileFate.DATA if entry.modified_us < needs.data_us else FileFate.WAITING
     if entry.modified_us >= needs.scratch_us:
         return None
     if name.startswith(LOG):
-        return Fate.SCRATCH if is_superseded(name, needs.published) else None
+        return FileFate.SCRATCH if is_superseded(name, needs.published) else None
     if name.startswith(READS) or (is_scratch(name) and name not in needs.beside):
-        return Fate.SCRATCH
+        return FileFate.SCRATCH
     return None
 
 

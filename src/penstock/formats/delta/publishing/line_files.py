@@ -16,8 +16,8 @@ from penstock.errors import OutcomeUnknown
 from penstock.formats.delta.branch_log.line import LineEntry, Read, held_of
 from penstock.formats.delta.errors import InvalidLog
 from penstock.formats.delta.protocol.names import CommitName
-from penstock.formats.delta.publishing.backfill import batches, bytes_of
-from penstock.formats.delta.publishing.reading import read_ahead
+from penstock.formats.delta.publishing.log_writer import batches, bytes_of
+from penstock.formats.delta.publishing.prefetch_reader import read_ahead
 from penstock.model.nessie import DeltaTable
 from penstock.storage.places import Places
 

@@ -10,7 +10,7 @@ from uuid import UUID
 from penstock.errors import LakeMoved, OutOfSync
 from penstock.formats.delta.branch_log.line import OwnershipPhase, line_of
 from penstock.formats.delta.protocol.names import CommitName
-from penstock.formats.delta.publishing.backfill import newest_after
+from penstock.formats.delta.publishing.log_writer import newest_after
 from penstock.formats.delta.publishing.publisher import Publisher
 from penstock.formats.sync import SyncState, compare_with_head, out_of_sync
 from penstock.model.keys import Key

@@ -32,7 +32,7 @@ from penstock.model.nessie import DeltaTable
 from penstock.storage.places import Place, Places
 
 if TYPE_CHECKING:
-    from penstock.formats.delta.log.checkpoint_writer import Written
+    from penstock.formats.delta.log.checkpoint_writer import WrittenCheckpoint
 
 INTERVAL: Final = "delta.checkpointInterval"
 INTERVAL_DEFAULT: Final = 10
@@ -45,7 +45,7 @@ TABLES_MAX: Final = 10_000
 logger = logging.getLogger("penstock")
 
 
-def checkpoint(place: Place, version: int, now_ms: int) -> Written | None:
+def checkpoint(place: Place, version: int, now_ms: int) -> WrittenCheckpoint | None:
     """Make a checkpoint, and a checksum, of a published version; ``None`` if there is one already.
 
     Raises as ``load_snapshot`` and ``write_checkpoint``.
@@ -79,11 +79,11 @@ class Maintenance:
         self, places: Places, read: Read, *, clock: Clock = now_us, elapsed: Callable[[], float] = elapsed_s
     ) -> None:
         self._places, self._read, self._clock, self._elapsed = places, read, clock, elapsed
-        self._wishes: dict[UUID, _Wish] = {}
-        self._tables: OrderedDict[UUID, _Table] = OrderedDict()
+        self._wishes: dict[UUID, _LatestPublished] = {}
+        self._tables: OrderedDict[UUID, _TableUpkeep] = OrderedDict()
         self._changed = Condition()
         self._thread: Thread | None = None
-        self._under_way: dict[UUID, _Wish] = {}
+        self._under_way: dict[UUID, _LatestPublished] = {}
         """At most one, the one that is being looked after."""
         self._urgent: set[UUID] = set()
         """Those that somebody waits for."""
@@ -96,7 +96,7 @@ class Maintenance:
         with self._changed:
             if self._is_closing:
                 return
-            self._wishes[content.id] = _Wish(key, content, published)
+            self._wishes[content.id] = _LatestPublished(key, content, published)
             if self._thread is None:
                 self._thread = Thread(target=self._run, name="penstock-maintenance", daemon=True)
                 self._thread.start()
@@ -152,14 +152,14 @@ class Maintenance:
             table.rests_until_s = ended_s + max(rest_s, REST * (ended_s - begun_s))
             self._remember(table_id, table)
 
-    def _next(self) -> tuple[UUID, _Wish, _Table] | None:
+    def _next(self) -> tuple[UUID, _LatestPublished, _TableUpkeep] | None:
         """The next table to look after, as soon as there is one; ``None`` when all is over."""
         with self._changed:
             while True:
                 now_s = self._elapsed()
                 wait_s = None
                 for table_id, wish in self._wishes.items():
-                    table = self._tables.get(table_id) or _Table()
+                    table = self._tables.get(table_id) or _TableUpkeep()
                     if table.rests_until_s <= now_s or table_id in self._urgent:
                         del self._wishes[table_id]
                         self._under_way[table_id] = wish
@@ -170,7 +170,7 @@ class Maintenance:
                     return None
                 self._changed.wait(wait_s)
 
-    def _maintain(self, wish: _Wish, table: _Table) -> None:
+    def _maintain(self, wish: _LatestPublished, table: _TableUpkeep) -> None:
         declared = declared_of(line_of(wish.content), self._read)
         metadata = parse_action(declared.metadata)
         interval = checkpoint_interval(metadata.configuration if isinstance(metadata, Metadata) else {})
@@ -185,7 +185,7 @@ class Maintenance:
             table.checkpoint = wish.published
             place.tidy(self._clock() - GRACE_MS * 1000)
 
-    def _remember(self, table_id: UUID, table: _Table) -> None:
+    def _remember(self, table_id: UUID, table: _TableUpkeep) -> None:
         with self._changed:
             self._under_way.clear()
             self._changed.notify_all()
@@ -195,7 +195,7 @@ class Maintenance:
                 self._tables.popitem(last=False)
 
 
-class _Wish(msgspec.Struct, frozen=True):
+class _LatestPublished(msgspec.Struct, frozen=True):
     """What was told last of a table."""
 
     key: Key
@@ -203,7 +203,7 @@ class _Wish(msgspec.Struct, frozen=True):
     published: int
 
 
-class _Table(msgspec.Struct):
+class _TableUpkeep(msgspec.Struct):
     """What is known of a table."""
 
     checkpoint: int = -1

@@ -22,10 +22,10 @@ from penstock.formats.delta.branch_log.ownership import RESYNC, OwnerIdentity, o
 from penstock.formats.delta.errors import ForeignCommit, ManagedElsewhere
 from penstock.formats.delta.protocol.actions import CommitInfo, parse_action
 from penstock.formats.delta.protocol.names import CommitName
-from penstock.formats.delta.publishing.backfill import LookedLog, backfill, bytes_of, look
 from penstock.formats.delta.publishing.line_files import LineFiles
+from penstock.formats.delta.publishing.log_writer import LookedLog, bytes_of, look, publish_versions
 from penstock.formats.delta.publishing.naming import check_named, named_owner
-from penstock.formats.delta.publishing.reading import Fetch, Reading
+from penstock.formats.delta.publishing.prefetch_reader import Fetch, PrefetchReader
 from penstock.formats.publisher import BackgroundPublisher, Behind, JobId, Profile
 from penstock.kernel.leases import Leases
 from penstock.metrics import table as metrics
@@ -124,7 +124,7 @@ class Publisher(BackgroundPublisher[PublishTask, Unpublished]):
         self.after_publish = after_publish
         self.after_look: Callable[[Key, DeltaTable], None] | None = None
         """Told of a table of the default branch whose log was looked at and goes beyond what was told."""
-        self._places, self._read = places, Reading(read, fetch)
+        self._places, self._read = places, PrefetchReader(read, fetch)
         self._has_table = has_table
         self._identity: OwnerIdentity | None = None
         self._owned: set[ObjectId] = set()
@@ -160,7 +160,7 @@ class Publisher(BackgroundPublisher[PublishTask, Unpublished]):
         return self._progress(JobId(table_id, b"")).published
 
     def table_committed(self, key: Key, content: DeltaTable, *, is_default: bool) -> None:
-        """A newer line of a table has landed: backfill it soon. Quick, and never raises."""
+        """Schedule the publication of a newer line of a table. Quick, and never raises."""
         try:
             line = line_of(content)
         except PenstockError as problem:
@@ -352,7 +352,7 @@ class Publisher(BackgroundPublisher[PublishTask, Unpublished]):
             if published < goal:
                 busy = f"another process is publishing the table at {content.location}; try again"
                 with self.guard(place, f"delta/{content.id}", busy) as guard:
-                    published = backfill(
+                    published = publish_versions(
                         place,
                         content,
                         self._read,

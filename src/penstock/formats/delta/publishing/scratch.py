@@ -40,7 +40,7 @@ class Entries:
         self._runs: set[ObjectId] = set()
         self._told: set[bytes] = set()
 
-    def news(self, content: DeltaTable) -> Iterator[tuple[int, LineEntry]]:
+    def unseen(self, content: DeltaTable) -> Iterator[tuple[int, LineEntry]]:
         """Those of one more content that were not told before, with their versions."""
         line = line_of(content)
         runs = tuple(run for run in line.runs if run.id not in self._runs)
@@ -62,12 +62,12 @@ def needed_files(contents: Iterable[DeltaTable], read: Read) -> set[str]:
     return {
         name
         for content in contents
-        for version, entry in entries.news(content)
-        for name in beside(version, entry)
+        for version, entry in entries.unseen(content)
+        for name in side_files(version, entry)
     }
 
 
-def beside(version: int, entry: LineEntry) -> tuple[str, ...]:
+def side_files(version: int, entry: LineEntry) -> tuple[str, ...]:
     """The files beside the log that one version needs."""
     own = (entry.name(version),) if entry.line else ()
     return (*own, entry.body) if entry.body else own

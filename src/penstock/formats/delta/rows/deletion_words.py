@@ -42,7 +42,7 @@ _WORD_MASK: Final = (1 << WORD_ROWS) - 1
 File = TypeVar("File", Add, Remove)
 
 
-class Words(msgspec.Struct, frozen=True):
+class BitmapWords(msgspec.Struct, frozen=True):
     """Rows of a file, as words of a bitmap of which none is zero."""
 
     numbers: Any
@@ -53,7 +53,7 @@ class Words(msgspec.Struct, frozen=True):
     """How many rows it names."""
 
     @classmethod
-    def of(cls, bitmap: bytes | bytearray) -> Words:
+    def of(cls, bitmap: bytes | bytearray) -> BitmapWords:
         """Those of a bitmap of whole words."""
         held = array("q", bytes(bitmap))
         if byteorder == "big":
@@ -64,7 +64,7 @@ class Words(msgspec.Struct, frozen=True):
         return cls(numbers.cast(pa.int64()), everything.take(numbers), rows)
 
     @classmethod
-    def among(cls, numbers: Any, words: Any) -> Words:
+    def among(cls, numbers: Any, words: Any) -> BitmapWords:
         """Words with their numbers, of which none is zero."""
         return cls(numbers, words, sum((word & _WORD_MASK).bit_count() for word in words.to_pylist()))
 
@@ -80,19 +80,19 @@ class Words(msgspec.Struct, frozen=True):
             bitmap.byteswap()
         return int.from_bytes(bitmap.tobytes(), "little")
 
-    def without(self, other: Words) -> Words:
+    def without(self, other: BitmapWords) -> BitmapWords:
         """The rows that only this one names."""
         theirs = dict(zip(other.numbers.to_pylist(), other.words.to_pylist(), strict=True))
         pairs = zip(self.numbers.to_pylist(), self.words.to_pylist(), strict=True)
         remaining = [(number, word & ~theirs.get(number, 0)) for number, word in pairs]
         numbers, words = ([pair[at] for pair in remaining if pair[1]] for at in (0, 1))
-        return Words.among(pa.array(numbers, pa.int64()), pa.array(words, pa.int64()))
+        return BitmapWords.among(pa.array(numbers, pa.int64()), pa.array(words, pa.int64()))
 
 
-NONE: Final = Words.of(b"")
+NONE: Final = BitmapWords.of(b"")
 
 
-def with_deleted(place: Place, files: Iterable[File]) -> Iterator[tuple[File, Words | None]]:
+def with_deleted(place: Place, files: Iterable[File]) -> Iterator[tuple[File, BitmapWords | None]]:
     """Files, in their order, with the rows that their deletion vectors name; ``None`` if they have none.
 
     Several vectors are read at once. ``InvalidLog`` if one is missing, or is not what the log says.
@@ -110,13 +110,13 @@ def with_deleted(place: Place, files: Iterable[File]) -> Iterator[tuple[File, Wo
                 yield file, None if found is None else found.result()
 
 
-class Room:
+class WordBudget:
     """Counts the words that are held, so that a table asks for no more memory than there may be."""
 
     def __init__(self, place: Place) -> None:
         self._place, self._words = place, 0
 
-    def take(self, found: Words) -> None:
+    def take(self, found: BitmapWords) -> None:
         """``InvalidRequest`` if these are too many, together with those before."""
         self._words += len(found.words)
         if self._words > WORDS_MAX:
@@ -129,7 +129,7 @@ class Room:
             )
 
 
-def _read_vector(place: Place, file: Add | Remove, vector: DeletionVector) -> Words:
+def _read_vector(place: Place, file: Add | Remove, vector: DeletionVector) -> BitmapWords:
     try:
         count = count_rows(place, file)
         found = deleted_rows(vector, count, place.read_range, lambda path: name_inside(path, place.roots))
@@ -137,7 +137,7 @@ def _read_vector(place: Place, file: Add | Remove, vector: DeletionVector) -> Wo
         raise InvalidLog(
             f"{file.path} of the table {place.url} cannot be read: {problem}", table=place.url, file=file.path
         ) from None
-    return Words.of(found)
+    return BitmapWords.of(found)
 
 
 def count_rows(place: Place, file: Add | Remove) -> int:

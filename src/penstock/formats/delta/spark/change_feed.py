@@ -31,7 +31,7 @@ from penstock.formats.delta.protocol.actions import (
 from penstock.formats.delta.protocol.change_feed import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 from penstock.formats.delta.protocol.durations import TOMBSTONE_RETENTION, duration_ms
 from penstock.formats.delta.protocol.properties import CHANGE_DATA_FEED, is_on
-from penstock.formats.delta.rows.deletion_words import NONE, Words, with_deleted
+from penstock.formats.delta.rows.deletion_words import NONE, BitmapWords, with_deleted
 from penstock.formats.delta.rows.inside import name_inside
 from penstock.formats.delta.spark.scan import scans
 from penstock.formats.delta.spark.scan.older_schemas import unreadable
@@ -255,7 +255,7 @@ class _Feed:
                 )
 
 
-def _between(file: Add, old: Words, new: Words, commit: _FeedCommit) -> Iterator[Piece]:
+def _between(file: Add, old: BitmapWords, new: BitmapWords, commit: _FeedCommit) -> Iterator[Piece]:
     """The rows of a file that only one of its two deletion vectors names."""
     for change, picked in (("delete", new.without(old)), ("insert", old.without(new))):
         if picked.rows:

@@ -72,9 +72,9 @@ $ penstock files
 def files(ctx: click.Context) -> None:
     """List, read, write and copy files of tables, each change in one commit.
 
-    A table of files is whatever a job leaves behind: Parquet, CSV, anything. TABLE is its key, as in
-    raw.visits, and TABLE/PATH a file or folder of it. What a command writes is one commit, however many files
-    that is. Without a subcommand, the tables of files on the default branch are listed.
+    A table of files holds the files of a job, of any type: Parquet, CSV, images. TABLE is its key, such as
+    raw.visits, and TABLE/PATH a file or folder in it. A command makes one commit, however many files it
+    writes. Without a subcommand, the tables of files on the default branch are listed.
     """
     if ctx.invoked_subcommand is None:
         _tables(ctx.ensure_object(Call))
@@ -169,7 +169,7 @@ def _file(table: Files, where: FilesPath, ref: str | None) -> FileEntry:
 @ref_option
 @pass_call
 def files_stat(call: Call, place: str, ref: str | None) -> None:
-    """Show what is known of a file, and where its bytes are."""
+    """Show the properties of a file, and where its bytes are stored."""
     lake, where = call.open(), place_of(place, needs_path=True)
     file = _file(files_at(lake, where, ref), where, ref)
 
@@ -226,7 +226,7 @@ def files_cat(call: Call, place: str, ref: str | None, part: slice) -> None:
         start, end, _ = part.indices(file.seek(0, io.SEEK_END))
         file.seek(start)
         if not call.json:
-            _pour(file, max(0, end - start))
+            _copy_to_stdout(file, max(0, end - start))
             return
         data = file.read(max(0, end - start))
     call.answer(
@@ -241,7 +241,7 @@ def files_cat(call: Call, place: str, ref: str | None, part: slice) -> None:
     )
 
 
-def _pour(file: IO[bytes], remaining_bytes: int) -> None:
+def _copy_to_stdout(file: IO[bytes], remaining_bytes: int) -> None:
     sys.stdout.flush()
     while remaining_bytes > 0 and (data := file.read(min(remaining_bytes, CHUNK_BYTES))):
         sys.stdout.buffer.write(data)
@@ -268,16 +268,16 @@ def files_du(call: Call, place: str, ref: str | None, folders: bool) -> None:
     below = [entry.path for entry in table.folder(where.prefix) if entry.is_folder] if folders else []
     totals, whole = [(path, table.total(path)) for path in below], table.total(where.prefix)
     if where.path and not whole.files:
-        _say_amounts(call, where, [_single(_file(table, where, ref))])
+        _show_sizes(call, where, [_single(_file(table, where, ref))])
     else:
-        _say_amounts(call, where, [*totals, (where.prefix, whole)])
+        _show_sizes(call, where, [*totals, (where.prefix, whole)])
 
 
 def _single(file: FileEntry) -> tuple[str, FilesTotal]:
     return file.path, FilesTotal(files=1, size=file.size)
 
 
-def _say_amounts(call: Call, where: FilesPath, totals: Sequence[tuple[str, FilesTotal]]) -> None:
+def _show_sizes(call: Call, where: FilesPath, totals: Sequence[tuple[str, FilesTotal]]) -> None:
     def text(screen: Screen) -> Iterator[str]:
         rows: list[Row] = [
             [

@@ -54,8 +54,8 @@ $ penstock files get -r raw.visits/day=2/ second
 def files_get(call: Call, place: str, target: Path | None, recursive: bool, ref: str | None) -> None:
     """Write a file of a table, or with -r a folder, to TARGET on this machine.
 
-    TARGET is a file or directory, the current directory if it is not given. The files of a folder are there
-    at their paths, as in the table. What is there already with the same bytes stays; nothing is overwritten.
+    TARGET is a file or directory; without it, the current directory. The files of a folder keep their paths
+    below TARGET. Existing files with the same bytes stay; no file is overwritten.
     """
     lake, where = call.open(), place_of(place)
     files = files_at(lake, where, ref)
@@ -72,7 +72,7 @@ def files_get(call: Call, place: str, target: Path | None, recursive: bool, ref:
         raise InvalidRequest(f"there is no directory {to.parent}", path=str(to))
     with WaitingLine(f"getting {where.path}", call.json):
         got = files.export_file(where.path, to)
-    _say(call, where, to, FilesTotal(files=1, size=got.size), ref or lake.default_branch)
+    _show_download(call, where, to, FilesTotal(files=1, size=got.size), ref or lake.default_branch)
 
 
 @command(
@@ -87,7 +87,7 @@ def files_get(call: Call, place: str, target: Path | None, recursive: bool, ref:
 def files_export(call: Call, place: str, directory: Path, ref: str | None) -> None:
     """Write the files of a table, or of a folder of it, into DIRECTORY, under the same paths.
 
-    It is for programs that need a directory. All files are of one commit.
+    This is for programs that need a directory. All files are those of one commit.
     """
     lake, where = call.open(), place_of(place)
     files = files_at(lake, where, ref)
@@ -99,10 +99,10 @@ def files_export(call: Call, place: str, directory: Path, ref: str | None) -> No
 def _export(call: Call, files: Files, where: FilesPath, directory: Path, ref: str) -> None:
     with Bar(call.json) as progress:
         total = files.export(directory, where.path, progress=progress)
-    _say(call, where, directory, total, ref)
+    _show_download(call, where, directory, total, ref)
 
 
-def _say(call: Call, where: FilesPath, to: Path, total: FilesTotal, ref: str) -> None:
+def _show_download(call: Call, where: FilesPath, to: Path, total: FilesTotal, ref: str) -> None:
     def text(screen: Screen) -> Iterator[str]:
         name = screen.paint(printable(str(to)), "strong")
         yield f"wrote {format_count(total.files, 'file')}, {size(total.size)}, to {name}"

@@ -28,11 +28,11 @@ _STYLES = {JobState.COMMITTED: "good", JobState.ABORTED: "bad"}
 def jobs(ctx: click.Context) -> None:
     """List and abort jobs that write tables of files.
 
-    A job of Spark or of another engine is known from its beginning to its end, and lands in one commit or not
-    at all. Without a subcommand, those that run are listed.
+    The lake knows a job of Spark or another engine from its start to its end. A job lands in one commit or
+    not at all. Without a subcommand, running jobs are listed.
     """
     if ctx.invoked_subcommand is None:
-        _say(ctx.ensure_object(Call), ctx.ensure_object(Call).open().jobs())
+        _show_jobs(ctx.ensure_object(Call), ctx.ensure_object(Call).open().jobs())
 
 
 @jobs.command(
@@ -52,8 +52,8 @@ $ penstock jobs list --all --table raw.visits --branch main
 )
 @pass_call
 def jobs_list(call: Call, also_ended: bool, key: str | None, branch: str | None) -> None:
-    """List jobs that run, newest first: what they write, who runs them, and until when they may commit."""
-    _say(call, call.open().jobs(key, branch, all=also_ended))
+    """List running jobs, newest first: their tables, who runs them, and their time limit."""
+    _show_jobs(call, call.open().jobs(key, branch, all=also_ended))
 
 
 def _ids(lake: Lake, start: str) -> list[str]:
@@ -72,10 +72,10 @@ $ penstock jobs abort --late
 @click.option("--why", metavar="TEXT", default="", help="The reason, which is stored with the job.")
 @pass_call
 def jobs_abort(call: Call, ids: tuple[str, ...], late: bool, why: str) -> None:
-    """Abort each job with an ID, so that it never lands; the first 8 digits of an ID are enough.
+    """Abort jobs, so that they never land. The first 8 digits of an ID are enough.
 
-    Its branch stays as it is, and the files that it has written are never seen. A job that is committing
-    already, or has committed, stays as it is: the answer tells.
+    The branch does not change, and no reader ever sees the files of the job. A job that is committing, or has
+    committed, is not aborted: the command says so.
     """
     if not ids and not late:
         raise click.UsageError("give the ID of a job, or --late for the jobs that timed out")
@@ -84,7 +84,7 @@ def jobs_abort(call: Call, ids: tuple[str, ...], late: bool, why: str) -> None:
     if late:
         chosen |= {job.id: None for job in lake.jobs() if job.is_late}
     ended = [lake.abort_job(job, why) for job in chosen]
-    _say(call, ended)
+    _show_jobs(call, ended)
     if any(job.state is not JobState.ABORTED for job in ended):
         call.note("a job that has sent its commit cannot be aborted; 'penstock revert' undoes a commit")
 
@@ -98,7 +98,7 @@ def _job(lake: Lake, start: str) -> str:
     )
 
 
-def _say(call: Call, jobs: Sequence[JobInfo]) -> None:
+def _show_jobs(call: Call, jobs: Sequence[JobInfo]) -> None:
     call.answer(lambda: ListPage.of(jobs), lambda screen: _listing(screen, jobs))
 
 

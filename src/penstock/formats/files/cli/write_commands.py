@@ -99,11 +99,11 @@ def files_put(
     message: str | None,
     idempotency_key: str | None,
 ) -> None:
-    """Put files of this machine into a table, all in one commit. The table is made if it is not there.
+    """Upload files to a table in one commit. The table is created if it does not exist.
 
-    One SOURCE becomes the file at PATH. If that is a folder, with a slash at its end, or only the table is
-    given, files keep their names there. A directory keeps its name too, unless it has a slash at its end:
-    then what is in it is put. '-' reads standard input.
+    One SOURCE becomes the file at PATH. If PATH ends with a slash, or only the table is given, files keep
+    their names below it. A directory keeps its name too, unless it ends with a slash: then only its contents
+    are uploaded. '-' reads standard input.
     """
     where = place_of(target)
     puts = _find_upload_sources(sources, where, recursive)
@@ -123,7 +123,7 @@ def files_put(
                 author=call.who,
                 idempotency_key=idempotency_key,
             )
-    _say(call, where, name, written, put=list(puts), removed=[where.prefix] if replace else [])
+    _show_change(call, where, name, written, put=list(puts), removed=[where.prefix] if replace else [])
 
 
 def _check_no_folder(lake: Lake, where: FilesPath, branch: str) -> None:
@@ -238,7 +238,7 @@ def files_cp(
         author=call.who,
         idempotency_key=idempotency_key,
     )
-    _say(call, where, name, written, put=[to for _, to in pairs])
+    _show_change(call, where, name, written, put=[to for _, to in pairs])
 
 
 @command(
@@ -281,7 +281,9 @@ def files_mv(
         author=call.who,
         idempotency_key=idempotency_key,
     )
-    _say(call, where, name, written, put=[to for _, to in pairs], removed=[entry.path for entry in moved])
+    _show_change(
+        call, where, name, written, put=[to for _, to in pairs], removed=[entry.path for entry in moved]
+    )
 
 
 def _pairs(
@@ -326,8 +328,8 @@ def files_rm(
 ) -> None:
     """Remove files of a table, all in one commit. Earlier commits still have them.
 
-    Of a folder, whatever is in it when the commit has its turn goes. A table stays, empty: 'penstock delete'
-    lets it go.
+    A folder is removed with the files that it has when the commit is applied. A table without files stays in
+    the lake; 'penstock delete' drops it.
     """
     lake, files_paths = call.open(), [place_of(place) for place in places]
     where = files_paths[0]
@@ -349,7 +351,7 @@ def files_rm(
             folders.append(files_path.prefix)
     if dry_run:
         removed_paths = {file.path: None for prefix in folders for file in files.walk(prefix)}
-        _say(call, where, name, None, removed=list(dict.fromkeys(paths) | removed_paths))
+        _show_change(call, where, name, None, removed=list(dict.fromkeys(paths) | removed_paths))
         return
     written = lake.table(where.key, name).files.write(
         remove=[path for path in dict.fromkeys(paths) if not path.startswith(tuple(folders))],
@@ -358,10 +360,10 @@ def files_rm(
         author=call.who,
         idempotency_key=idempotency_key,
     )
-    _say(call, where, name, written, removed=paths + folders)
+    _show_change(call, where, name, written, removed=paths + folders)
 
 
-def _say(
+def _show_change(
     call: Call,
     where: FilesPath,
     branch: str,

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.formats.files.intents import When
+from penstock.formats.files.intents import WriteCondition
 from penstock.formats.files.lake.answers import (
     FileEntry,
     FilesAbout,
@@ -22,7 +22,7 @@ from penstock.formats.files.lake.answers import (
     TableLayout,
 )
 from penstock.lake.answers import Landing
-from penstock.lake.call import Ask, Call, ReadAt, Retry, Said, Write
+from penstock.lake.call import Ask, Call, CommitDescription, ReadAt, Retry, Write
 from penstock.lake.outcomes import landed_commit
 from penstock.model.encoding import ObjectId, encode, object_id
 from penstock.model.keys import Key
@@ -113,7 +113,7 @@ class WriteFiles(Write[FilesWritten], frozen=True, kw_only=True):
     """Paths of files that go. Each must be there."""
     replaced: tuple[str, ...] = ()
     """Folders, each with a slash at its end, whose files go; an empty one is the whole table."""
-    when: When = When.ALWAYS
+    when: WriteCondition = WriteCondition.ALWAYS
     """`empty` refuses it if the table has any file, `ignore` does nothing then."""
     expected: dict[str, str | None] = {}  # noqa: RUF012 - msgspec makes a new one each time
     """Of paths: the address, as it was answered, of the file there; nothing for no file."""
@@ -126,7 +126,7 @@ class WriteFiles(Write[FilesWritten], frozen=True, kw_only=True):
     fence: str | None = None
     """Of the job's attempt. All that it sends lies in the folder that `BeginJob` answered, and the
     idempotency key is the job's id."""
-    said: Said = Said()
+    said: CommitDescription = CommitDescription()
     """What the commit says of itself."""
 
     @property

@@ -16,7 +16,7 @@ from penstock.formats.files.files import new_folder
 from penstock.kernel.attempts import Attempts
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.records import Keep
-from penstock.kernel.references import Move
+from penstock.kernel.references import ReferenceDecision
 from penstock.kernel.rows import branch_or_tag_in
 from penstock.model.jobs import OWN_BRANCH, Job, JobState, attempt_of
 from penstock.model.references import Event, Kind, Reference
@@ -27,7 +27,7 @@ ABORTED_US: Final = 3_600_000_000
 NEVER_LANDED: Final = "its commit was never applied"
 
 
-class Claims(msgspec.Struct, frozen=True, kw_only=True):
+class FolderClaims(msgspec.Struct, frozen=True, kw_only=True):
     """What jobs say of the folders of their attempts, which have no slash at their ends."""
 
     held: frozenset[str] = frozenset()
@@ -39,7 +39,7 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True):
 class EndedJobsResult(msgspec.Struct, frozen=True, kw_only=True):
     """Counts of what a look through the jobs of a lake changed."""
 
-    claims: Claims = Claims()
+    claims: FolderClaims = FolderClaims()
     settled: int = 0
     """Jobs whose commit had an unrecorded outcome, which this look recorded."""
     forgotten: int = 0
@@ -61,9 +61,9 @@ class EndedJobs:
         """Settle what can be settled, and say what is left. ``Damaged`` if a row cannot be read."""
         jobs = {job.id: self._known_end(job) for job in [*self._attempts.jobs.all()]}
         return EndedJobsResult(
-            claims=Claims(
+            claims=FolderClaims(
                 held=frozenset(self._folder(job) for job in jobs.values() if self._may_commit(job)),
-                aborted=frozenset(self._folder(job) for job in jobs.values() if self._never_lands(job)),
+                aborted=frozenset(self._folder(job) for job in jobs.values() if self._is_long_aborted(job)),
             ),
             settled=self._settled,
             branches=self._drop_branches(jobs),
@@ -79,7 +79,7 @@ class EndedJobs:
             return self._now_us < job.expires_us + self._grace_us
         return job.state is JobState.COMMITTING
 
-    def _never_lands(self, job: Job) -> bool:
+    def _is_long_aborted(self, job: Job) -> bool:
         return job.state is JobState.ABORTED and job.changed_us < self._now_us - ABORTED_US
 
     def _known_end(self, job: Job) -> Job:
@@ -142,9 +142,9 @@ def drop_branch(kernel: Kernel, branch: Reference) -> bool:
     """Delete the branch of an attempt with its log, and say whether it was there: this very one, and not
     another one of its name."""
 
-    def decide(row: Row | None) -> Move | Keep[None]:
+    def decide(row: Row | None) -> ReferenceDecision | Keep[None]:
         branch_or_tag = branch_or_tag_in(row)
         is_same = branch_or_tag is not None and branch_or_tag.incarnation == branch.incarnation
-        return Move(None, Event.DELETE) if is_same else Keep(None)
+        return ReferenceDecision(None, Event.DELETE) if is_same else Keep(None)
 
     return kernel.references.swap(branch.name, decide) is not None

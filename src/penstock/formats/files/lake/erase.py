@@ -14,7 +14,7 @@ from penstock.errors import Damaged, InvalidRequest, KeyNotFound
 from penstock.formats.files import trees
 from penstock.formats.files.content import FilesTable
 from penstock.formats.files.files import File, is_managed, slice_of, state_of
-from penstock.formats.files.intents import NAME, Mark, encode_mark
+from penstock.formats.files.intents import NAME, HistoryMark, encode_mark
 from penstock.formats.files.lake.pool import pool_of
 from penstock.formats.files.lake.sweep import FilesSweep
 from penstock.formats.files.lake.sweep_calls import SweepFiles
@@ -22,7 +22,7 @@ from penstock.kernel.description import read_description
 from penstock.kernel.objects import content_of
 from penstock.kernel.table_horizons import TableHorizons, state_hash
 from penstock.lake.answers import SweptTable
-from penstock.lake.erase import Leftovers, Settled, TableHolder, dated_states_of, states_of
+from penstock.lake.erase import FirstVersionKept, Leftovers, TableHolder, dated_states_of, states_of
 from penstock.model.commits import CommitMeta
 from penstock.model.content import ManagedTable
 from penstock.model.encoding import NO_COMMIT, ObjectId
@@ -140,9 +140,9 @@ class FilesErasure:
             )
         return younger, bool(older - younger)
 
-    def settle(self, erase: str) -> Settled:
+    def settle(self, erase: str) -> FirstVersionKept:
         """Commit the mark from which on the history exists, once however often it is asked for."""
-        intent = encode_mark(Mark(number=self.latest() + 1))
+        intent = encode_mark(HistoryMark(number=self.latest() + 1))
         authors = (self._who,) if self._who else ()
         outcome = self._kernel.commit(
             self._branch,
@@ -154,8 +154,8 @@ class FilesErasure:
         content = self._at(outcome.commits[-1] if outcome.commits else outcome.head)
         first = state_of(content).mark
         if self._moment is not None:
-            return Settled(first, b"".join(sorted(self._younger()[0])))
-        return Settled(first, content=content if outcome.commits else None)
+            return FirstVersionKept(first, b"".join(sorted(self._younger()[0])))
+        return FirstVersionKept(first, content=content if outcome.commits else None)
 
     def earlier_log_files(self) -> int:
         return 0

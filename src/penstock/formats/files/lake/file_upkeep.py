@@ -22,7 +22,7 @@ from penstock.formats.files.lake.data_files import is_data
 from penstock.formats.files.lake.pending_changes import PendingFileChanges, commit
 from penstock.formats.files.lake.reader import TableBytes
 from penstock.formats.rows.arrow_types import pa, pq
-from penstock.lake.call import Said
+from penstock.lake.call import CommitDescription
 from penstock.lake.upkeep import OptimizedTable, OptimizeProgress
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class _FileGroup(NamedTuple):
 
 
 def optimize_files(
-    table: Table, target_file_bytes: int | None, said: Said, progress: OptimizeProgress
+    table: Table, target_file_bytes: int | None, said: CommitDescription, progress: OptimizeProgress
 ) -> OptimizedTable:
     """Put small files together. ``NotManaged`` if the table's files are not Parquet."""
     target_bytes = TARGET_FILE_BYTES if target_file_bytes is None else target_file_bytes
@@ -75,7 +75,9 @@ def _check_parquet(table: Table) -> None:
 class _FilesOptimization:
     """A run over the files of a table."""
 
-    def __init__(self, table: Table, target_bytes: int, said: Said, progress: OptimizeProgress) -> None:
+    def __init__(
+        self, table: Table, target_bytes: int, said: CommitDescription, progress: OptimizeProgress
+    ) -> None:
         self._table, self._target_bytes, self._progress = table, target_bytes, progress
         self._said = said if said.message else msgspec.structs.replace(said, message=f"optimize {table.key}")
         lake = table.lake

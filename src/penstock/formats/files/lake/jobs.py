@@ -27,7 +27,7 @@ from penstock.errors import (
     RequestError,
 )
 from penstock.formats.files.files import new_folder
-from penstock.formats.files.intents import When
+from penstock.formats.files.intents import WriteCondition
 from penstock.formats.files.lake import calls as files_calls
 from penstock.formats.files.lake.answers import FilesWritten, JobBegun, JobInfo
 from penstock.formats.files.lake.ended_jobs import drop_branch
@@ -135,7 +135,7 @@ class JobAnswers:
         raise refused
 
     def _land(self, call: files_calls.WriteFiles, change: Change, meta: CommitMeta, job: Job) -> FilesWritten:
-        if job.own_branch and call.when is not When.IGNORE:
+        if job.own_branch and call.when is not WriteCondition.IGNORE:
             return self._commit_and_merge(call, change, meta, job)
         # Whether there is anything to ignore it for, only the target's turn tells: a merge would be a commit
         # also if it changes nothing.

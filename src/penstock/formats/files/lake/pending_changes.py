@@ -31,7 +31,7 @@ from penstock.errors import (
     Unavailable,
 )
 from penstock.formats.files.files import check_path, new_fence, new_folder
-from penstock.formats.files.intents import When
+from penstock.formats.files.intents import WriteCondition
 from penstock.formats.files.lake.answers import FileEntry, FilesWritten, TableLayout
 from penstock.formats.files.lake.calls import (
     CopiedFile,
@@ -42,7 +42,7 @@ from penstock.formats.files.lake.calls import (
     hash_of_files,
 )
 from penstock.formats.files.lake.pool import names_for, pool_of
-from penstock.lake.call import AFTER_DOUBT, Said
+from penstock.lake.call import AFTER_DOUBT, CommitDescription
 from penstock.lake.job_files import JobStart, is_refusal, remove_files
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class PendingFileChanges(msgspec.Struct, frozen=True, kw_only=True):
     copied: tuple[CopiedFile, ...] = ()
     absent: tuple[str, ...] = ()
     matching: tuple[FileEntry, ...] = ()
-    when: When = When.ALWAYS
+    when: WriteCondition = WriteCondition.ALWAYS
     layout: TableLayout | None = None
     """How the files are to be read from now on; a table that has none yet is created for that too."""
 
@@ -95,7 +95,7 @@ class PendingFileChanges(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def commit(
-    table: Table, changes: PendingFileChanges, said: Said, idempotency_key: str | None
+    table: Table, changes: PendingFileChanges, said: CommitDescription, idempotency_key: str | None
 ) -> FilesWritten:
     """Carry out changes in one commit.
 

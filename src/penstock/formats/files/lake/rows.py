@@ -15,14 +15,14 @@ from uuid import uuid4
 import msgspec
 
 from penstock.errors import InvalidRequest, KeyNotFound, RequestError
-from penstock.formats.files.intents import When
+from penstock.formats.files.intents import WriteCondition
 from penstock.formats.files.lake import save_job
 from penstock.formats.files.lake.answers import FilesAbout, FilesWritten, TableLayout
 from penstock.formats.files.lake.calls import GetFilesTable
 from penstock.formats.files.lake.pending_changes import PendingFileChanges, commit
 from penstock.formats.files.lake.save_job import FilesJob
 from penstock.formats.rows.arrow_types import pa
-from penstock.lake.call import Said
+from penstock.lake.call import CommitDescription
 from penstock.lake.calls import GetChanges, GetCommit, GetOutcome, GetReference
 from penstock.lake.row_input import rows_of, schema_text
 from penstock.lake.write_jobs import SaveMode
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 PARTITIONS_MAX: Final = 10_000
 """Rows of one write are in at most so many partitions."""
-_WHEN: Final = {SaveMode.ERROR: When.EMPTY, SaveMode.IGNORE: When.IGNORE}
+_WHEN: Final = {SaveMode.ERROR: WriteCondition.EMPTY, SaveMode.IGNORE: WriteCondition.IGNORE}
 
 
 def format_of(table: Table) -> str:
@@ -75,7 +75,7 @@ def write(table: Table, row_write: RowWrite, format: str) -> FilesWritten | None
             puts=puts,
             replaced=("",) if mode is SaveMode.OVERWRITE else (),
             absent=tuple(puts) if mode is SaveMode.APPEND else (),  # no rows take the place of others
-            when=_WHEN.get(mode, When.ALWAYS),
+            when=_WHEN.get(mode, WriteCondition.ALWAYS),
             layout=layout,
         )
         files_written = commit(
@@ -145,7 +145,7 @@ def _without_empty_lines(rows: Any, name: str) -> Iterator[Any]:
         yield batch
 
 
-def _with_message(said: Said, table: Table, mode: SaveMode, files: int) -> Said:
+def _with_message(said: CommitDescription, table: Table, mode: SaveMode, files: int) -> CommitDescription:
     if said.message is not None:
         return said
     count = f"{files:,} file{'' if files == 1 else 's'}"

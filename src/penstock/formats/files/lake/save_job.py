@@ -14,11 +14,11 @@ import msgspec
 
 from penstock.errors import InvalidRequest
 from penstock.formats.files.files import Layout
-from penstock.formats.files.intents import When
+from penstock.formats.files.intents import WriteCondition
 from penstock.formats.files.lake.answers import FilesAbout, JobInfo, TableLayout
 from penstock.formats.files.lake.calls import BeginJob, ListOfFiles, NewFile, WriteFiles
 from penstock.formats.files.layouts import find_difference
-from penstock.lake.call import Said
+from penstock.lake.call import CommitDescription
 from penstock.lake.write_jobs import SaveMode
 from penstock.model.clock import utc
 from penstock.model.keys import Key
@@ -195,7 +195,7 @@ def replaced_folders(job: FilesJob, partitions: Sequence[str]) -> Iterator[str]:
         yield f"{job.folder}{partition}/" if partition else job.folder
 
 
-def commit_properties(job: FilesJob, job_id: str, output: Output) -> Said:
+def commit_properties(job: FilesJob, job_id: str, output: Output) -> CommitDescription:
     """Message and properties of the job's commit: job id, mode, counts, application."""
     partitions = [partition for partition in output.partitions if partition]
     properties: dict[str, tuple[str, ...]] = {name: (value,) for name, value in job.properties.items()}
@@ -221,7 +221,7 @@ def commit_properties(job: FilesJob, job_id: str, output: Output) -> Said:
             properties[name] = (value,)
     if job.read:
         properties["read"] = tuple(dict.fromkeys(job.read))[:READS_TOLD_MAX]
-    return Said(
+    return CommitDescription(
         message=job.message if job.message is not None else _message(job, output.files, len(partitions)),
         authors=None if job.author is None else tuple(filter(None, (job.author,))),
         properties=properties,
@@ -309,10 +309,10 @@ def reader_options(options: dict[str, str]) -> dict[str, str]:
     return {name: value for name, value in options.items() if name.lower() in READER_OPTIONS}
 
 
-def _write_condition(job: FilesJob, output: Output) -> When:
+def _write_condition(job: FilesJob, output: Output) -> WriteCondition:
     if not output.files and (job.mode is SaveMode.APPEND or job.is_by_partition):
         # A table that has files stays as it is; one that is not there is created, with its columns alone.
-        return When.IGNORE
+        return WriteCondition.IGNORE
     return _WHEN[job.mode]
 
 
@@ -329,8 +329,8 @@ def _layout(table_layout: TableLayout) -> Layout:
 
 
 _WHEN: Final = {
-    SaveMode.APPEND: When.ALWAYS,
-    SaveMode.OVERWRITE: When.ALWAYS,
-    SaveMode.ERROR: When.EMPTY,
-    SaveMode.IGNORE: When.IGNORE,
+    SaveMode.APPEND: WriteCondition.ALWAYS,
+    SaveMode.OVERWRITE: WriteCondition.ALWAYS,
+    SaveMode.ERROR: WriteCondition.EMPTY,
+    SaveMode.IGNORE: WriteCondition.IGNORE,
 }

@@ -30,7 +30,7 @@ _MODES: Final = {"Append": SaveMode.APPEND, "Overwrite": SaveMode.OVERWRITE}
 _CREATES_TABLE: Final = re.compile("TableAsSelect|SaveAs.*Table")
 
 
-class Facts(msgspec.Struct, frozen=True, kw_only=True):
+class WriteFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What Spark knows of a write."""
 
     job: str
@@ -69,7 +69,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Whether reads of the session ask the lake, too."""
 
 
-def job_of(facts: Facts) -> FilesJob | None:
+def job_of(facts: WriteFacts) -> FilesJob | None:
     """The job that a write is; ``None`` if it is to no table of the lake.
 
     ``InvalidRequest`` if it is to one, and Spark cannot be trusted with it.
@@ -136,7 +136,7 @@ def check_table_named(options: Mapping[str, str]) -> None:
         )
 
 
-def _mode(facts: Facts, key: Key, mode_name: str | None) -> SaveMode:
+def _mode(facts: WriteFacts, key: Key, mode_name: str | None) -> SaveMode:
     if not facts.mode:
         raise InvalidRequest(
             f"{facts.path} is mapped to '{key}' of the lake, and Spark does not pass on the details of a "
@@ -175,14 +175,14 @@ def _mode(facts: Facts, key: Key, mode_name: str | None) -> SaveMode:
     )
 
 
-def _is_dynamic(facts: Facts, mode_name: str | None) -> bool:
+def _is_dynamic(facts: WriteFacts, mode_name: str | None) -> bool:
     mode = (mode_name if mode_name is not None else facts.partition_overwrite).lower()
     if mode not in ("static", "dynamic"):
         raise InvalidRequest(f"unknown partition overwrite mode '{mode}'; it must be static or dynamic")
     return mode == "dynamic" and facts.static_folder.count("/") < len(facts.partition_by)
 
 
-def _layout(facts: Facts, folder: str) -> TableLayout:
+def _layout(facts: WriteFacts, folder: str) -> TableLayout:
     above = tuple(part.partition("=")[0] for part in folder.split("/") if "=" in part)
     return TableLayout(
         format=facts.format,
@@ -209,7 +209,7 @@ def _seconds(text: str | None) -> float | None:
 # -- which table -------------------------------------------------------------------------------------------
 
 
-def _table(facts: Facts, named: str | None) -> tuple[Key, str] | None:
+def _table(facts: WriteFacts, named: str | None) -> tuple[Key, str] | None:
     """The table that a write is to, and the folder of it."""
     if named is not None:
         return Key.parse(named), ""

@@ -23,7 +23,7 @@ from penstock.formats.files.lake.answers import FilesAbout, FilesWritten, JobBeg
 from penstock.formats.files.lake.calls import AbortJob, GetFilesTable, ListJobs, ListOfFiles
 from penstock.formats.files.lake.pending_changes import SENT_MAX
 from penstock.formats.files.lake.save_job import FilesJob, Output, TaskFile
-from penstock.formats.files.lake.session_facts import Facts, job_of
+from penstock.formats.files.lake.session_facts import WriteFacts, job_of
 from penstock.lake.call import Call
 from penstock.lake.calls import GetAbout
 from penstock.lake.session_settings import OPTION
@@ -59,7 +59,7 @@ class CheckedSession(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the write is to a table of the lake. Any other one is Spark's own affair."""
 
 
-class Begun(msgspec.Struct, frozen=True, kw_only=True):
+class BegunSession(msgspec.Struct, frozen=True, kw_only=True):
     """A job that may write."""
 
     job: str
@@ -89,8 +89,8 @@ class EndedSession(msgspec.Struct, frozen=True, kw_only=True):
 class SessionWrite(msgspec.Struct, frozen=True, kw_only=True):
     """A step of a write of Spark's."""
 
-    facts: Facts
-    begun: Begun | None = None
+    facts: WriteFacts
+    begun: BegunSession | None = None
     """As it was answered when the job began; nothing before."""
     files: tuple[TaskFile, ...] = ()
     """That were written, once all of them are."""
@@ -125,7 +125,7 @@ def check(by: SessionCaller, session_write: SessionWrite) -> CheckedSession:
     return CheckedSession(is_ours=job is not None)
 
 
-def begin(by: SessionCaller, session_write: SessionWrite) -> Begun:
+def begin(by: SessionCaller, session_write: SessionWrite) -> BegunSession:
     """Let the job begin. Sent again, it is answered the same."""
     job = _require_job(session_write.facts)
     job_id = _job_id(by, job, session_write.facts)
@@ -135,7 +135,7 @@ def begin(by: SessionCaller, session_write: SessionWrite) -> Begun:
         if not _has_landed(by, job_id):  # what became of the table since is nothing to it
             raise
     begun: JobBegun = by.write(files_save_job.begin(job, job_id, _new_fence(by, job, session_write.facts)))
-    return Begun(
+    return BegunSession(
         job=job_id,
         folder=hadoop_address(begun.folder),
         subdirectory=job.folder.removesuffix("/"),
@@ -176,7 +176,9 @@ def abort(by: SessionCaller, session_write: SessionWrite) -> EndedSession:
     return EndedSession(remove=job.state is JobState.ABORTED)
 
 
-STEPS: Final[Mapping[str, Callable[[SessionCaller, SessionWrite], CheckedSession | Begun | EndedSession]]] = {
+STEPS: Final[
+    Mapping[str, Callable[[SessionCaller, SessionWrite], CheckedSession | BegunSession | EndedSession]]
+] = {
     "check": check,
     "begin": begin,
     "commit": commit,
@@ -184,14 +186,14 @@ STEPS: Final[Mapping[str, Callable[[SessionCaller, SessionWrite], CheckedSession
 }
 
 
-def _require_job(facts: Facts) -> FilesJob:
+def _require_job(facts: WriteFacts) -> FilesJob:
     job = job_of(facts)
     if job is None:
         raise InvalidRequest(f"{facts.path} is not a table of the lake")
     return job
 
 
-def _job_id(by: SessionCaller, job: FilesJob, facts: Facts) -> str:
+def _job_id(by: SessionCaller, job: FilesJob, facts: WriteFacts) -> str:
     """The id of the job: what the user's name for it stands for, on the branch that it writes, or Spark's."""
     name = facts.options.get(f"{OPTION}job_id")
     branch = job.branch
@@ -200,18 +202,18 @@ def _job_id(by: SessionCaller, job: FilesJob, facts: Facts) -> str:
     return job_id(facts.job if name is None else name, job.key, branch or "")
 
 
-def _new_fence(by: SessionCaller, job: FilesJob, facts: Facts) -> str:
+def _new_fence(by: SessionCaller, job: FilesJob, facts: WriteFacts) -> str:
     """The fence of the attempt: the same, however often it begins."""
     attempt = UUID(hex=check_job_id(facts.attempt, "id of an attempt"))
     return fence_for(job.branch or by.do(GetAbout()).default_branch, job.key, attempt).hex
 
 
-def _fence(begun: Begun) -> str:
+def _fence(begun: BegunSession) -> str:
     """The fence of the attempt, by which its folder is named."""
     return begun.place.rstrip("/").rpartition("/")[2]
 
 
-def _require_begun(session_write: SessionWrite) -> Begun:
+def _require_begun(session_write: SessionWrite) -> BegunSession:
     if session_write.begun is None:
         raise InvalidRequest("this write has not begun: begin the job first")
     return session_write.begun

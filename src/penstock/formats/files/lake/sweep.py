@@ -24,7 +24,7 @@ import msgspec
 
 from penstock.errors import PenstockError
 from penstock.formats.files.files import slice_of
-from penstock.formats.files.lake.ended_jobs import ABORTED_US, Claims, EndedJobs, EndedJobsResult
+from penstock.formats.files.lake.ended_jobs import ABORTED_US, EndedJobs, EndedJobsResult, FolderClaims
 from penstock.formats.files.lake.pool import pool_of
 from penstock.formats.files.lake.referenced_files import FOLDER_CHARS, ReferencedFiles
 from penstock.formats.files.lake.sweep_calls import SweepFiles
@@ -38,7 +38,7 @@ from penstock.lake.sweep_engine import Listing, SweepEngine, SweepTally
 from penstock.metrics import table as metrics
 from penstock.model.jobs import ID
 from penstock.storage.buckets import BucketEntry
-from penstock.storage.fates import Fate, Judged
+from penstock.storage.fates import FileFate, JudgedFile
 from penstock.storage.name_hashes import name_hash
 from penstock.storage.places import Place, Places
 
@@ -98,7 +98,7 @@ class FilesSweep:
             return False
         return name == slice_of(self._lake_id, name[:8]) and day.timestamp() * 1e6 < self._data_us
 
-    def _sweep(self, place: Place, days: Sequence[str], claims: Claims) -> None:
+    def _sweep(self, place: Place, days: Sequence[str], claims: FolderClaims) -> None:
         """Sweep the folders of old days, and those of aborted attempts, as many at a time as can be named."""
         early = {folder for folder in claims.aborted if folder.partition("/")[0] not in days}
         law = _SweepRules(
@@ -118,7 +118,7 @@ class FilesSweep:
             folders = _Folders(self._kernel, place, named, law, chosen, self._tally)
             self._engine.sweep(folders, self._tally)
             after = named.before
-        for day in sorted(self._tally.emptied & {*days}) if self._engine.removes(Fate.DATA) else ():
+        for day in sorted(self._tally.emptied & {*days}) if self._engine.removes(FileFate.DATA) else ():
             # No attempt of that day can be writing any more.
             self._places.at(f"{self._pool}{day}").prune()
 
@@ -132,7 +132,7 @@ def has_slices(places: Places, lake_id: str, warehouse: str) -> bool:
 class _SweepRules(msgspec.Struct, frozen=True, kw_only=True):
     """When an unreferenced file may be removed."""
 
-    claims: Claims
+    claims: FolderClaims
     data_us: int
     aborted_us: int
 
@@ -164,7 +164,7 @@ class _Folders:
     def look_again(self) -> None:
         self._named.look()
 
-    def judge(self, listing: Listing) -> Iterator[Judged]:
+    def judge(self, listing: Listing) -> Iterator[JudgedFile]:
         for chosen in self._chosen:
             folders: set[str] = set()
             for folder, entries in groupby(listing(self._place, chosen), _folder_of):
@@ -177,12 +177,12 @@ class _Folders:
             if not folders:
                 self._tally.emptied.add(chosen)
 
-    def judge_again(self, candidate: Judged) -> Fate:
+    def judge_again(self, candidate: JudgedFile) -> FileFate:
         key = candidate.entry.key
         is_named = _is_named(key, self._named.name_hashes_in(key[:FOLDER_CHARS]))
-        return Fate.KEPT if is_named else candidate.fate
+        return FileFate.KEPT if is_named else candidate.fate
 
-    def remove(self, files: Sequence[Judged]) -> None:
+    def remove(self, files: Sequence[JudgedFile]) -> None:
         self._place.delete([file.entry.key for file in files])
         self._meter.count(metrics.FILES_SWEPT_FILES, len(files))
         self._meter.count(metrics.FILES_SWEPT_BYTES, sum(file.entry.size for file in files))
@@ -191,22 +191,22 @@ class _Folders:
     def finish(self, tally: SweepTally) -> None:
         """Folders of days are pruned when all attempts have been swept."""
 
-    def _judge(self, folder: str, entries: Iterator[BucketEntry]) -> Iterator[Judged]:
+    def _judge(self, folder: str, entries: Iterator[BucketEntry]) -> Iterator[JudgedFile]:
         """Judge the files of an attempt. If none is named, some may go before all of them are listed."""
         named = self._named.name_hashes_in(folder)
-        kept_files, candidates = 0, list[Judged]()
+        kept_files, candidates = 0, list[JudgedFile]()
         for entry in entries:
             if name_hash(entry.key[FOLDER_CHARS + 1 :]) in named:
                 kept_files += 1
-                yield Judged(entry, Fate.KEPT)
+                yield JudgedFile(entry, FileFate.KEPT)
             elif _is_named(entry.key, named):
                 continue  # the checksum of one that stays
             elif not self._law.is_ripe(folder, entry.modified_us):
-                yield Judged(entry, Fate.WAITING)
+                yield JudgedFile(entry, FileFate.WAITING)
             elif named:
-                candidates.append(Judged(entry, Fate.DATA))
+                candidates.append(JudgedFile(entry, FileFate.DATA))
             else:
-                yield Judged(entry, Fate.DATA)
+                yield JudgedFile(entry, FileFate.DATA)
         if kept_files < len(named):
             self._miss(folder, len(named) - kept_files)
         else:
@@ -248,11 +248,11 @@ class _PoolTally(SweepTally):
         more = len(self.problems) - TOLD_MAX
         shown_problems = [*self.problems[:TOLD_MAX], *([f"and {more} more like these"] if more > 0 else ())]
         return SweptFiles(
-            data_files=self.files[Fate.DATA],
-            data_bytes=self.bytes[Fate.DATA],
-            waiting=self.files[Fate.WAITING],
-            kept=self.files[Fate.KEPT],
-            forked=self.files[Fate.FORKED],
+            data_files=self.files[FileFate.DATA],
+            data_bytes=self.bytes[FileFate.DATA],
+            waiting=self.files[FileFate.WAITING],
+            kept=self.files[FileFate.KEPT],
+            forked=self.files[FileFate.FORKED],
             missing=self.missing,
             names=tuple(self.names),
             jobs_settled=ended.settled,

@@ -74,7 +74,7 @@ class Files:
         return self._find(path) is not None
 
     def total(self, folder: str = "") -> FilesTotal:
-        """How many files there are in a folder and in those below it, and how large they are together."""
+        """Count the files in a folder and below it, and their total size."""
         self._table.note_read(as_folder(folder))
         return self._lake.do(
             SumFiles(key=self._key, at=self._table.ref, via=self._table.via, prefix=as_folder(folder))
@@ -131,7 +131,7 @@ class Files:
     # -- bytes ---------------------------------------------------------------------------------------------
 
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
-        """Bytes of a file, from one on: all, or so many, fewer where it ends."""
+        """Read bytes of a file from an offset: all, or at most a number."""
         if start < 0 or (length is not None and length < 0):
             raise InvalidRequest(f"invalid range of '{path}': start {start}, length {length}")
         entry = self.stat(path)
@@ -187,7 +187,7 @@ class Files:
         author: str | None = None,
         idempotency_key: str | None = None,
     ) -> FilesWritten:
-        """Let a file be at a path, in the place of what is there.
+        """Write a file to a path, replacing an existing one.
 
         ``data`` are bytes, a text (as UTF-8), a local file as a ``Path``, or a binary file object, which is
         read to its end. With ``if_absent`` there must be no file yet, with ``if_match`` it must be the one
@@ -292,8 +292,8 @@ class Files:
         author: str | None = None,
         idempotency_key: str | None = None,
     ) -> FilesWritten:
-        """Let a file be at another path too: of this table or of that with a ``key``, as it is on this branch
-        or ``at`` another revision. No bytes are copied."""
+        """Copy a file to another path: from this table or the one with ``key``, on this branch or ``at``
+        another revision. No bytes are copied."""
         copy = CopiedFile(path=path, source=source, key=None if key is None else Key.parse(key), at=at)
         whence = f"{copy.key}/{source}" if copy.key is not None else source
         return self.write(
@@ -312,7 +312,7 @@ class Files:
         author: str | None = None,
         idempotency_key: str | None = None,
     ) -> FilesWritten:
-        """Let a file be at another path instead, in the place of what is there. No bytes are copied."""
+        """Move a file to another path, replacing an existing one. No bytes are copied."""
         if source == path:
             raise InvalidRequest(f"'{path}' cannot be moved to itself")
         return self.write(

@@ -14,7 +14,7 @@ from penstock.lake.table_writer import RowWrite, no_rows_written_error, other_fo
 from penstock.lake.write_jobs import SaveMode
 
 if TYPE_CHECKING:
-    from penstock.lake.call import Said
+    from penstock.lake.call import CommitDescription
     from penstock.lake.table import Table
     from penstock.lake.upkeep import OptimizedTable, OptimizeOrder
 
@@ -36,7 +36,7 @@ class FilesView:
     def to_arrow(self, columns: Sequence[str] | None, where: str | None) -> Any:
         return self._table.scan().to_arrow(columns, where)
 
-    def append(self, data: Any, said: Said, idempotency_key: str | None) -> NoReturn:  # noqa: ARG002
+    def append(self, data: Any, said: CommitDescription, idempotency_key: str | None) -> NoReturn:  # noqa: ARG002
         raise self._no_rows()
 
     def overwrite(
@@ -44,12 +44,12 @@ class FilesView:
         data: Any,  # noqa: ARG002
         partitions: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None,  # noqa: ARG002
         where: str | None,  # noqa: ARG002
-        said: Said,  # noqa: ARG002
+        said: CommitDescription,  # noqa: ARG002
         idempotency_key: str | None,  # noqa: ARG002
     ) -> NoReturn:
         raise self._no_rows()
 
-    def optimize(self, order: OptimizeOrder, said: Said) -> OptimizedTable:
+    def optimize(self, order: OptimizeOrder, said: CommitDescription) -> OptimizedTable:
         key = self._table.key
         if not is_managed(self._table.outside_read_set.content):
             raise self._no_rows()

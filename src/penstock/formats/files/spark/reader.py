@@ -27,7 +27,7 @@ from penstock.formats.rows.row_difference import StoredRows
 from penstock.spark import jar
 from penstock.spark.format import ScannedTable
 from penstock.spark.requests import ReadOptions, ReadRequest
-from penstock.spark.scan.frames import How, read_files
+from penstock.spark.scan.frames import ReadSettings, read_files
 from penstock.spark.scan.origins import origin_of
 from penstock.spark.schemas import quote_name
 from penstock.spark.settings import as_text
@@ -173,11 +173,13 @@ class _Scan:
             is_case_sensitive=get_setting("spark.sql.caseSensitive") == "true",
         )
 
-    def _how(self) -> How:
+    def _how(self) -> ReadSettings:
         options = self._layout.options
         zones = [value for name, value in options.items() if name.lower() == "timezone"]
         zone = zones[0] if zones else str(self._spark.conf.get("spark.sql.session.timeZone"))
-        return How(format=self._layout.format, options=options, zone=zone, origin=origin_of(self._table))
+        return ReadSettings(
+            format=self._layout.format, options=options, zone=zone, origin=origin_of(self._table)
+        )
 
 
 def _types(schema: StructType | None) -> dict[str, str]:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from penstock.formats.files.lake.session_reads import READ, SessionRead, read_files
-from penstock.formats.files.lake.sessions import STEPS, Begun, SessionCaller, SessionWrite, abort
+from penstock.formats.files.lake.sessions import STEPS, BegunSession, SessionCaller, SessionWrite, abort
 from penstock.model.decoders import json_decoder
-from penstock.spark.job.concurrent_jobs import JobsMeet, warn_of_others
+from penstock.spark.job.concurrent_jobs import ConcurrentJobsWarning, warn_of_others
 
 if TYPE_CHECKING:
     from penstock.lake.lake import Lake
@@ -31,16 +31,16 @@ def answer_step(lake: Lake, step: str, request: str) -> Any:
     checked_session = STEPS[step](by, session_write)
     return (
         _warn_of_other_jobs(by, session_write, checked_session)
-        if isinstance(checked_session, Begun)
+        if isinstance(checked_session, BegunSession)
         else checked_session
     )
 
 
-def _warn_of_other_jobs(by: SessionCaller, session_write: SessionWrite, begun: Begun) -> Begun:
+def _warn_of_other_jobs(by: SessionCaller, session_write: SessionWrite, begun: BegunSession) -> BegunSession:
     """Warn of other jobs that write the same table. If warnings are errors, abort the job and raise."""
     try:
         warn_of_others(begun.others, STACK)
-    except JobsMeet:
+    except ConcurrentJobsWarning:
         abort(by, msgspec.structs.replace(session_write, begun=begun))
         raise
     return msgspec.structs.replace(begun, others="")

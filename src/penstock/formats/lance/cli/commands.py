@@ -63,7 +63,7 @@ $ penstock lance list --ref main
 )
 @click.pass_context
 def lance(ctx: click.Context) -> None:
-    """List, promote, import and export Lance tables whose versions the lake decides.
+    """List, promote, import and export Lance tables that the lake manages.
 
     Programs read and write them through the lake's namespace: lake.lance() in Python, and /lance of a server.
     Without a subcommand, the Lance tables of the default branch are listed.
@@ -212,9 +212,9 @@ def _version(screen: Screen, version: LanceVersion) -> Row:
 def lance_status(call: Call, key: str | None) -> None:
     """Show how far Lance tables are promoted, and whether they are in sync.
 
-    Of all tables of the default branch, or of KEY: how many versions are not where everybody looks, and
-    whether its folder has versions that the lake does not know. What stands against a table is told below
-    it, with what to do.
+    For all tables of the default branch, or for KEY: the number of versions that are not promoted yet, and
+    whether the folder has versions that the lake does not know. A problem is shown below its table, with what
+    to do.
     """
     lake = call.open()
     at = lake.at()
@@ -246,10 +246,10 @@ def _statuses(screen: Screen, table_statuses: Sequence[LanceStatus]) -> Iterator
 @branch_option
 @pass_call
 def lance_promote(call: Call, key: str | None, branch: str | None) -> None:
-    """Promote committed versions to where every reader of Lance looks: of all tables of a branch, or of KEY.
+    """Promote committed versions to where Lance looks for them: of all tables of a branch, or of KEY.
 
-    The lake does so by itself, right after each commit; this is for when it was interrupted, or storage was
-    away. Private tables are left out.
+    The lake promotes by itself, right after each commit; use this command after an interruption or a failure
+    of storage. Private tables are left out.
     """
     lake = call.open(catch_up=True)
     at = lake.at(branch)
@@ -292,9 +292,9 @@ def lance_import(
 ) -> None:
     """Import the tables of the Lance directory namespace at ROOT, all of them in one commit.
 
-    They stay where they are, with all their versions, and must lie below a root of the lake. From then on
-    their commits go through the lake, so that nobody may write past it any more. If some tables cannot come,
-    all are left as they are, and the reasons are listed.
+    The tables stay where they are, with all their versions, and must lie below a root of the lake. From now
+    on the lake decides their commits: other programs must not write to them directly. If one table cannot be
+    imported, none is, and the reasons are listed.
     """
     imported = call.open().import_lance(
         root,
@@ -340,9 +340,9 @@ def lance_import(
 def lance_export(call: Call, root: str, ref: str | None, dry_run: bool) -> None:
     """Export the Lance tables of a branch: make ROOT a directory namespace that has all of them.
 
-    ROOT is a folder above the tables, such as the warehouse. They stay where they are, and whoever opens ROOT
-    as a Lance directory namespace, with dir_listing_enabled=false, reads them without the lake. Called again,
-    it adds what is new.
+    ROOT is a folder above the tables, such as the warehouse. The tables stay where they are. A program that
+    opens ROOT as a Lance directory namespace, with dir_listing_enabled=false, reads them without the lake.
+    Run again, the command adds new tables.
     """
     exported = call.open(catch_up=True).export_lance(root, ref, dry_run=dry_run)
 

@@ -22,7 +22,7 @@ from penstock.formats.lance.lake.answers import (
     LanceVersion,
 )
 from penstock.lake.answers import Landing
-from penstock.lake.call import Ask, Call, ReadAt, Retry, Said, Write
+from penstock.lake.call import Ask, Call, CommitDescription, ReadAt, Retry, Write
 from penstock.lake.outcomes import branch_of, landed_commit
 from penstock.model.commits import Commit
 from penstock.model.keys import Key
@@ -172,7 +172,7 @@ class CommitLance(Write[LanceCommitted], frozen=True, kw_only=True):
     """In this order; those of one table see what the ones before them did."""
     create: bool = True
     """Create the namespaces above a new table that are not there."""
-    said: Said = Said()
+    said: CommitDescription = CommitDescription()
     """What the commit says of itself."""
 
     def recover(self, ask: Ask, landing: Landing) -> LanceCommitted:

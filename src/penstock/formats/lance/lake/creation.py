@@ -30,7 +30,7 @@ from penstock.formats.lance.lake.jobs import (
 )
 from penstock.formats.lance.lake.rows import Source, find_earlier_write, ratified_version
 from penstock.lake.answers import Ratified
-from penstock.lake.call import Said
+from penstock.lake.call import CommitDescription
 from penstock.lake.calls import GetReference
 from penstock.lake.transactions.answers import TransactionInfo
 from penstock.lake.transactions.calls import AbortTransaction, CommitTransaction
@@ -45,7 +45,7 @@ ATTEMPTS_MAX: Final = 1000
 """How often something is tried under one idempotency key."""
 
 
-def create(table: Table, data: Any, said: Said, idempotency_key: str | None) -> Ratified:
+def create(table: Table, data: Any, said: CommitDescription, idempotency_key: str | None) -> Ratified:
     """Create a table that has these rows from the beginning.
 
     ``CommitConflict`` if there is something at its key by now. In a transaction of the caller's it is part of
@@ -101,7 +101,7 @@ def _declare(table: Table) -> None:
         raise CommitConflict([Conflict(ConflictKind.FORMAT, table.key, why=problem.message)]) from None
 
 
-def _write_first_rows(table: Table, source: Source, said: Said, job_id: str) -> Ratified:
+def _write_first_rows(table: Table, source: Source, said: CommitDescription, job_id: str) -> Ratified:
     import lance
 
     job = LanceJob(key=table.key, branch=table.ref, id=job_id, id_name="idempotency_key", said=said)

@@ -43,7 +43,7 @@ from lance_namespace_urllib3_client.models.fragment_summary import FragmentSumma
 from penstock.errors import CommitConflict, PenstockError
 from penstock.formats.lance.lake.data_arrow import read_rows
 from penstock.formats.lance.lake.data_columns import ColumnOperations
-from penstock.formats.lance.lake.data_errors import Watched, lance_work, table_name
+from penstock.formats.lance.lake.data_errors import WatchedNamespace, lance_work, table_name
 from penstock.formats.lance.lake.data_indexes import IndexOperations
 from penstock.formats.lance.lake.data_queries import QueryOperations
 from penstock.formats.lance.lake.data_requests import normalise_mode, read_request, require_table_id
@@ -232,7 +232,7 @@ class DataOperations(QueryOperations, IndexOperations, ColumnOperations):
             return int(dataset.version)
 
 
-class _DeclaredTable(Watched):
+class _DeclaredTable(WatchedNamespace):
     """A namespace with a table that is declared already, which Lance would declare before it writes."""
 
     def declare_table(self, request: DeclareTableRequest) -> DeclareTableResponse:

@@ -96,7 +96,7 @@ _PASSING: Final = frozenset((ErrorCode.TABLE_VERSION_NOT_FOUND, ErrorCode.TABLE_
 """What Lance asks for to see whether it is there."""
 
 
-class Watched(LanceNamespace):
+class WatchedNamespace(LanceNamespace):
     """A namespace as Lance is given it for one operation, which remembers what it refused."""
 
     def __init__(self, namespace: LanceNamespace) -> None:
@@ -141,12 +141,14 @@ class Watched(LanceNamespace):
 
 
 @contextmanager
-def lance_work(namespace: LanceNamespace, table: list[str], branch: str | None = None) -> Iterator[Watched]:
+def lance_work(
+    namespace: LanceNamespace, table: list[str], branch: str | None = None
+) -> Iterator[WatchedNamespace]:
     """Work that Lance does on a table, or one of Lance's own branches of it, through a namespace.
 
     What fails is told as namespaces do.
     """
-    watched = Watched(namespace)
+    watched = WatchedNamespace(namespace)
     try:
         yield watched
     except (LanceNamespaceError, MemoryError):
@@ -160,7 +162,7 @@ def lance_work(namespace: LanceNamespace, table: list[str], branch: str | None =
 
 
 def _translate_error(
-    error: Exception, watched: Watched, table: list[str], branch: str | None
+    error: Exception, watched: WatchedNamespace, table: list[str], branch: str | None
 ) -> LanceNamespaceError:
     if watched.refusal is not None:
         return watched.refusal
@@ -216,7 +218,9 @@ _DECLARED: Final = (
 )
 
 
-def _error_text(code: ErrorCode, text: str, watched: Watched, table: list[str], branch: str | None) -> str:
+def _error_text(
+    code: ErrorCode, text: str, watched: WatchedNamespace, table: list[str], branch: str | None
+) -> str:
     """Lance's message, or a better one where more is known here."""
     if code is ErrorCode.TABLE_BRANCH_NOT_FOUND and branch:
         return (
@@ -228,7 +232,7 @@ def _error_text(code: ErrorCode, text: str, watched: Watched, table: list[str], 
     return text
 
 
-def _is_only_declared(watched: Watched, table: list[str]) -> bool:
+def _is_only_declared(watched: WatchedNamespace, table: list[str]) -> bool:
     try:
         target_table = watched.describe_table(DescribeTableRequest(id=table, check_declared=True))
     except LanceNamespaceError:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from penstock.formats.lance.lake.erase import clones_of
-from penstock.formats.lance.lake.notes import Stays, stays
+from penstock.formats.lance.lake.notes import DeregisteredNote, stays
 from penstock.formats.lance.lake.sweep import LANCE_DAYS, LanceSweep
 from penstock.lake.answers import SweptTable
 from penstock.lake.calls import SweepTables
@@ -26,7 +26,7 @@ class DroppedLance(DroppedErasure):
     """A Lance table that was dropped."""
 
     def why_left(self) -> str:
-        return "" if stays(self.place) is Stays.NO else "was deregistered"
+        return "" if stays(self.place) is DeregisteredNote.NO else "was deregistered"
 
     def __init__(self, lake: Embedded, parts: LanceParts, key: Key, who: str, content: LanceTable) -> None:
         self._parts, self._dropped = parts, content

@@ -34,7 +34,7 @@ from penstock.formats.lance.erasure import (
     fragments_with_old_columns,
     index_names,
 )
-from penstock.formats.lance.intents import Erase, Placed, Steps, encode_steps
+from penstock.formats.lance.intents import Erase, NumberedStep, Steps, encode_steps
 from penstock.formats.lance.lake.leftovers import is_data
 from penstock.formats.lance.lake.manifest_files import ManifestFiles, spellings
 from penstock.formats.lance.lake.removed_rows import RemovedRows, stale_indexes
@@ -56,7 +56,7 @@ from penstock.kernel.objects import content_of
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake.answers import SweptTable
 from penstock.lake.calls import SweepTables
-from penstock.lake.erase import Leftovers, Settled, TableHolder, dated_states_of, leftovers_of
+from penstock.lake.erase import FirstVersionKept, Leftovers, TableHolder, dated_states_of, leftovers_of
 from penstock.model.clock import utc
 from penstock.model.commits import CommitMeta
 from penstock.model.content import ManagedTable
@@ -300,7 +300,7 @@ class LanceErasure:
             for index in manifest.indexes
         )
 
-    def settle(self, erase: str) -> Settled:
+    def settle(self, erase: str) -> FirstVersionKept:
         """Commit the version with which the history begins, once however often it is asked; its number.
 
         Where history begins in the past, the version says only so, and gives a later erase one to begin with
@@ -314,10 +314,10 @@ class LanceErasure:
             try:
                 content, is_new = self._commit_first(manifest, folder, erase)
                 if self._first is not None:
-                    return Settled(self._first)
+                    return FirstVersionKept(self._first)
                 is_clean = not fragments_with_deletions(manifest) and not fragments_with_old_columns(manifest)
                 first = state_of(content).first
-                return Settled(first, content=content if is_new and is_clean else None)
+                return FirstVersionKept(first, content=content if is_new and is_clean else None)
             except VersionTaken:
                 continue
         raise self._overtaken_error()
@@ -344,7 +344,7 @@ class LanceErasure:
         authors = (self._who,) if self._who else ()
         outcome = self._kernel.commit(
             self._branch,
-            [Change(self._key, NAME, encode_steps(Steps((Placed(0, step),))))],
+            [Change(self._key, NAME, encode_steps(Steps((NumberedStep(0, step),))))],
             CommitMeta(message=f"erase deleted rows of {self._key}", committer=self._who, authors=authors),
             key=key,
             fingerprint=erase.encode,

@@ -22,7 +22,7 @@ from penstock.errors import (
     UnsupportedFeature,
     VersionNotFound,
 )
-from penstock.formats.lance.lake.data_errors import Watched, is_full, lance_work, shorten_message
+from penstock.formats.lance.lake.data_errors import WatchedNamespace, is_full, lance_work, shorten_message
 from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.keys import Key
 from penstock.storage.room import storage_full_error
@@ -43,7 +43,7 @@ _REQUEST: Final = frozenset(
 
 
 @contextmanager
-def own_errors(namespace: LanceNamespace, key: Key) -> Iterator[Watched]:
+def own_errors(namespace: LanceNamespace, key: Key) -> Iterator[WatchedNamespace]:
     """Run work of Lance on a table through a namespace. Errors of Lance are raised as Penstock errors."""
     try:
         with lance_work(namespace, [*key]) as watched:

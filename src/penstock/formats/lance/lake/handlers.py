@@ -232,7 +232,7 @@ class LanceAnswers:
             if isinstance(refused, VersionTaken):
                 self._show_winners(branch, {operation.key for _, operation in asked_for})
             elif isinstance(refused, CommitConflict):
-                _tell_operation(refused, asked_for)
+                _note_operation(refused, asked_for)
             raise
         placing.keep_owned()
         return self._answer_after_promotion(call, branch, outcome)
@@ -344,7 +344,7 @@ def _own_tags(opened: OpenedTable, after: str) -> Iterator[LanceTag]:
             )
 
 
-def _tell_operation(conflict: CommitConflict, asked_for: list[tuple[int, LanceOperation]]) -> None:
+def _note_operation(conflict: CommitConflict, asked_for: list[tuple[int, LanceOperation]]) -> None:
     """Name the operation that a conflict is about: the first one at its key, or below it."""
     for key_conflict in conflict.conflicts:
         for number, operation in asked_for:

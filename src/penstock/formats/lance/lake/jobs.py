@@ -22,7 +22,7 @@ from penstock.formats.lance.lake.calls import CommitLance, CreateLanceVersion, G
 from penstock.formats.lance.lake.failures import conflict_error, own_errors
 from penstock.formats.lance.lake.namespace import PenstockNamespace
 from penstock.lake.answers import Landing
-from penstock.lake.call import Said
+from penstock.lake.call import CommitDescription
 from penstock.lake.calls import GetChanges, GetOutcome
 from penstock.lake.transactions.answers import TransactionInfo
 from penstock.lake.transactions.calls import ListTransactions
@@ -45,7 +45,7 @@ class LanceJob(msgspec.Struct, frozen=True, kw_only=True):
     """Under which it is done once, on its branch."""
     id_name: str
     """What its caller calls that."""
-    said: Said
+    said: CommitDescription
     follows: int | None = None
     """The only version that it may be made on top of; any one if nothing is said."""
 

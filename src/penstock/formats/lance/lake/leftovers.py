@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from penstock.formats.lance.lake.retained_tables import RetainedTable
 from penstock.formats.lance.names import MANIFEST, STAGING, TRANSACTIONS, VERSION_MAX, VERSIONS
 from penstock.storage.buckets import BucketEntry
-from penstock.storage.fates import Fate
+from penstock.storage.fates import FileFate
 
 LINE: Final = re.compile(r"_penstock/[0-9a-f]{32}/")
 _BRANCH: Final = re.compile(r"tree/(?P<name>.+)/", re.DOTALL)
@@ -68,39 +68,39 @@ def is_data(key: str) -> bool:
     return any(f"/{folder}" in f"/{key}" for folder in _DATA)
 
 
-def judge(entry: BucketEntry, needs: LanceNeeds) -> Fate:
+def judge(entry: BucketEntry, needs: LanceNeeds) -> FileFate:
     """What becomes of a file."""
     fate = _fate(entry.key, needs)
-    if fate in (Fate.DATA, Fate.SCRATCH) and entry.modified_us >= needs.before_us:
-        return Fate.WAITING
+    if fate in (FileFate.DATA, FileFate.SCRATCH) and entry.modified_us >= needs.before_us:
+        return FileFate.WAITING
     return fate
 
 
-def _fate(key: str, needs: LanceNeeds) -> Fate:
+def _fate(key: str, needs: LanceNeeds) -> FileFate:
     table = needs.table
     if needs.names(f"{table.location}/{key}") or key in needs.foreign:
-        return Fate.KEPT
+        return FileFate.KEPT
     line = LINE.match(key)
     chain, inside = (line.group(), key[line.end() :]) if line else ("", key)
     branch = _BRANCH.match(inside)
     parts = f"/{inside}"
     if is_data(inside):
-        return Fate.DATA
+        return FileFate.DATA
     if f"/{VERSIONS}" in parts:
         return _of_version(key, chain, needs)
     if f"/{STAGING}" in parts or f"/{TRANSACTIONS}" in parts:
-        return Fate.SCRATCH
+        return FileFate.SCRATCH
     if (line or branch) and chain not in table.lines:
-        return Fate.SCRATCH
-    return Fate.KEPT
+        return FileFate.SCRATCH
+    return FileFate.KEPT
 
 
-def _of_version(key: str, chain: str, needs: LanceNeeds) -> Fate:
+def _of_version(key: str, chain: str, needs: LanceNeeds) -> FileFate:
     """What becomes of a file that is beside manifests and is not one that is named."""
     folder, _, name = key.rpartition(VERSIONS)
     if name == HINT:
-        return Fate.KEPT if needs.table.holds(folder) or folder in needs.foreign else Fate.SCRATCH
+        return FileFate.KEPT if needs.table.holds(folder) or folder in needs.foreign else FileFate.SCRATCH
     manifest = manifest_at(key)
     if manifest is not None and needs.table.is_copy(chain, manifest.branch, manifest.number):
-        return Fate.KEPT
-    return Fate.DATA if name.endswith(MANIFEST) else Fate.SCRATCH
+        return FileFate.KEPT
+    return FileFate.DATA if name.endswith(MANIFEST) else FileFate.SCRATCH

@@ -31,7 +31,7 @@ INDICES: Final = "_indices/"
 _DELETIONS: Final = "_deletions/"
 
 
-class Unclear(Exception):
+class UnclearManifest(Exception):
     """A manifest may name files in a way that is not known here. The reason continues a sentence."""
 
 
@@ -44,12 +44,12 @@ class ManifestFiles:
     def of(self, manifest: Manifest, folder: str) -> Iterator[str]:
         """What a manifest names that lies in the chain at a folder, as far as no other one did before.
 
-        ``Unclear`` if that cannot be said.
+        ``UnclearManifest`` if that cannot be said.
         """
         if manifest.flags & ~Flag.KNOWN:
-            raise Unclear("uses something of Lance that this version of Penstock does not know")
+            raise UnclearManifest("uses something of Lance that this version of Penstock does not know")
         if unknown := manifest.unknown_fields:
-            raise Unclear(f"has fields that this version of Penstock does not know ({unknown})")
+            raise UnclearManifest(f"has fields that this version of Penstock does not know ({unknown})")
         try:
             roots = _roots(manifest, folder)
             if name := manifest.transaction_file:
@@ -66,15 +66,15 @@ class ManifestFiles:
                     yield from _of_fragment(Message.read(packed), roots)
                     self._seen.add(digest)
         except Malformed as problem:
-            raise Unclear(f"cannot be read: {problem}") from None
+            raise UnclearManifest(f"cannot be read: {problem}") from None
 
 
 def fragments_with_files(manifest: Manifest, folder: str) -> Iterator[tuple[Message, frozenset[str]]]:
-    """The fragments of a version that lies in the chain at a folder, each with its data files. ``Unclear`` if
-    these cannot be told."""
+    """The fragments of a version that lies in the chain at a folder, each with its data files.
+    ``UnclearManifest`` if these cannot be told."""
     roots = _roots(manifest, folder)
     for fragment in manifest.fragments:
-        plain = fragment.having(DELETION_FILE)
+        plain = fragment.with_field(DELETION_FILE)
         yield fragment, frozenset(_of_fragment(plain, roots))
 
 
@@ -90,19 +90,21 @@ def _roots(manifest: Manifest, folder: str) -> _Roots:
                 raise InvalidRequest("it is not a URL")
             roots[base.id] = normalise(base.path), base.is_root
         except (InvalidRequest, LocationRefused, ValueError):
-            raise Unclear(f"has files at {base.path!r}, which is not a location of this lake") from None
+            raise UnclearManifest(
+                f"has files at {base.path!r}, which is not a location of this lake"
+            ) from None
     return roots
 
 
 def _root(roots: _Roots, base: int | None) -> tuple[str, bool]:
     if base not in roots:
-        raise Unclear(f"refers to the base path {base}, which its manifest does not list")
+        raise UnclearManifest(f"refers to the base path {base}, which its manifest does not list")
     return roots[base]
 
 
 def _of_fragment(fragment: Message, roots: _Roots) -> Iterator[str]:
     if unknown := {field.number for field in fragment} - _FRAGMENT_FIELDS:
-        raise Unclear(f"has fragments that Penstock does not understand (fields {sorted(unknown)})")
+        raise UnclearManifest(f"has fragments that Penstock does not understand (fields {sorted(unknown)})")
     for packed in fragment.all(FILES):
         file = Message.read(packed)
         root, is_table = _root(roots, file.number(_BASE_OF_FILE))

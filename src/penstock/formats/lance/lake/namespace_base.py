@@ -19,7 +19,7 @@ from penstock.formats.lance.lake.calls import (
     ListLanceVersions,
 )
 from penstock.lake import calls
-from penstock.lake.call import Call, Said
+from penstock.lake.call import Call, CommitDescription
 from penstock.lake.transactions.read_set import is_serializable, note_reads
 from penstock.lake.views import Snapshot
 from penstock.model.keys import Key
@@ -53,7 +53,7 @@ class NamespaceBase:
         """The branch, or the branch of the transaction, that is written to; nothing where nothing is."""
         self._at: str | None = ref
         self._via: str | None = via
-        self._said = Said()
+        self._said = CommitDescription()
         if via is not None:
             return  # a commit, and what led to it
         if not is_read_only and _is_branch(lake, ref):
@@ -181,7 +181,7 @@ class NamespaceBase:
         )
 
 
-def _with_message(said: Said, message: str) -> Said:
+def _with_message(said: CommitDescription, message: str) -> CommitDescription:
     return said if said.message is not None else msgspec.structs.replace(said, message=message)
 
 

@@ -16,7 +16,7 @@ import msgspec
 from penstock.errors import InvalidKey, InvalidRequest, LocationRefused
 from penstock.formats.lance.lake.calls import CommitLance, RegisterLance
 from penstock.formats.lance.names import VERSIONS
-from penstock.lake.call import Said
+from penstock.lake.call import CommitDescription
 from penstock.lake.calls import GetAbout, GetContents
 from penstock.model.keys import Key
 from penstock.storage.locations import check_under, normalise
@@ -102,7 +102,7 @@ def import_lance(
     committed = lake.do(
         CommitLance(
             operations=tuple(RegisterLance(key=table.key, location=table.location) for table in tables),
-            said=Said(message=message or f"import {len(tables)} Lance tables from {place}"),
+            said=CommitDescription(message=message or f"import {len(tables)} Lance tables from {place}"),
             who=lake.author if author is None else author,
             idempotency_key=idempotency_key,
         )

@@ -29,7 +29,7 @@ STAYS: Final = f"{LINES}deregistered"
 _INTENDED: Final = b"intended"
 
 
-class Stays(Enum):
+class DeregisteredNote(Enum):
     """What is noted of files when no branch has their table any more."""
 
     NO = "no"
@@ -54,7 +54,7 @@ def note_intended(place: Place) -> bool:
     """Note that a table is about to be deregistered; whether there was no note before."""
     with suppress(OutcomeUnknown):  # what is there tells
         return place.create(STAYS, _INTENDED)
-    if stays(place) is Stays.NO:
+    if stays(place) is DeregisteredNote.NO:
         raise Unavailable(f"it could not be recorded at {place.url} that its files must be kept; try again")
     return False
 
@@ -66,13 +66,13 @@ def note_stays(place: Place) -> None:
 
 def note_not_intended(place: Place) -> None:
     """Take back that a table is about to be deregistered. That one was deregistered stays noted."""
-    if stays(place) is Stays.INTENDED:
+    if stays(place) is DeregisteredNote.INTENDED:
         place.delete([STAYS])
 
 
-def stays(place: Place) -> Stays:
+def stays(place: Place) -> DeregisteredNote:
     """What is noted of the files at a place."""
     (data,) = place.read([STAYS])
     if data is None:
-        return Stays.NO
-    return Stays.INTENDED if data == _INTENDED else Stays.YES
+        return DeregisteredNote.NO
+    return DeregisteredNote.INTENDED if data == _INTENDED else DeregisteredNote.YES

@@ -16,8 +16,8 @@ from penstock.errors import OutOfSync, PenstockError, ReferenceNotFound
 from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.folder_check import FolderCheck
 from penstock.formats.lance.format import LanceFormat
-from penstock.formats.lance.intents import Create, Deregister, Placed, Resync, decode_steps
-from penstock.formats.lance.lake.notes import Stays, note_not_intended, note_stays, stays
+from penstock.formats.lance.intents import Create, Deregister, NumberedStep, Resync, decode_steps
+from penstock.formats.lance.lake.notes import DeregisteredNote, note_not_intended, note_stays, stays
 from penstock.formats.lance.manifest_reader import Manifests
 from penstock.formats.lance.ownership import Ownership
 from penstock.formats.lance.promoter import Promoter
@@ -27,7 +27,7 @@ from penstock.formats.lance.table_changes import step_names
 from penstock.formats.lance.tasks import PromoteTask
 from penstock.formats.sync import out_of_sync
 from penstock.kernel.description import require_unmoved
-from penstock.kernel.format import Applied, PrepareAgain, Since, Table
+from penstock.kernel.format import AppliedChange, LaterCommitLookup, PrepareAgain, Table
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.leases import Leases
 from penstock.kernel.ledger import LEDGER, find_table, holder, last_content
@@ -47,7 +47,7 @@ logger = logging.getLogger("penstock")
 
 LET_GO_S: Final = 5.0
 """How long a table that is deregistered may take until all of its versions are where everybody looks."""
-DEREGISTERED: Final = step_names((Placed(0, Deregister()),))
+DEREGISTERED: Final = step_names((NumberedStep(0, Deregister()),))
 """What is kept of a table's change with a commit that deregisters it, and does nothing else to it."""
 
 
@@ -160,12 +160,15 @@ class LanceParts:
             or not self.ownership.owns(old_content)
         ):
             return
-        place, is_had = self.places.at(old_content.location), self.is_had(old_content.location)
+        place, is_location_of_table = (
+            self.places.at(old_content.location),
+            self.is_location_of_table(old_content.location),
+        )
         if self._has_deregistered(commit, old_content):
             note_stays(place)
-        elif not is_had:
+        elif not is_location_of_table:
             note_not_intended(place)
-        if is_had or stays(place) is not Stays.YES:
+        if is_location_of_table or stays(place) is not DeregisteredNote.YES:
             return
         if self.promoter.promote(old_content, monotonic() + LET_GO_S):
             self.ownership.release(old_content)
@@ -186,7 +189,7 @@ class LanceParts:
                         return True
         return False
 
-    def is_had(self, location: str) -> bool:
+    def is_location_of_table(self, location: str) -> bool:
         """Whether any branch has a table at a place."""
         for reference in self._kernel.references.all(Kind.BRANCH):
             look = partial(self._look, reference.head)
@@ -281,15 +284,15 @@ class OwnLanceFormat(LanceFormat):
         base: AnyContent | None,
         source: AnyContent | None,
         intents: Sequence[bytes] | None,
-    ) -> Applied:
+    ) -> AppliedChange:
         return self._check_applied(table, super().merge(table, base, source, intents))
 
-    def restore(self, table: Table, after: AnyContent | None) -> Applied:
+    def restore(self, table: Table, after: AnyContent | None) -> AppliedChange:
         return self._check_applied(table, super().restore(table, after))
 
     def revert(
-        self, table: Table, before: AnyContent | None, after: AnyContent | None, since: Since
-    ) -> Applied | None:
+        self, table: Table, before: AnyContent | None, after: AnyContent | None, since: LaterCommitLookup
+    ) -> AppliedChange | None:
         reverted = super().revert(table, before, after, since)
         return None if reverted is None else self._check_applied(table, reverted)
 
@@ -298,7 +301,7 @@ class OwnLanceFormat(LanceFormat):
         if content is None:
             self._check_folder(table, is_drop=True)
 
-    def _check_applied(self, table: Table, applied: Applied) -> Applied:
+    def _check_applied(self, table: Table, applied: AppliedChange) -> AppliedChange:
         if applied.content != table.content:
             self._check_folder(table, is_drop=applied.content is None)
         return applied

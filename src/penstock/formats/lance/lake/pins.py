@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from penstock.formats.lance.lake.leftovers import manifest_at
-from penstock.formats.lance.lake.manifest_files import Unclear
+from penstock.formats.lance.lake.manifest_files import UnclearManifest
 from penstock.formats.lance.lake.retained_tables import RetainedTable, RetainedTables
 from penstock.formats.lance.names import PINS, REFS_OF_TAGS, VERSIONS, folder_of
 from penstock.formats.lance.sides import NumberedVersion
@@ -107,7 +107,7 @@ class Pins:
             lent = self._kept.files_of_other_chains(
                 where, [data or b"" for _, data in manifests if data is not None]
             )
-        except Unclear:
+        except UnclearManifest:
             return {*judged}
         had, needed = set[bytes](), set[int]()
         for (number, _), files in zip(

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from penstock.errors import Damaged, PenstockError, ReferenceNotFound, TransactionNotFound, TransactionOver
 from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.lake.leftovers import is_data
-from penstock.formats.lance.lake.manifest_files import INDICES, ManifestFiles, Unclear, spellings
+from penstock.formats.lance.lake.manifest_files import INDICES, ManifestFiles, UnclearManifest, spellings
 from penstock.formats.lance.lake.retained_tables import tables_at
 from penstock.formats.lance.manifest_reader import Manifests
 from penstock.formats.lance.names import MAIN, TRANSACTIONS, folder_of
@@ -129,7 +129,7 @@ class LanceReadability:
         folder = f"{location}/{folder_of(version.chain, MAIN)}".rstrip("/")
         try:
             named = [file for file in ManifestFiles().of(manifest, folder) if file.startswith(f"{location}/")]
-        except Unclear:
+        except UnclearManifest:
             return "", False
         files = self._files(location)
         gone = [file for file in named if f"/{TRANSACTIONS}" not in file and name_hash(file) not in files]

@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 
 from penstock.errors import InvalidManifest, InvalidRequest, PenstockError
 from penstock.formats.lance import intents
-from penstock.formats.lance.intents import Placed, Steps, encode_steps
+from penstock.formats.lance.intents import NumberedStep, Steps, encode_steps
 from penstock.formats.lance.lake import calls
 from penstock.formats.lance.lake.calls import LanceOperation
 from penstock.formats.lance.names import VERSION_MAX, own_branch_name
@@ -56,7 +56,8 @@ def changes_of(
         check_together(ones)
         steps = _Steps(key, new_place, location_of)
         placed = tuple(
-            Placed(number, of_operation(number, steps.step, number, operation)) for number, operation in ones
+            NumberedStep(number, of_operation(number, steps.step, number, operation))
+            for number, operation in ones
         )
         try:
             changes.append(Change(key, NAME, encode_steps(Steps(placed))))

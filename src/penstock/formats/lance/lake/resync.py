@@ -99,7 +99,7 @@ class LanceSync:
         return self._lake.kernel.references.get(self._lake.or_default(None)).head
 
     def _commit(self, key: Key, step: intents.Resync) -> None:
-        steps = intents.Steps((intents.Placed(0, step),))
+        steps = intents.Steps((intents.NumberedStep(0, step),))
         self._lake.kernel.commit(
             self._lake.or_default(None),
             [Change(key, NAME, intents.encode_steps(steps))],

@@ -15,7 +15,7 @@ from uuid import UUID
 from penstock.errors import Damaged, PenstockError
 from penstock.formats.lance.branch_chains import WriteTarget, new_line
 from penstock.formats.lance.content import LanceTable
-from penstock.formats.lance.lake.manifest_files import ManifestFiles, Unclear, spellings
+from penstock.formats.lance.lake.manifest_files import ManifestFiles, UnclearManifest, spellings
 from penstock.formats.lance.manifest_reader import is_of
 from penstock.formats.lance.manifests import Manifest
 from penstock.formats.lance.names import MAIN, folder_of
@@ -167,7 +167,7 @@ class RetainedTables:
         """Whether a file is named."""
         return any(name_hash(spelling) in self._names for spelling in spellings(path))
 
-    def has_or_had(self, table: UUID) -> bool:
+    def is_or_was_on_branch(self, table: UUID) -> bool:
         """Whether a branch has a table, or had it before it was dropped there."""
         heads = {reference.head for reference in self._kernel.references.all(Kind.BRANCH)} - {NO_COMMIT}
         return any(
@@ -179,11 +179,12 @@ class RetainedTables:
         self._names.update(map(name_hash, paths))
 
     def take_manifest(self, table: RetainedTable, folder: str, data: bytes) -> None:
-        """Count as named what a manifest names that lies in a chain's folder. ``Unclear`` if it cannot."""
+        """Count as named what a manifest names that lies in a chain's folder. ``UnclearManifest`` if it
+        cannot."""
         try:
             manifest = Manifest.read(data, self._places.moved)
         except Malformed as problem:
-            raise Unclear(f"cannot be read: {problem}") from None
+            raise UnclearManifest(f"cannot be read: {problem}") from None
         where = f"{table.location}/{folder}".rstrip("/")
         outside = {base.path for base in manifest.bases if not _is_inside(base.path, table.location)}
         if outside:
@@ -195,12 +196,12 @@ class RetainedTables:
 
     def files_of_other_chains(self, where: str, data: Sequence[bytes]) -> list[frozenset[bytes]]:
         """What each of some manifests in the chain at a folder names that a kept manifest of another chain
-        names too, by hashes. ``Unclear`` if that cannot be said."""
+        names too, by hashes. ``UnclearManifest`` if that cannot be said."""
         others = set[bytes]().union(*(names for folder, names in self._named_in.items() if folder != where))
         try:
             named = [[*ManifestFiles().of(Manifest.read(data, self._places.moved), where)] for data in data]
         except Malformed as problem:
-            raise Unclear(f"cannot be read: {problem}") from None
+            raise UnclearManifest(f"cannot be read: {problem}") from None
         return [frozenset(map(name_hash, files)) & others for files in named]
 
     # -- what commits tell ---------------------------------------------------------------------------------
@@ -359,7 +360,7 @@ class RetainedTables:
             self.take_manifest(
                 table, folder_of(numbered_manifest.version.chain, numbered_manifest.branch), data
             )
-        except Unclear as problem:
+        except UnclearManifest as problem:
             table.problem = f"version {numbered_manifest.number} of the Lance table '{table.key}' {problem}"
         self._progress("manifests", len(table.read))
 

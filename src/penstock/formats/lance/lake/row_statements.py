@@ -15,7 +15,7 @@ from penstock.errors import InvalidRequest, NotManaged
 from penstock.formats.lance.lake.failures import own_errors
 from penstock.formats.lance.lake.jobs import CommittedJob, JobNamespace, LanceJob
 from penstock.formats.lance.lake.rows import find_earlier_write, to_lance
-from penstock.lake.call import Said
+from penstock.lake.call import CommitDescription
 from penstock.lake.row_changes import (
     DELETE,
     MATCHED,
@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 EVERYTHING = "true"
 
 
-def delete_rows(table: Table, where: str | None, said: Said, idempotency_key: str | None) -> ChangedRows:
+def delete_rows(
+    table: Table, where: str | None, said: CommitDescription, idempotency_key: str | None
+) -> ChangedRows:
     """Delete the rows for which a condition is true, all of them without one."""
     if (earlier := _find_earlier(table, idempotency_key)) is not None:
         return earlier
@@ -46,7 +48,7 @@ def delete_rows(table: Table, where: str | None, said: Said, idempotency_key: st
 
 
 def update_rows(
-    table: Table, values: RowValues, where: str | None, said: Said, idempotency_key: str | None
+    table: Table, values: RowValues, where: str | None, said: CommitDescription, idempotency_key: str | None
 ) -> ChangedRows:
     """Give columns new values in the rows for which a condition is true."""
     if not values:
@@ -66,7 +68,7 @@ def merge_rows(
     source: Any,
     on: str | Sequence[str],
     clauses: tuple[MergeClause, ...],
-    said: Said,
+    said: CommitDescription,
     idempotency_key: str | None,
 ) -> ChangedRows:
     """Merge rows into a table by columns that are equal."""
@@ -135,7 +137,9 @@ def _add_clause(table: Table, builder: Any, clause: MergeClause) -> Any:
     )
 
 
-def _run(table: Table, work: Callable[[Any], Any], said: Said, idempotency_key: str | None) -> CommittedJob:
+def _run(
+    table: Table, work: Callable[[Any], Any], said: CommitDescription, idempotency_key: str | None
+) -> CommittedJob:
     """Have Lance do something to a table as one commit."""
     import lance
 

@@ -22,7 +22,7 @@ from penstock.formats.lance.lake.failures import own_errors
 from penstock.formats.lance.lake.jobs import CommittedJob, JobNamespace, LanceJob, find_landing
 from penstock.formats.rows.arrow_types import pa
 from penstock.lake.answers import Ratified, RatifiedTable
-from penstock.lake.calls import Said
+from penstock.lake.calls import CommitDescription
 from penstock.lake.row_input import is_stream, rows_of
 from penstock.model.commits import Commit
 from penstock.model.transactions import is_transaction
@@ -69,7 +69,9 @@ def require_version(table: Table, wanted: int | None = None) -> int:
 # -- writing -----------------------------------------------------------------------------------------------
 
 
-def write(table: Table, data: Any, mode: str, said: Said, idempotency_key: str | None) -> Ratified:
+def write(
+    table: Table, data: Any, mode: str, said: CommitDescription, idempotency_key: str | None
+) -> Ratified:
     """Append rows, or put them in the place of all that there are, as one version and one commit."""
     if table.via is not None:
         raise InvalidRequest(f"{table!r} was opened at a commit, which cannot change; write to a branch")
@@ -152,9 +154,9 @@ def _arrow_rows(data: Any) -> Any:
     """Rows as Lance takes them; ``InvalidRequest`` for what are none, or have a column twice."""
     rows = rows_of(data)
     names = rows.schema.names
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise InvalidRequest(f"the rows have duplicate columns: {', '.join(map(repr, twice))}")
+    repeated_names = sorted({name for name in names if names.count(name) > 1})
+    if repeated_names:
+        raise InvalidRequest(f"the rows have duplicate columns: {', '.join(map(repr, repeated_names))}")
     return rows
 
 

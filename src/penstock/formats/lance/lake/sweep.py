@@ -26,8 +26,8 @@ from urllib.parse import quote
 
 from penstock.errors import Damaged, Denied, ManagedElsewhere, PenstockError, Unavailable
 from penstock.formats.lance.lake.leftovers import FoundFile, LanceNeeds, is_data, judge, manifest_at
-from penstock.formats.lance.lake.manifest_files import Unclear
-from penstock.formats.lance.lake.notes import Stays, owner_of, stays
+from penstock.formats.lance.lake.manifest_files import UnclearManifest
+from penstock.formats.lance.lake.notes import DeregisteredNote, owner_of, stays
 from penstock.formats.lance.lake.pins import Pins
 from penstock.formats.lance.lake.retained_tables import RetainedTable, RetainedTables
 from penstock.formats.lance.names import MAIN, OWNER, REFS_OF_BRANCHES, VERSIONS
@@ -39,7 +39,7 @@ from penstock.lake.fork_notes import FOREVER_US, ForkNotes
 from penstock.lake.sweep_engine import Listing, SweepEngine, SweepTally
 from penstock.model.keys import Key
 from penstock.storage.buckets import BucketEntry
-from penstock.storage.fates import Fate, Judged
+from penstock.storage.fates import FileFate, JudgedFile
 from penstock.storage.locations import normalise, table_of_place
 from penstock.storage.places import Place, Places
 
@@ -128,7 +128,7 @@ class LanceSweep:
             [
                 entry
                 for fate, entry in judged
-                if fate is Fate.KEPT and not self._is_known(location, entry.key, foreign)
+                if fate is FileFate.KEPT and not self._is_known(location, entry.key, foreign)
             ],
             self.pinned_us(),
         )
@@ -148,7 +148,7 @@ class LanceSweep:
             raise Damaged(table.problem)
         self.kept.neighbours.check(table.location)
         owner = owner_of(place)
-        if owner is None or (not table.is_there and stays(place) is not Stays.NO):
+        if owner is None or (not table.is_there and stays(place) is not DeregisteredNote.NO):
             return False
         if owner != self._lake_id:
             raise ManagedElsewhere(NOT_OWN.format(url=place.url, owner=owner))
@@ -174,8 +174,10 @@ class LanceSweep:
             if owner_of(place) != self._lake_id or self.kept.neighbours.is_near(location):
                 return False
             noted = stays(place)
-            return noted is Stays.NO or (
-                noted is Stays.INTENDED and table is not None and not self.kept.has_or_had(table)
+            return noted is DeregisteredNote.NO or (
+                noted is DeregisteredNote.INTENDED
+                and table is not None
+                and not self.kept.is_or_was_on_branch(table)
             )
         return False
 
@@ -192,21 +194,21 @@ class _TableFolder:
     def begin(self) -> None:
         self._foreign.look()
 
-    def judge(self, listing: Listing) -> Iterator[Judged]:
+    def judge(self, listing: Listing) -> Iterator[JudgedFile]:
         for entry in listing(self._place, ""):
             fate = judge(entry, self._needs)
-            if fate is not Fate.KEPT or is_data(entry.key):
-                yield Judged(entry, fate)
+            if fate is not FileFate.KEPT or is_data(entry.key):
+                yield JudgedFile(entry, fate)
 
     def look_again(self) -> None:
         self._sweep.kept.look()
         self._foreign.look()
         self._is_swept = self._sweep.is_swept(self._table, self._place)
 
-    def judge_again(self, candidate: Judged) -> Fate:
-        return judge(candidate.entry, self._needs) if self._is_swept else Fate.KEPT
+    def judge_again(self, candidate: JudgedFile) -> FileFate:
+        return judge(candidate.entry, self._needs) if self._is_swept else FileFate.KEPT
 
-    def remove(self, files: Sequence[Judged]) -> None:
+    def remove(self, files: Sequence[JudgedFile]) -> None:
         self._place.delete(sorted((file.entry.key for file in files), key=_after_manifests))
 
     def finish(self, tally: SweepTally) -> None:  # noqa: ARG002
@@ -225,7 +227,7 @@ class _LoneFolder:
     def begin(self) -> None:
         """Retained commits were looked at when the folder was found."""
 
-    def judge(self, listing: Listing) -> Iterator[Judged]:
+    def judge(self, listing: Listing) -> Iterator[JudgedFile]:
         entries = [*islice(listing(self._place, ""), FILES_MAX + 1)]
         if len(entries) > FILES_MAX:
             yield from self._judge_many(listing)
@@ -233,16 +235,16 @@ class _LoneFolder:
         is_young = any(map(self._is_young, entries))
         for entry in sorted(entries, key=lambda entry: (_after_manifests(entry.key), entry.key)):
             if entry.key != OWNER:
-                yield Judged(entry, Fate.WAITING if is_young else Fate.DATA)
+                yield JudgedFile(entry, FileFate.WAITING if is_young else FileFate.DATA)
 
-    def _judge_many(self, listing: Listing) -> Iterator[Judged]:
+    def _judge_many(self, listing: Listing) -> Iterator[JudgedFile]:
         """The same with one entry in memory at a time: the folder is listed anew for each step."""
         is_young = any(map(self._is_young, listing(self._place, "")))
         for is_after in (False, True):
             for entry in listing(self._place, ""):
                 if entry.key != OWNER and _after_manifests(entry.key) is is_after:
                     is_waiting = is_young or self._is_young(entry)  # one may have come meanwhile
-                    yield Judged(entry, Fate.WAITING if is_waiting else Fate.DATA)
+                    yield JudgedFile(entry, FileFate.WAITING if is_waiting else FileFate.DATA)
 
     def _is_young(self, entry: BucketEntry) -> bool:
         return entry.modified_us >= self._sweep.before_us
@@ -252,17 +254,17 @@ class _LoneFolder:
         is_known = self._location in self._sweep.kept.tables
         self._is_alone = not is_known and self._sweep.is_alone(self._location)
 
-    def judge_again(self, candidate: Judged) -> Fate:
+    def judge_again(self, candidate: JudgedFile) -> FileFate:
         is_named = self._sweep.kept.names(f"{self._location}/{candidate.entry.key}")
-        return Fate.KEPT if not self._is_alone or is_named else candidate.fate
+        return FileFate.KEPT if not self._is_alone or is_named else candidate.fate
 
-    def remove(self, files: Sequence[Judged]) -> None:
+    def remove(self, files: Sequence[JudgedFile]) -> None:
         self._place.delete([file.entry.key for file in files])
 
     def finish(self, tally: SweepTally) -> None:
         """The note of the owner goes last: what an interrupted sweep leaves is still the lake's."""
         self.look_again()
-        if self._engine.removes(Fate.DATA) and self._is_alone and not tally.stays:
+        if self._engine.removes(FileFate.DATA) and self._is_alone and not tally.stays:
             self._place.delete([OWNER])
             self._place.prune()
 
@@ -288,7 +290,7 @@ class _Foreign:
             folder = key.rpartition(VERSIONS)[0]
             try:
                 self._kept.take_manifest(self._table, folder, data)
-            except Unclear as problem:
+            except UnclearManifest as problem:
                 raise Damaged(f"{key} of the Lance table '{self._table.key}' {problem}") from None
             self.keys |= {key, folder}
 

@@ -29,7 +29,7 @@ from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.manifest_reader import is_of
 from penstock.formats.lance.manifests import Manifest, ManifestOperation, transaction
 from penstock.formats.lance.names import MAIN, manifest_name, staged_name
-from penstock.formats.lance.relocation import Immovable, rehome
+from penstock.formats.lance.relocation import Immovable, move_to_folder
 from penstock.formats.lance.sides import NumberedVersion
 from penstock.formats.lance.state import LanceState, Version, Versions, folder_at, is_managed, state_of
 from penstock.formats.lance.version_pins import pin
@@ -348,7 +348,7 @@ class TableOpener:
             folder_at(content.location, chain, branch) for chain in (version.chain, opened.chain)
         )
         try:
-            moved = rehome(manifest, old_folder, becomes)
+            moved = move_to_folder(manifest, old_folder, becomes)
         except Immovable as problem:
             raise UnsupportedFeature(
                 f"version {number} of '{opened.key}' {problem}, so it cannot be continued on another branch"
@@ -411,7 +411,7 @@ def _is_copy(data: bytes, uuid: str) -> bool:
     try:
         manifest = Manifest.read(data)
         transaction = manifest.transaction
-        return transaction is not None and transaction.text(2) == uuid and manifest.is_told_alike
+        return transaction is not None and transaction.text(2) == uuid and manifest.names_one_transaction
     except Malformed:
         return False
 

@@ -132,7 +132,7 @@ class TablePlacement:
         out long ago, and is repeated, no table is taken."""
         try:
             for table in self._placed:
-                if self._parts.is_had(table.location):
+                if self._parts.is_location_of_table(table.location):
                     self._parts.ownership.claim(table)
                 elif table in self._taken:
                     self._release(table)
@@ -141,9 +141,9 @@ class TablePlacement:
 
     def _release(self, table: LanceTable) -> None:
         """Let a place be nobody's where no branch has a table."""
-        if not self._parts.is_had(table.location):
+        if not self._parts.is_location_of_table(table.location):
             self._parts.ownership.release(table)
-            if self._parts.is_had(table.location):
+            if self._parts.is_location_of_table(table.location):
                 self._parts.ownership.claim(table)
 
     def _places_of_tables(self, commit: ObjectId) -> Iterator[tuple[Key, str]]:

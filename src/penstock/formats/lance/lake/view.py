@@ -23,7 +23,7 @@ from penstock.lake.table_writer import (
 
 if TYPE_CHECKING:
     from penstock.formats.lance.lake.answers import LanceAbout
-    from penstock.lake.call import Said
+    from penstock.lake.call import CommitDescription
     from penstock.lake.upkeep import OptimizedTable, OptimizeOrder
 
 
@@ -52,7 +52,7 @@ class LanceView(RowStatements):
 
         return to_arrow(self._table, columns, where)
 
-    def append(self, data: Any, said: Said, idempotency_key: str | None) -> Ratified:
+    def append(self, data: Any, said: CommitDescription, idempotency_key: str | None) -> Ratified:
         return self._write(data, "append", said, idempotency_key)
 
     def overwrite(
@@ -60,7 +60,7 @@ class LanceView(RowStatements):
         data: Any,
         partitions: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None,
         where: str | None,
-        said: Said,
+        said: CommitDescription,
         idempotency_key: str | None,
     ) -> Ratified:
         if partitions is not None or where is not None:
@@ -73,7 +73,7 @@ class LanceView(RowStatements):
     def optimize(
         self,
         order: OptimizeOrder,
-        said: Said,  # noqa: ARG002 - Lance makes several commits of it, and words them itself
+        said: CommitDescription,  # noqa: ARG002 - Lance makes several commits of it, and words them itself
     ) -> OptimizedTable:
         if order.target_file_bytes is not None or order.where is not None or order.zorder_by:
             raise InvalidRequest(
@@ -84,7 +84,7 @@ class LanceView(RowStatements):
         optimized: OptimizedTable = _load("optimize_files")(self._table, order.progress)
         return optimized
 
-    def _write(self, data: Any, mode: str, said: Said, idempotency_key: str | None) -> Ratified:
+    def _write(self, data: Any, mode: str, said: CommitDescription, idempotency_key: str | None) -> Ratified:
         require_lance()
         from penstock.formats.lance.lake.rows import write
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from penstock.formats.lance.rest.codec import CODEC, ROWS, Model
-from penstock.formats.lance.rest.errors import ErrorResponse, say
+from penstock.formats.lance.rest.errors import ErrorResponse, error_answer
 from penstock.formats.lance.rest.operations import FILE, OPERATIONS, STREAM, RestOperation
 from penstock.formats.lance.rest.request_handler import LOOKS_INTO, handler
 from penstock.server.routes import Api, Route
@@ -72,7 +72,7 @@ LANCE: Final = Api(
         "or by the parameter `delimiter`."
     ),
     codec=CODEC,
-    error=say,
+    error=error_answer,
     error_schema=ErrorResponse,
     strict_query=False,
     imports=(

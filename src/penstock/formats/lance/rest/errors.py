@@ -71,7 +71,7 @@ class LanceRefusal(RequestError):
         super().__init__(str(error), lance_code=int(error.code), cause=_cause(error))
 
 
-def say(error: PenstockError, headers: Mapping[str, str]) -> HttpAnswer:
+def error_answer(error: PenstockError, headers: Mapping[str, str]) -> HttpAnswer:
     """An error as the answer to a request."""
     if isinstance(error, LanceRefusal):
         code, detail = error.details["lance_code"], error.details["cause"]

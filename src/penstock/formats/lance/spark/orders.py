@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from penstock.errors import InvalidRequest
-from penstock.lake.call import Said
+from penstock.lake.call import CommitDescription
 from penstock.lake.write_jobs import SaveMode, check_properties
 from penstock.model.keys import Key
 from penstock.spark.job.applications import application_of
@@ -121,7 +121,9 @@ def _number(name: str, value: str) -> int:
 # -- what is told ------------------------------------------------------------------------------------------
 
 
-def commit_properties(spark: SparkSession, key: Key, order: LanceOrder, done: LanceOutput) -> Said:
+def commit_properties(
+    spark: SparkSession, key: Key, order: LanceOrder, done: LanceOutput
+) -> CommitDescription:
     """Message and properties of the job's commit: job id, mode, format, counts."""
     properties: dict[str, tuple[str, ...]] = {name: (value,) for name, value in order.properties.items()}
     properties |= {
@@ -141,7 +143,7 @@ def commit_properties(spark: SparkSession, key: Key, order: LanceOrder, done: La
     verb = "overwrite" if order.mode is SaveMode.OVERWRITE else "append"
     rows = f"{done.rows:,} row{'' if done.rows == 1 else 's'}"
     made_up = f"{verb} {key} with {rows}" if verb == "overwrite" else f"append {rows} to {key}"
-    return Said(
+    return CommitDescription(
         message=order.message if order.message is not None else made_up,
         authors=None if order.author is None else tuple(filter(None, (order.author,))),
         properties=properties,

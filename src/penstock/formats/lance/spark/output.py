@@ -16,7 +16,7 @@ import msgspec
 from penstock.errors import InvalidRequest, PenstockError
 from penstock.formats.lance.spark import tasks
 from penstock.formats.lance.spark.arrow import map_in_arrow
-from penstock.formats.lance.spark.schemas import Fit
+from penstock.formats.lance.spark.schemas import ColumnFit
 from penstock.lake.job_files import remove_files
 from penstock.model.decoders import json_decoder
 from penstock.spark import jar
@@ -40,7 +40,7 @@ class FragmentTarget(msgspec.Struct, frozen=True, kw_only=True):
     """The table's folder, as storage."""
     dataset: bytes | str
     """The table as it was opened, for the tasks; the address of its folder if it has no version."""
-    fit: Fit
+    fit: ColumnFit
     mode: str
     """Of Lance's writer."""
     options: dict[str, Any]
@@ -70,7 +70,7 @@ def run(df: DataFrame, target: FragmentTarget) -> LanceOutput:
     ``InvalidRequest`` for values that the table cannot have; else whatever Spark raises comes through. What
     finished tasks have written is removed then, as far as it is known. A sweep finds the rest.
     """
-    heard = _Heard(df.sparkSession)
+    heard = _FinishedFiles(df.sparkSession)
     task = tasks.writing(
         target.dataset, target.fit.schema, target.mode, target.options, _refusal(), heard.tell
     )
@@ -103,7 +103,7 @@ def _output(messages: Iterable[_Message]) -> LanceOutput:
     )
 
 
-def _columns(fit: Fit) -> list[Column]:
+def _columns(fit: ColumnFit) -> list[Column]:
     """The columns of the table, from those of the rows."""
     from pyspark.sql import functions as f
 
@@ -118,7 +118,7 @@ def _refusal() -> str:
     return ERROR_MARK + encode_error(InvalidRequest("{}"), "").decode()
 
 
-class _Heard:
+class _FinishedFiles:
     """The files of tasks that finished, whatever became of their job. Spark Connect has no way to tell."""
 
     def __init__(self, spark: SparkSession) -> None:

@@ -28,7 +28,7 @@ _RESERVED: Final = frozenset(
 _NO_COLUMNS: Final = "there are no columns"
 
 
-class Fit(msgspec.Struct, frozen=True, kw_only=True):
+class ColumnFit(msgspec.Struct, frozen=True, kw_only=True):
     """How rows of Spark's become rows of a table."""
 
     schema: Any
@@ -67,7 +67,7 @@ def new_schema(schema: Any, vectors: Mapping[str, int]) -> Any:
     return pa.schema([_new(field, vectors.get(field.name)) for field in schema])
 
 
-def fit(key: Key, given: Any, table: Any, *, case_sensitive: bool) -> Fit:
+def fit(key: Key, given: Any, table: Any, *, case_sensitive: bool) -> ColumnFit:
     """How rows of a schema become rows of a table, by the names of columns.
 
     ``InvalidRequest`` lists the columns that do not fit. Those that the rows lack become null.
@@ -86,7 +86,7 @@ def fit(key: Key, given: Any, table: Any, *, case_sensitive: bool) -> Fit:
     problems += [f"'{name}' is not a column of the table" for name in names.values()]
     if problems:
         raise _refusal_error(f"the rows do not fit '{key}'", problems)
-    return Fit(schema=table, columns=tuple(columns))
+    return ColumnFit(schema=table, columns=tuple(columns))
 
 
 def readable(table: Any) -> Any:

@@ -12,7 +12,7 @@ from penstock.formats.lance.lake.answers import LanceAbout
 from penstock.formats.lance.lake.calls import CommitLance, DeclareLance, GetLanceTable
 from penstock.formats.lance.lake.jobs import attempts, attempts_name, next_attempt_id
 from penstock.formats.lance.spark.orders import LanceOrder
-from penstock.lake.call import Said
+from penstock.lake.call import CommitDescription
 from penstock.lake.calls import GetReference
 from penstock.lake.transactions.answers import TransactionInfo
 from penstock.lake.transactions.calls import AbortTransaction, CommitTransaction
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from penstock.lake.transactions.transaction import Transaction
 
 
-class New:
+class NewLanceTable:
     """A table that nobody else sees yet."""
 
     def __init__(self, about: LanceAbout, branch: str, transaction: Transaction | None, job: str) -> None:
@@ -38,7 +38,7 @@ class New:
         """Under which that is done once."""
         self._transaction = transaction
 
-    def land(self, said: Said) -> Commit | None:
+    def land(self, said: CommitDescription) -> Commit | None:
         """Let it arrive; ``None`` in a transaction of the caller's, which is yet to land.
 
         ``CommitConflict`` if there is something at its key by now.
@@ -50,7 +50,7 @@ class New:
 
 
 @contextmanager
-def declare_table(lake: Lake, key: Key, branch: str, order: LanceOrder) -> Iterator[New]:
+def declare_table(lake: Lake, key: Key, branch: str, order: LanceOrder) -> Iterator[NewLanceTable]:
     """Declare a new table, to be filled and committed in this block; without a commit it is not created.
 
     Inside a transaction of the caller's it is part of that one, and taken back if this fails without rows.
@@ -60,7 +60,7 @@ def declare_table(lake: Lake, key: Key, branch: str, order: LanceOrder) -> Itera
     if branch.startswith(PREFIX):
         about = _declare(lake, key, branch)
         try:
-            yield New(about, branch, None, order.job)
+            yield NewLanceTable(about, branch, None, order.job)
         except BaseException:
             _take_back(lake, about, branch)
             raise
@@ -75,7 +75,7 @@ def declare_table(lake: Lake, key: Key, branch: str, order: LanceOrder) -> Itera
         transaction.abort("the table already exists")
         raise
     with transaction:
-        yield New(about, transaction.branch, transaction, uuid4().hex)
+        yield NewLanceTable(about, transaction.branch, transaction, uuid4().hex)
 
 
 def _declare(lake: Lake, key: Key, branch: str) -> LanceAbout:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.formats.lance.lake.jobs import CommittedJob, JobNamespace, LanceJob
-from penstock.lake.call import Said
+from penstock.lake.call import CommitDescription
 from penstock.model.keys import Key
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ class LanceProposal(msgspec.Struct, frozen=True, kw_only=True):
     key: Key
     branch: str
     job: str
-    said: Said
+    said: CommitDescription
     output: Any
     """The fragments."""
     schema: Any

@@ -28,7 +28,7 @@ from penstock.formats.lance.spark.orders import (
 from penstock.formats.lance.spark.output import FragmentTarget, LanceOutput
 from penstock.formats.lance.spark.pickled_table import pickle_table
 from penstock.formats.lance.spark.repeated_job import find_earlier_result
-from penstock.formats.lance.spark.schemas import Fit, arrow_of, fit, new_schema
+from penstock.formats.lance.spark.schemas import ColumnFit, arrow_of, fit, new_schema
 from penstock.formats.lance.spark.version_commit import LanceProposal
 from penstock.lake.job_files import JobStart, is_refusal
 from penstock.lake.write_jobs import SaveMode
@@ -160,7 +160,7 @@ def _open_dataset(lake: Lake, key: Key, branch: str) -> Any:
 
 
 def _run(
-    df: DataFrame, lake: Lake, about: LanceAbout, fitting: Fit, order: LanceOrder, opened: Any = None
+    df: DataFrame, lake: Lake, about: LanceAbout, fitting: ColumnFit, order: LanceOrder, opened: Any = None
 ) -> LanceOutput:
     began, options = JobStart.now(lake), dict(order.options)
     if opened is not None and order.mode is SaveMode.OVERWRITE:
@@ -181,9 +181,9 @@ def _run(
     return written
 
 
-def _every(schema: Any) -> Fit:
+def _every(schema: Any) -> ColumnFit:
     """How rows become those of a table that has the same columns."""
-    return Fit(schema=schema, columns=tuple(schema.names))
+    return ColumnFit(schema=schema, columns=tuple(schema.names))
 
 
 # -- the commit --------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from uuid import uuid4
 from penstock.errors import InvalidRequest, PenstockError
 from penstock.formats.delta.errors import UnsupportedFeature
 from penstock.formats.delta.lake.file_actions import file_actions
-from penstock.formats.delta.lake.footer_stats import told_leaves
+from penstock.formats.delta.lake.footer_stats import leaves_in_footer
 from penstock.formats.delta.lake.job_outputs import JobTarget
 from penstock.formats.delta.lake.partition_folders import fields_of
 from penstock.formats.delta.lake.table import data_folder
@@ -63,7 +63,7 @@ def write_files(
     _check_elements(metadata)
     check_names(metadata)
     fields = fields_of(metadata)
-    leaves = told_leaves(indexed_leaves(metadata, clustering))
+    leaves = leaves_in_footer(indexed_leaves(metadata, clustering))
     target = JobTarget(
         place=lake.places.at(location),
         partition_by=directory_names(fields, metadata),

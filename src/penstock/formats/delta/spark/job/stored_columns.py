@@ -97,11 +97,11 @@ def as_stored(df: DataFrame, metadata: Metadata) -> DataFrame:
             column = column.cast(kind.dataType)
         chosen.append(column.alias(inside.name, metadata={FIELD_ID: field.metadata[ID]}))
     names = {field.name for field in schema.fields}
-    beside = [_beside(name, metadata) for name in df.columns if name not in names]
+    beside = [_row_id_column(name, metadata) for name in df.columns if name not in names]
     return df.select(*chosen, *beside)
 
 
-def _beside(name: str, metadata: Metadata) -> Column:
+def _row_id_column(name: str, metadata: Metadata) -> Column:
     """A column that is not the table's: of those with ids and versions of rows, Iceberg knows ids."""
     from pyspark.sql import functions as f
 

@@ -20,7 +20,7 @@ from penstock.formats.delta.lake.scan_plan import FILE
 from penstock.formats.delta.protocol.actions import Add
 from penstock.formats.delta.protocol.column_rules import CURRENT_DEFAULT, expressions_of, fills_itself
 from penstock.formats.delta.protocol.row_ids import FileRowIds
-from penstock.formats.delta.rows.deletion_words import Words
+from penstock.formats.delta.rows.deletion_words import BitmapWords
 from penstock.formats.delta.spark.job.computed_columns import default_of, with_generated
 from penstock.formats.delta.spark.rewrites import rewriting
 from penstock.formats.delta.spark.rewrites.assignments import Path, assign_values, expression, lacking, row
@@ -371,8 +371,8 @@ class Pairs:
 class _Marks(NamedTuple):
     """Rows of files, by the numbers of these among the candidates."""
 
-    changed: dict[int, Words]
-    matched: dict[int, Words]
+    changed: dict[int, BitmapWords]
+    matched: dict[int, BitmapWords]
     """Those that are matched, and not changed."""
 
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.lake import rewrite
-from penstock.formats.delta.lake.calls import Looked
+from penstock.formats.delta.lake.calls import WriterReads
 from penstock.formats.delta.lake.marked_files import uses_vectors
 from penstock.formats.delta.lake.rewrite import Rewrite
 from penstock.formats.delta.lake.scan_plan import FILE
 from penstock.formats.delta.protocol.actions import Action, Add, Metadata
 from penstock.formats.delta.protocol.column_rules import expressions_of
-from penstock.formats.delta.rows.deletion_words import Words
+from penstock.formats.delta.rows.deletion_words import BitmapWords
 from penstock.formats.delta.spark.job.tables import JobTable
 from penstock.formats.delta.spark.rewrites import rewriting
 from penstock.formats.delta.spark.rewrites.assignments import assign_values, old_of, row
@@ -97,18 +97,18 @@ def plan_update(
     return touched.rewritten(df, "UPDATE", {"predicate": condition.told})
 
 
-class Touched(NamedTuple):
+class MatchedFiles(NamedTuple):
     """The files of a table that hold rows for which a condition is true."""
 
     table: JobTable
     files: list[Add]
-    reads: Looked
+    reads: WriterReads
     read: Callable[[], DataFrame]
     """All of their rows, or where these are marked those that are meant; with their ids, if the table tracks
     rows."""
     condition: Column
     """Which of the rows that are read are meant."""
-    marks: dict[int, Words] | None = None
+    marks: dict[int, BitmapWords] | None = None
     """The rows that are meant, by the numbers of their files, where they are marked as deleted; ``None``
     where files are written anew."""
 
@@ -133,7 +133,7 @@ class Touched(NamedTuple):
         return Rewrite(self.table, operation, parameters, self.write(df), self.reads, metrics)
 
 
-def find(spark: SparkSession, table: JobTable, condition: Condition) -> Touched:
+def find(spark: SparkSession, table: JobTable, condition: Condition) -> MatchedFiles:
     """Look for the rows that a condition is true for, in the files that may hold any.
 
     ``InvalidRequest`` if it is no condition on rows that the table has now.
@@ -160,12 +160,12 @@ def find(spark: SparkSession, table: JobTable, condition: Condition) -> Touched:
     def read() -> DataFrame:
         return rows(spark, table.snapshot, files, row_ids=table.final_row_ids(files))
 
-    return Touched(table, files, reads, read, condition.column)
+    return MatchedFiles(table, files, reads, read, condition.column)
 
 
 def _find_marks(
     candidates: Sequence[Add], select_meant: Callable[[Sequence[Add]], DataFrame]
-) -> dict[int, Words] | None:
+) -> dict[int, BitmapWords] | None:
     """The rows that are meant, by the numbers of their files; ``None`` if they are too many to be told."""
     from pyspark.sql import functions as f
 
@@ -179,10 +179,10 @@ def _touched_by_marks(
     spark: SparkSession,
     table: JobTable,
     candidates: Sequence[Add],
-    marks: Mapping[int, Words],
+    marks: Mapping[int, BitmapWords],
     needed: str | None,
-    reads: Looked,
-) -> Touched:
+    reads: WriterReads,
+) -> MatchedFiles:
     from pyspark.sql import functions as f
 
     files = [candidates[number] for number in marks]
@@ -194,7 +194,7 @@ def _touched_by_marks(
         # It is true for all of them. By it Spark leaves out parts of files.
         return marked if needed is None else marked.where(f.expr(needed))
 
-    return Touched(table, files, reads, read, f.lit(True), dict(enumerate(words)))
+    return MatchedFiles(table, files, reads, read, f.lit(True), dict(enumerate(words)))
 
 
 def _necessary_condition(spark: SparkSession, table: JobTable, condition: Condition) -> str | None:

@@ -14,7 +14,7 @@ from penstock.formats.delta.lake.marked_files import FileMarks, mark_beside
 from penstock.formats.delta.lake.scan_plan import FILE
 from penstock.formats.delta.protocol.actions import Action, Add
 from penstock.formats.delta.rows import deletion_words
-from penstock.formats.delta.rows.deletion_words import Words
+from penstock.formats.delta.rows.deletion_words import BitmapWords
 from penstock.formats.delta.spark.scan.deletions import word_of, words_by_file
 from penstock.formats.delta.spark.scan.scans import ROW
 from penstock.formats.rows.arrow_types import pa, pc
@@ -50,7 +50,7 @@ def collect_words(files: Sequence[Add], ask: Callable[[Sequence[Add]], DataFrame
     return pa.concat_tables(parts)
 
 
-def rows_of(words: Any, name: str) -> dict[int, Words]:
+def rows_of(words: Any, name: str) -> dict[int, BitmapWords]:
     """The rows that a column of collected words names, by the numbers of their files."""
     return words_by_file(words[FILE], words[WORD], words[name])
 
@@ -69,7 +69,7 @@ def split_files(files: Sequence[Add]) -> Iterator[tuple[int, Sequence[Add]]]:
 
 
 def mark_files(
-    table: JobTable, files: Sequence[Add], found: Mapping[int, Words], written: Iterable[Action]
+    table: JobTable, files: Sequence[Add], found: Mapping[int, BitmapWords], written: Iterable[Action]
 ) -> list[Add]:
     """Name files again with rows deleted, beside files that were written for the same change."""
     return mark_beside(table, (FileMarks(files[at], words.bits) for at, words in found.items()), written)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.formats.delta.rows.deletion_words import BROADCAST_MAX_WORDS, WORD_ROWS, Words
+from penstock.formats.delta.rows.deletion_words import BROADCAST_MAX_WORDS, WORD_ROWS, BitmapWords
 from penstock.formats.rows.arrow_types import pa, pc
 
 if TYPE_CHECKING:
@@ -24,7 +24,13 @@ _FILE_SHIFT: Final = 34
 
 
 def pick_rows(
-    spark: SparkSession, df: DataFrame, found: Mapping[int, Words], file: str, row: str, *, is_inverse: bool
+    spark: SparkSession,
+    df: DataFrame,
+    found: Mapping[int, BitmapWords],
+    file: str,
+    row: str,
+    *,
+    is_inverse: bool,
 ) -> DataFrame:
     """Those of rows that words name, or the others. The words of a file are found by its number.
 
@@ -53,25 +59,25 @@ def bits_of(row: str) -> Column:
     return F.call_function("shiftleft", F.lit(1).cast("long"), place)
 
 
-def words_by_file(files: Any, numbers: Any, words: Any) -> dict[int, Words]:
+def words_by_file(files: Any, numbers: Any, words: Any) -> dict[int, BitmapWords]:
     """Words of several files by file number, each word once, without zeros."""
     table = pa.table({"file": files, "number": numbers, "word": words})
     table = table.filter(pc.not_equal(table["word"], 0)).sort_by(
         [("file", "ascending"), ("number", "ascending")]
     )
-    result: dict[int, Words] = {}
+    result: dict[int, BitmapWords] = {}
     start = 0
     for counted in pc.value_counts(table["file"].combine_chunks()).to_pylist():
         count = counted["counts"]
         part = table.slice(start, count)
-        result[counted["values"]] = Words.among(
+        result[counted["values"]] = BitmapWords.among(
             part["number"].combine_chunks(), part["word"].combine_chunks()
         )
         start += count
     return result
 
 
-def _are_few(words_by_file: Mapping[int, Words]) -> bool:
+def _are_few(words_by_file: Mapping[int, BitmapWords]) -> bool:
     return sum(len(words.words) for words in words_by_file.values()) <= BROADCAST_MAX_WORDS
 
 
@@ -81,7 +87,7 @@ def _key_of(file: Column, row: Column) -> Column:
     return F.shiftleft(file.cast("long"), _FILE_SHIFT).bitwiseOR(F.shiftright(row, _WORD_BITS))
 
 
-def _to_frame(spark: SparkSession, found: Mapping[int, Words]) -> DataFrame:
+def _to_frame(spark: SparkSession, found: Mapping[int, BitmapWords]) -> DataFrame:
     keys = [
         pc.add(words.numbers, pa.scalar(file << _FILE_SHIFT, pa.int64())) for file, words in found.items()
     ]

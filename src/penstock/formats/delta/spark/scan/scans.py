@@ -20,14 +20,14 @@ from penstock.formats.delta.lake.scan_plan import FILE, FILE_FIELD, check_visibl
 from penstock.formats.delta.lake.snapshot import TableSnapshot
 from penstock.formats.delta.protocol.actions import Add, Cdc, Remove, decode_path
 from penstock.formats.delta.protocol.row_ids import FileRowIds, RowColumns, row_columns_of
-from penstock.formats.delta.rows.deletion_words import Room, Words, with_deleted
+from penstock.formats.delta.rows.deletion_words import BitmapWords, WordBudget, with_deleted
 from penstock.formats.delta.spark.scan.columns import show_column
 from penstock.formats.delta.spark.scan.deletions import pick_rows
 from penstock.formats.delta.spark.scan.log_values import log_value
 from penstock.formats.rows.schema import Field, StructType
 from penstock.lake.scan_files import ScanFile
 from penstock.spark import jar
-from penstock.spark.scan.frames import How, read_files
+from penstock.spark.scan.frames import ReadSettings, read_files
 from penstock.spark.scan.origins import UNTOLD, Origin
 from penstock.spark.schemas import quote_name, to_spark_schema
 from penstock.storage.places import Place
@@ -56,7 +56,7 @@ def scan(
     files: Sequence[ScanFile],
     columns: SparkSchema,
     constants: SparkSchema,
-    how: How,
+    how: ReadSettings,
 ) -> DataFrame:
     """The rows of files of a Delta table; as ``read_files`` otherwise.
 
@@ -82,7 +82,7 @@ class Piece(msgspec.Struct, frozen=True):
     file: Add | Remove | Cdc
     values: tuple[str | None, ...] = ()
     """As Delta's log spells values."""
-    picked: Words | None = None
+    picked: BitmapWords | None = None
     """Some of its rows; ``None`` for all of them."""
     is_inverse: bool = False
     """Whether the rows to be read are those that ``picked`` does not name."""
@@ -112,7 +112,7 @@ def rows(
 def picked_rows(
     spark: SparkSession,
     snapshot: TableSnapshot,
-    files: Iterable[tuple[Add, Words]],
+    files: Iterable[tuple[Add, BitmapWords]],
     *,
     numbered: bool = False,
     row_ids: Mapping[str, FileRowIds] | None = None,
@@ -182,8 +182,8 @@ def read(
     reader = _PieceReader(spark, place, columns, tuple(constants), tuple(beside), origin)
     whole: list[ScanFile] = []
     parts: dict[bool, list[ScanFile]] = {False: [], True: []}
-    named: dict[bool, dict[int, Words]] = {False: {}, True: {}}
-    room = Room(place)
+    named: dict[bool, dict[int, BitmapWords]] = {False: {}, True: {}}
+    room = WordBudget(place)
     for number, piece in enumerate(pieces):
         if piece.picked is None:
             whole.append(reader.file(piece, number if numbered else None))
@@ -217,7 +217,7 @@ class _PieceReader:
     ) -> None:
         self._spark, self._place, self._columns = spark, place, columns
         self._constants, self._beside = constants, beside
-        self._how = How(options=columns.options, origin=origin.text, table=origin.table)
+        self._how = ReadSettings(options=columns.options, origin=origin.text, table=origin.table)
 
     def file(self, piece: Piece, number: int | None) -> ScanFile:
         """A piece as a file to be scanned; with a number, as one that has it."""

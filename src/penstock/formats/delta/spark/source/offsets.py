@@ -73,7 +73,7 @@ FilesOf: TypeAlias = Callable[[range], Iterator[tuple[int, Sequence[File]]]]
 """What a stream reads of each of some versions."""
 
 
-class Limit(msgspec.Struct, frozen=True, kw_only=True):
+class BatchLimit(msgspec.Struct, frozen=True, kw_only=True):
     """How much one batch may read. Nothing given is no limit."""
 
     files: int | None = None
@@ -87,7 +87,7 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True):
         return (self.files is None or files <= self.files) and (self.size is None or size <= self.size)
 
 
-def reach(start: Offset, latest: int, files_of: FilesOf[Add], limit: Limit) -> Offset:
+def reach(start: Offset, latest: int, files_of: FilesOf[Add], limit: BatchLimit) -> Offset:
     """The place up to which one batch reads: as far as the limit allows, and by one file at least."""
     if start.version > latest:
         return start

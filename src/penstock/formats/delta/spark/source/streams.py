@@ -19,8 +19,8 @@ from penstock.formats.delta.protocol.transaction import last
 from penstock.formats.delta.spark.source.conditions import check_condition
 from penstock.formats.delta.spark.source.file_groups import group_files, rows
 from penstock.formats.delta.spark.source.offsets import (
+    BatchLimit,
     Files,
-    Limit,
     Offset,
     added_files,
     between,
@@ -47,7 +47,7 @@ else:
         SupportsTriggerAvailableNow = object
 
 
-class _Read(NamedTuple):
+class _VersionRead(NamedTuple):
     """What a stream reads of a version."""
 
     version: int
@@ -105,7 +105,7 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             now = self._now(given)
             latest = now.latest_version if self._until is None else min(self._until, now.latest_version)
             begin = self._beginning(now, latest) if given.is_undecided else given
-            most = Limit(files=getattr(limit, "max_files", None), size=getattr(limit, "max_bytes", None))
+            most = BatchLimit(files=getattr(limit, "max_files", None), size=getattr(limit, "max_bytes", None))
             end = reach(begin, latest, lambda versions: self._files(versions, begin), most)
             self._last = given if end == given else self._with_tip(end, now)
             return self._last.to_json()
@@ -227,16 +227,16 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 under = read_as(commit.version, was, now, self._columns, str(self._options.table))
             yield commit.version, [(under, file) for file in commit.files]
 
-    def _read(self, versions: range, offset: Offset) -> Iterator[_Read]:
+    def _read(self, versions: range, offset: Offset) -> Iterator[_VersionRead]:
         first = versions.start
         if offset.has_snapshot and first < offset.first and versions:
             found = self._table.snapshot(first)
             files = sorted(found.files(), key=lambda one: (one.modification_time, one.path))
-            yield _Read(first, files, found.metadata)
+            yield _VersionRead(first, files, found.metadata)
             first += 1
         yield from self._added_files(range(first, versions.stop))
 
-    def _added_files(self, versions: range) -> Iterator[_Read]:
+    def _added_files(self, versions: range) -> Iterator[_VersionRead]:
         if not versions:
             return
         name = str(self._options.table)
@@ -252,4 +252,4 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             actions = [line.action for line in parse_commit(commit.data)]
             skips = self._options.skip_change_commits
             files = added_files(commit.version, actions, self._columns, name, skips_changes=skips)
-            yield _Read(commit.version, files, last(actions, Metadata))
+            yield _VersionRead(commit.version, files, last(actions, Metadata))

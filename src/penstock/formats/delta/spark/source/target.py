@@ -15,7 +15,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from penstock.errors import InvalidRequest, KeyNotFound, PenstockError
 from penstock.formats.delta.errors import UnsupportedFeature
 from penstock.formats.delta.lake.answers import TableVersions
-from penstock.formats.delta.lake.calls import CommitTables, GetTableVersions, Looked, Part
+from penstock.formats.delta.lake.calls import CommitTables, GetTableVersions, TablePart, WriterReads
 from penstock.formats.delta.lake.evolution import protocol_for, with_columns
 from penstock.formats.delta.lake.replaced_parts import check_inside, parts_of
 from penstock.formats.delta.lake.table import clustering_of, data_folder, table_commit
@@ -89,7 +89,7 @@ class SourceTarget(msgspec.Struct, frozen=True, kw_only=True):
     """Where below the table files go."""
     clustering: tuple[tuple[str, ...], ...]
     """The columns that the table is clustered by, as its files call them."""
-    replaces: tuple[Part, ...] | None
+    replaces: tuple[TablePart, ...] | None
     """What the commit removes; nothing, if that is ``None``."""
     began: JobStart
 
@@ -168,7 +168,7 @@ class SourceTarget(msgspec.Struct, frozen=True, kw_only=True):
             table=self.id,
             read_version=self.version,
             read_tip=self.tip,
-            reads=Looked(),
+            reads=WriterReads(),
             replaces=self.replaces,
         )
         call = CommitTables(

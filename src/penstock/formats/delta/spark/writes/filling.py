@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.lake.calls import Looked, Part
+from penstock.formats.delta.lake.calls import TablePart, WriterReads
 from penstock.formats.delta.lake.evolution import (
     commit_fitting,
     metadata_changes,
@@ -24,7 +24,7 @@ from penstock.formats.delta.protocol.actions import Action, Metadata
 from penstock.formats.delta.rows.merged_schemas import check_names
 from penstock.formats.delta.spark.job.numbered_rows import number_rows
 from penstock.formats.delta.spark.job.tables import JobTable
-from penstock.formats.delta.spark.writes.orders import Order
+from penstock.formats.delta.spark.writes.orders import WriteOrder
 from penstock.formats.delta.spark.writes.replace_where import replace_rows
 from penstock.formats.delta.spark.writes.row_casts import fit_rows
 from penstock.formats.delta.spark.writes.schemas import new_schema
@@ -42,7 +42,7 @@ _DONE: Final[dict[tuple[UUID, str, str], int]] = {}
 """By table, branch and application, the last batch that this process wrote, if nothing has failed since."""
 
 
-def fill(df: DataFrame, table: JobTable, order: Order) -> Ratified | None:
+def fill(df: DataFrame, table: JobTable, order: WriteOrder) -> Ratified | None:
     """Write rows to a table that is there. ``None`` if that changes nothing: no rows, or a batch it has."""
     if _has_batch(table, order):
         return None
@@ -51,7 +51,7 @@ def fill(df: DataFrame, table: JobTable, order: Order) -> Ratified | None:
     return done
 
 
-def _write_rows(df: DataFrame, table: JobTable, order: Order) -> Ratified | None:
+def _write_rows(df: DataFrame, table: JobTable, order: WriteOrder) -> Ratified | None:
     if order.mode is SaveMode.OVERWRITE:
         check_changeable(table)
     becomes = _become(df, table.metadata, order)
@@ -66,7 +66,7 @@ def _write_numbered(
     df: DataFrame,
     rows: DataFrame,
     table: JobTable,
-    order: Order,
+    order: WriteOrder,
     becomes: Metadata,
     numbers: IdentityNumbers,
 ) -> Ratified | None:
@@ -96,9 +96,9 @@ def _write_numbered(
 def _commit_files(
     df: DataFrame,
     table: JobTable,
-    order: Order,
+    order: WriteOrder,
     files: Sequence[Action],
-    replaces: Sequence[Part] | None,
+    replaces: Sequence[TablePart] | None,
     becomes: Metadata,
     numbers: IdentityNumbers,
 ) -> Ratified:
@@ -109,7 +109,7 @@ def _commit_files(
             [*order.batches, *actions],
             operation="WRITE",
             parameters=order.parameters,
-            reads=Looked(applications=tuple(batch.app_id for batch in order.batches)),
+            reads=WriterReads(applications=tuple(batch.app_id for batch in order.batches)),
             replaces=replaces,
             said=order.said,
             idempotency_key=order.idempotency_key,
@@ -122,7 +122,7 @@ def _commit_files(
     return commit_fitting(table, files, numbers.mark(becomes), become, commit)
 
 
-def _become(df: DataFrame, metadata: Metadata, order: Order) -> Metadata:
+def _become(df: DataFrame, metadata: Metadata, order: WriteOrder) -> Metadata:
     """What the table is to be after the write. ``InvalidRequest`` for another partitioning than it has."""
     if order.overwrite_schema:
         schema = new_schema(df.schema)
@@ -143,7 +143,7 @@ def _become(df: DataFrame, metadata: Metadata, order: Order) -> Metadata:
     return metadata
 
 
-def _has_batch(table: JobTable, order: Order) -> bool:
+def _has_batch(table: JobTable, order: WriteOrder) -> bool:
     """Whether the table has a batch already, as far as that is worth a look. The commit decides in any case.
 
     A batch that comes after one which went well here is new, unless others write under the same name. So a
@@ -158,7 +158,7 @@ def _has_batch(table: JobTable, order: Order) -> bool:
     return last is not None and last.version >= order.batch
 
 
-def _note_done(table: JobTable, order: Order) -> None:
+def _note_done(table: JobTable, order: WriteOrder) -> None:
     if order.app_id is not None and order.batch is not None:
         if len(_DONE) >= DONE_MAX:
             _DONE.clear()  # which costs a look each

@@ -9,7 +9,7 @@ import msgspec
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.actions import Txn
-from penstock.lake.call import Said
+from penstock.lake.call import CommitDescription
 from penstock.lake.write_jobs import SaveMode
 from penstock.spark.requests import WriteRequest
 from penstock.spark.write_arguments import (
@@ -34,7 +34,7 @@ _ARGUMENTS: Final = {
 """Delta's names of what is an argument here, in small letters. Left to Spark they would do nothing."""
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True):
+class WriteOrder(msgspec.Struct, frozen=True, kw_only=True):
     """How rows are to be written."""
 
     mode: SaveMode
@@ -48,7 +48,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     options: dict[str, str]
     app_id: str | None
     batch: int | None
-    said: Said
+    said: CommitDescription
     idempotency_key: str | None
 
     @property
@@ -67,10 +67,10 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
 
-def order_of(spark: SparkSession, request: WriteRequest) -> Order:
+def order_of(spark: SparkSession, request: WriteRequest) -> WriteOrder:
     """What a caller asks for; ``InvalidRequest`` for what does not go together."""
     extra = request.extra
-    order = Order(
+    order = WriteOrder(
         mode=request.mode,
         partition_by=partition_columns(request),
         replace_where=extra.get("replace_where"),
@@ -89,7 +89,7 @@ def order_of(spark: SparkSession, request: WriteRequest) -> Order:
     return order
 
 
-def check(order: Order) -> None:
+def check(order: WriteOrder) -> None:
     """``InvalidRequest`` for what does not go together."""
     ways = {
         "replace_where": order.replace_where is not None,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.formats.delta.lake import rewrite
-from penstock.formats.delta.lake.calls import Looked
+from penstock.formats.delta.lake.calls import WriterReads
 from penstock.formats.delta.protocol.actions import Action, Metadata
 from penstock.formats.delta.spark.job.tables import JobTable
 from penstock.formats.delta.spark.rewrites import rewriting
@@ -42,7 +42,7 @@ def only_where(df: DataFrame, where: str) -> DataFrame:
 
 def replace_rows(
     df: DataFrame, table: JobTable, where: str, metadata: Metadata
-) -> tuple[list[Action], Looked]:
+) -> tuple[list[Action], WriterReads]:
     """Write what becomes of the files that a replacement touches, and say what it rests on.
 
     ``df`` has the columns of ``metadata``, which is what the table is to become.

@@ -46,7 +46,7 @@ def fit_rows(df: DataFrame, table: StructType, beside: Sequence[str] = ()) -> Da
 
     given = from_spark_schema(df.drop(*beside).schema)
     case_sensitive = is_case_sensitive(df.sparkSession)
-    fit = _Fit(case_sensitive)
+    fit = _ColumnFit(case_sensitive)
     names = {fold_case(field.name, case_sensitive) for field in given.fields}
     generated = [
         field
@@ -60,7 +60,7 @@ def fit_rows(df: DataFrame, table: StructType, beside: Sequence[str] = ()) -> Da
     return with_generated(rows, table, {field.name: None for field in generated})
 
 
-class _Fit:
+class _ColumnFit:
     """What has to be done to the columns of a DataFrame, and what stands against it."""
 
     def __init__(self, case_sensitive: bool) -> None:

@@ -8,7 +8,7 @@ from penstock.errors import CommitConflict, IdempotencyKeyReused, KeyNotFound
 from penstock.formats.delta.lake.table import done_before
 from penstock.formats.delta.spark.job.tables import JobTable
 from penstock.formats.delta.spark.writes import filling, table_creation
-from penstock.formats.delta.spark.writes.orders import Order
+from penstock.formats.delta.spark.writes.orders import WriteOrder
 from penstock.lake.answers import Ratified
 from penstock.lake.table_writer import EXISTS
 from penstock.lake.write_jobs import SaveMode
@@ -25,7 +25,7 @@ TRIES_MAX: Final = 5
 
 
 def write_rows(
-    df: DataFrame, lake: Lake, key: Key, branch: str | None, order: Order, *, create: bool
+    df: DataFrame, lake: Lake, key: Key, branch: str | None, order: WriteOrder, *, create: bool
 ) -> Ratified | None:
     """Write rows to a table, which is created if it is not there; ``None`` if there is nothing to do."""
     lake.begin_write(makes_lake=create)
@@ -41,7 +41,7 @@ def write_rows(
 
 
 def _write_with_retries(
-    df: DataFrame, lake: Lake, key: Key, branch: str, order: Order, *, create: bool
+    df: DataFrame, lake: Lake, key: Key, branch: str, order: WriteOrder, *, create: bool
 ) -> Ratified | None:
     if (known := done_before(lake, [key], branch, order.idempotency_key)) is not None:
         return known
@@ -72,7 +72,7 @@ def _write_with_retries(
     raise AssertionError("the last try returns or raises")
 
 
-def _find_table(lake: Lake, key: Key, branch: str, order: Order) -> JobTable | None:
+def _find_table(lake: Lake, key: Key, branch: str, order: WriteOrder) -> JobTable | None:
     try:
         return JobTable(lake, key, branch, order.options)
     except KeyNotFound:

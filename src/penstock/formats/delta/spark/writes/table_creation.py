@@ -19,7 +19,7 @@ from penstock.formats.delta.protocol.mapping import assign_columns
 from penstock.formats.delta.publishing.scratch import note_creation
 from penstock.formats.delta.rows.merged_schemas import check_names
 from penstock.formats.delta.spark.job.files import write_files
-from penstock.formats.delta.spark.writes.orders import Order
+from penstock.formats.delta.spark.writes.orders import WriteOrder
 from penstock.formats.delta.spark.writes.replace_where import only_where
 from penstock.formats.delta.spark.writes.row_casts import fit_rows
 from penstock.formats.delta.spark.writes.schemas import new_schema
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from penstock.lake.lake import Lake
 
 
-def create(df: DataFrame, lake: Lake, key: Key, branch: str, order: Order) -> Ratified:
+def create(df: DataFrame, lake: Lake, key: Key, branch: str, order: WriteOrder) -> Ratified:
     """Create a table that has the rows from the beginning.
 
     ``CommitConflict`` if there is one when the commit has its turn. Whatever it is refused for, the files are

@@ -1,7 +1,7 @@
-"""Backfilling: the ratified versions of a line into the table's log, for readers who know of no owner.
+"""Publishing: copies the ratified versions of a line to the table's log, for readers without the lake.
 
-Anyone who knows a line may do it, at any time and any number of times, several at once and in several
-processes. What keeps them from doing harm:
+Any process that knows a line may publish it, at any time, repeatedly, and at the same time as others. Three
+rules make that safe:
 
 1. A version is written only when the one before it is in the log: written here, or found there with the
    bytes that were ratified.
@@ -33,7 +33,7 @@ from penstock.formats.delta.protocol.names import (
     UuidName,
     parse_name,
 )
-from penstock.formats.delta.publishing.reading import read_ahead
+from penstock.formats.delta.publishing.prefetch_reader import read_ahead
 from penstock.model.nessie import DeltaTable
 from penstock.storage.places import Place
 
@@ -98,7 +98,7 @@ def newest_after(place: Place, version: int) -> int:
     return _list(place, version, version).newest
 
 
-def backfill(
+def publish_versions(
     place: Place,
     content: DeltaTable,
     read: Read,

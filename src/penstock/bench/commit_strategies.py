@@ -18,26 +18,26 @@ from penstock.kernel.settings import Settings
 from penstock.model.commits import CommitMeta
 from penstock.model.encoding import ObjectId
 from penstock.model.operations import Put
-from penstock.stores.port import Advanced, Row, Turn
+from penstock.stores.port import AdvanceResult, Row, Turn
 from penstock.stores.wrapped import WrappedStore
 
 META: Final = CommitMeta(message="bench", authors=("bench",))
 
 
-class Way(StrEnum):
+class CommitStrategy(StrEnum):
     """How commits land."""
 
     GROUP_COMMIT = "group commit"
     NAIVE = "naive"
 
-    def start(self, store: TallyStore, writers: int, stop: Event) -> Committing:
+    def start(self, store: TallyStore, writers: int, stop: Event) -> CommitLoop:
         """Begin, with nothing in memory."""
-        if self is Way.NAIVE:
+        if self is CommitStrategy.NAIVE:
             return Naive(store, writers, stop)
         return GroupCommit(store, writers)
 
 
-class Committing(ABC):
+class CommitLoop(ABC):
     """A way at work, for some writers."""
 
     def __init__(self, writers: int) -> None:
@@ -49,7 +49,7 @@ class Committing(ABC):
         """Land one commit; whether it landed, which it always has unless the time was up before."""
 
 
-class GroupCommit(Committing):
+class GroupCommit(CommitLoop):
     """All writers share one kernel: what waits while a swap is under way lands by the next one, together."""
 
     def __init__(self, store: TallyStore, writers: int) -> None:
@@ -62,7 +62,7 @@ class GroupCommit(Committing):
         return True
 
 
-class Naive(Committing):
+class Naive(CommitLoop):
     """Each writer on its own, as programs are that know nothing of each other.
 
     Read the head, build a commit on it, store its objects, swap; if somebody was faster, wait a random part
@@ -109,11 +109,11 @@ class _NaiveTurn(Turn):
 
     def advance(
         self, objects: Mapping[ObjectId, bytes], row: Row | None, fresh: Collection[ObjectId] = ()
-    ) -> Advanced:
+    ) -> AdvanceResult:
         tallied = self._store.tallied
         with tallied.turn(self._name, self.row) as turn:
             if turn.row == self.row:
                 return turn.advance(objects, row, fresh)
-        lost = Advanced(False)
+        lost = AdvanceResult(False)
         tallied.note(lost)
         return lost

@@ -11,7 +11,7 @@ Fetch = Callable[[Collection[ObjectId]], object]
 """Brings kernel objects into memory, as many as exist and fit, with one request to the store."""
 
 
-class Reading:
+class PrefetchReader:
     """Reads kernel objects one by one, and can be told which ones will be asked for next."""
 
     def __init__(self, read: Read, fetch: Fetch | None = None) -> None:
@@ -28,5 +28,5 @@ class Reading:
 
 def read_ahead(entries: Iterable[tuple[int, LineEntry]], read: Read) -> None:
     """Have in memory what the kernel holds of some versions, where there is a way."""
-    if isinstance(read, Reading):
+    if isinstance(read, PrefetchReader):
         read.ahead({entry.held for _, entry in entries if entry.held is not None})
