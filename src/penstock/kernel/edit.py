@@ -103,7 +103,7 @@ class Edit:
         return content_of(self._objects, value)
 
     def table(self, key: Key, content: AnyContent | None, after: AnyContent | None = None) -> Table:
-        """A table as its format wants to see it; ``wanted`` is what it may become where nothing is."""
+        """A table as its format wants to see it; ``after`` is what it may become where nothing is."""
         reference, notes, may_read, is_repeated, brings_undone = self._occasion
         last: AnyContent | None = None
         if content is None and after is not None:

@@ -457,14 +457,14 @@ class Format:
     def revert(
         self,
         table: Table,  # noqa: ARG002
-        before: AnyContent | None,  # noqa: ARG002
-        after: AnyContent | None,  # noqa: ARG002
+        committed: AnyContent | None,  # noqa: ARG002
+        previous: AnyContent | None,  # noqa: ARG002
         since: LaterCommitLookup,  # noqa: ARG002
     ) -> AppliedChange | None:
-        """The table without a change that made ``was`` of ``wanted``, where others came after it.
+        """The table without a change that made ``committed`` of ``previous``, where others came later.
 
         ``since`` is what they did and intended. ``None`` if it cannot be told, which is a conflict, unless
-        the table is still as ``was``: then it is restored.
+        the table is still ``committed``: then it becomes ``previous``.
         """
         return None
 

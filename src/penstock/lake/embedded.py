@@ -585,7 +585,7 @@ class Embedded:
         return self.commit_of(revision) if revision is not None else None
 
     def _reachable(self, revision: str | None) -> ObjectId:
-        """As ``_commit``, but a commit named by its id alone must be on some branch or tag."""
+        """As ``commit_of``, but a commit named by its id alone must be on some branch or tag."""
         commit, reference = self.kernel.resolve(self.or_default(revision))
         if reference is None:
             self.kernel.references.require_reachable(commit)

@@ -77,9 +77,13 @@ class OnDemand(Format):
         return self._load_format().missing_files(table, before, after)
 
     def revert(
-        self, table: Table, before: AnyContent | None, after: AnyContent | None, since: LaterCommitLookup
+        self,
+        table: Table,
+        committed: AnyContent | None,
+        previous: AnyContent | None,
+        since: LaterCommitLookup,
     ) -> AppliedChange | None:
-        return self._load_format().revert(table, before, after, since)
+        return self._load_format().revert(table, committed, previous, since)
 
     def admit(self, table: Table, content: AnyContent | None) -> None:
         self._load_format().admit(table, content)

@@ -141,7 +141,7 @@ class RocksdbStore(Store):
     def _add(
         self, batch: _Batch, objects: Mapping[ObjectId, bytes], known_times: Mapping[ObjectId, bytes]
     ) -> None:
-        """Add what is new, and a new time for what is there already; ``known`` are the times as they are."""
+        """Add what is new, and a new time for what is stored already, since its time in ``known_times``."""
         now = self._clock()
         for object_id, data in objects.items():
             if object_id in known_times:

@@ -271,11 +271,11 @@ class DeltaFormat(Format):
     def revert(
         self,
         table: Table,
-        was: AnyContent | None,
-        wanted: AnyContent | None,
+        committed: AnyContent | None,
+        previous: AnyContent | None,
         since: LaterCommitLookup,
     ) -> AppliedChange | None:
-        states = _own(was), _own(wanted)
+        states = _own(committed), _own(previous)
         reverted = merge_rules.revert(table, self.commits, *states, since, self._now_ms(), self._extend)
         return None if reverted is None else self._checked_drop(table, reverted)
 

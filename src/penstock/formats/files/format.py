@@ -170,18 +170,19 @@ class FilesFormat(Format):
         )
 
     def revert(
-        self, table: Table, old_content: AnyContent | None, after: AnyContent | None, since: LaterCommitLookup
+        self,
+        table: Table,
+        committed: AnyContent | None,
+        previous: AnyContent | None,
+        since: LaterCommitLookup,
     ) -> AppliedChange | None:
-        target, undone, before = (
-            _require_managed(table.content),
-            _require_managed(old_content),
-            _require_managed(after),
-        )
+        states = [_require_managed(content) for content in (table.content, committed, previous)]
+        target, undone, before = states
         if target is None or undone is None or before is None or len({target.id, undone.id, before.id}) > 1:
             return None
         if target == undone and not since.commits and not table.paths:
             return None
-        question = _MergeQuestion(table.content, old_content, after, since, table.paths)
+        question = _MergeQuestion(table.content, committed, previous, since, table.paths)
         revert = partial(merge_rules.revert, table, _objects(table), target, undone, before, since)
         return _answer(table, question, revert)
 

@@ -145,8 +145,8 @@ def revert(
     table: Table,
     objects: Objects,
     target: FilesTable,
-    before: FilesTable,
-    after: FilesTable,
+    committed: FilesTable,
+    previous: FilesTable,
     since: LaterCommitLookup,
 ) -> MergedState:
     """A table without what one write did to it, path by path; ``Refused`` where others changed it since.
@@ -157,7 +157,7 @@ def revert(
     even if it is now as the write left it. Only the very file that the write added goes also if it came again
     since: by nothing but a repetition of the write.
     """
-    sides = MergeStates(state_of(before), state_of(after), state_of(target))
+    sides = MergeStates(state_of(committed), state_of(previous), state_of(target))
     coming = _forced_changes(table, objects, sides)
     kept_changes = _as_left(table, objects, sides)
     written = _last_writes(objects, since, kept_changes)
@@ -171,11 +171,11 @@ def revert(
     news = _normal_differences(table, objects, sides, replaced)
     _check_rewritten(objects, sides, since, news)
     looked_at = _merge_paths(objects, sides, news, coming, settled)
-    is_as_left = target == before and not table.paths
+    is_as_left = target == committed and not table.paths
     _check_former(table, coming, since, written, is_as_left)
     _check_taken(table, objects, sides, since, replaced, coming)
     if is_as_left and len(coming.changes) == len(kept_changes):
-        return MergedState(AppliedChange(after), looked_at)
+        return MergedState(AppliedChange(previous), looked_at)
     merged, blobs = with_changes(
         objects, sides.ours, coming.changes, coming.there, _layout(objects, sides, coming)
     )

@@ -67,7 +67,7 @@ def with_changes(
     files: dict[str, File],
     layout: Layout,
 ) -> tuple[FilesState, Blobs]:
-    """The table with some paths set or removed; ``there`` is what it has at these paths now."""
+    """The table with some paths set or removed; ``files`` are what it has at these paths now."""
     root, blobs = trees.apply_changes(objects, state.root, changes)
     touched = [file for path, file in files.items() if path in changes]
     coming = [file for file in changes.values() if file is not None]

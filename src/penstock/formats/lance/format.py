@@ -104,11 +104,11 @@ class LanceFormat(Format):
     def revert(
         self,
         table: Table,
-        before: AnyContent | None,
-        after: AnyContent | None,
+        committed: AnyContent | None,
+        previous: AnyContent | None,
         since: LaterCommitLookup,
     ) -> AppliedChange | None:
-        sides = _own(table.content), _own(before), _own(after)
+        sides = _own(table.content), _own(committed), _own(previous)
         return _with_origin(table, merge_rules.revert(table, self._merge_context(table), *sides, since))
 
     def describe_state(self, content: AnyContent) -> str:

@@ -139,18 +139,18 @@ def revert(
     table: Table,
     context: MergeContext,
     target: LanceTable | None,
-    content: LanceTable | None,
-    before: LanceTable | None,
+    committed: LanceTable | None,
+    previous: LanceTable | None,
     since: LaterCommitLookup,
 ) -> AppliedChange:
-    """The table without what one commit did, which made ``done`` of ``before``. Raises as ``merge``."""
-    if target is None or content is None or before is None or target.id != content.id:
-        return _revert_existence(table, context, target, content, before, since)
-    _check_same(content, before)
-    if is_as(table, target, content):
-        return restore(table, context, target, before)
+    """The table without the commit that made ``committed`` of ``previous``. Raises as ``merge``."""
+    if target is None or committed is None or previous is None or target.id != committed.id:
+        return _revert_existence(table, context, target, committed, previous, since)
+    _check_same(committed, previous)
+    if is_as(table, target, committed):
+        return restore(table, context, target, previous)
     objects = _objects(table)
-    here, old_side, side = (TableSide.of(content, objects) for content in (target, content, before))
+    here, old_side, side = (TableSide.of(content, objects) for content in (target, committed, previous))
 
     def apply_revert() -> AppliedChange:
         try:
@@ -165,7 +165,7 @@ def revert(
                 f"{problem.message}; {_LEAVE_IT}"
             ) from None
 
-    return table.read_once(("lance revert", *map(content_bytes, (target, content, before))), apply_revert)
+    return table.read_once(("lance revert", *map(content_bytes, (target, committed, previous))), apply_revert)
 
 
 def _revert_existence(

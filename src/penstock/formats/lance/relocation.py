@@ -104,7 +104,7 @@ def move_bases(
 ) -> tuple[tuple[Base, ...], dict[int | None, int | None]]:
     """The base paths of a manifest that moves to another folder, and a map from old to new base ids.
 
-    ``known`` are those that the other has already: they keep their numbers.
+    ``existing`` are those that the other has already: they keep their numbers.
     """
     new_bases, moved = list(existing), dict[int | None, int | None]()
     numbers = {base.id for base in (*existing, *bases)}

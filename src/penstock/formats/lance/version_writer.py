@@ -162,7 +162,7 @@ class VersionWriter:
         side.
 
         That is the newest one here, or it is the other side's: then what was done here comes on top of that.
-        ``done`` is what was done on the other side. Of each base the rows are given that it has
+        ``history`` is what both sides did. Of each base the rows are given that it has
         removed and another one has. ``is_again`` tells that a commit is repeated that was here, and was
         reverted, and ``strange`` are rows that a repeated revert may bring, but not to here. ``Refused`` if
         it cannot be, ``None`` if a commit is repeated that is here already.

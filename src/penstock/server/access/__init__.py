@@ -5,7 +5,7 @@
 - ``guarded``: a catalogue that answers a caller only what they may ask; every call has a rule there.
 - ``keys``: idempotency keys, of which each token has its own.
 - ``rights``: what the rules share: revisions that are read, keys that are left out.
-- ``reading``, ``writing``, ``transactions``: the rules themselves; ``format_rules``: those of formats.
+- ``read_rules``, ``write_rules``, ``transactions``: the rules themselves; ``format_rules``: those of formats.
 - ``locations``: where contents may say that tables are.
 """
 

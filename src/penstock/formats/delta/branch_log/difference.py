@@ -82,7 +82,7 @@ class LineDifference(msgspec.Struct, frozen=True, kw_only=True):
     def after(
         self, actions: Sequence[Action], wanted_adds: Mapping[FileKey, Add], now_ms: int
     ) -> LineDifference:
-        """What is left to do once the table has had a further commit; ``wanted`` are the unknown files of it
+        """What is left to do once the table has had a further commit. ``wanted_adds`` are its unknown files
         that are part of the version wanted. Batches are not moved on."""
         removes, adds, domains = dict(self.removes), dict(self.adds), set(self.domains)
         for action in actions:

@@ -195,33 +195,33 @@ def restore_version(
 def revert(
     table: Table,
     commits: Commits,
-    before: DeltaTable | None,
-    after: DeltaTable | None,
+    committed: DeltaTable | None,
+    previous: DeltaTable | None,
     since: LaterCommitLookup,
     now_ms: int,
     extend: Extend,
 ) -> AppliedChange:
-    """The table without what made ``was`` of ``wanted``, whatever came after it. Raises as ``merge``.
+    """The table without what made ``committed`` of ``previous``, whatever came later. Raises as ``merge``.
 
     A table that came then goes, and one that went comes back.
     """
     target = _require_managed(table)
-    if before is None:
-        return _undrop(table, commits, target, after, since, now_ms, extend)
-    if after is None:
-        return _undo_creation(table, commits, target, before, since)
+    if committed is None:
+        return _undrop(table, commits, target, previous, since, now_ms, extend)
+    if previous is None:
+        return _undo_creation(table, commits, target, committed, since)
     if target is None:
         raise Refused(
             "was dropped or renamed since; revert the commit that did so first, or leave it with the mode"
             " 'drop'"
         )
     _check_phase(target)
-    if not target.id == before.id == after.id:
+    if not target.id == committed.id == previous.id:
         raise Refused(
             f"is a different table now ({target.location}){_made_by(since, target)}; drop or rename that "
             "one and revert again, or leave it as it is with the mode 'drop'"
         )
-    return undo(table, commits, target, before, after, since, now_ms, extend)
+    return undo(table, commits, target, committed, previous, since, now_ms, extend)
 
 
 def _undrop(

@@ -37,7 +37,7 @@ def shifts_between(
     here: Iterable[NetStep],
     live_at_parting: Lookup,
 ) -> dict[str, Shift]:
-    """The files that differ, by their decoded paths: ``before`` is what each is after the commits ``there``,
+    """The files that differ, by their decoded paths: ``before`` is what each is after the commits ``steps``,
     ``after`` what it is after those ``here``. ``live_at_parting`` is asked which of some files were there
     before either."""
     theirs, mine = _files_named_by(steps), _files_named_by(here)

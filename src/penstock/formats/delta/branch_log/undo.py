@@ -78,14 +78,14 @@ def undo(
     table: Table,
     commits: Commits,
     target: DeltaTable,
-    before: DeltaTable,
-    after: DeltaTable,
+    committed: DeltaTable,
+    previous: DeltaTable,
     since: LaterCommitLookup,
     now_ms: int,
     extend: Extend,
 ) -> AppliedChange:
-    """The table without what made ``was`` of ``wanted``. ``Refused`` with all that stands against it."""
-    return _Undo(table, commits, target, before, after, before, since, now_ms).apply(extend)
+    """The table without what made ``committed`` of ``previous``; ``Refused`` with all reasons against it."""
+    return _Undo(table, commits, target, committed, previous, committed, since, now_ms).apply(extend)
 
 
 def redo(

@@ -291,9 +291,13 @@ class OwnLanceFormat(LanceFormat):
         return self._check_applied(table, super().restore(table, after))
 
     def revert(
-        self, table: Table, before: AnyContent | None, after: AnyContent | None, since: LaterCommitLookup
+        self,
+        table: Table,
+        committed: AnyContent | None,
+        previous: AnyContent | None,
+        since: LaterCommitLookup,
     ) -> AppliedChange | None:
-        reverted = super().revert(table, before, after, since)
+        reverted = super().revert(table, committed, previous, since)
         return None if reverted is None else self._check_applied(table, reverted)
 
     def admit(self, table: Table, content: AnyContent | None) -> None:
