@@ -25,6 +25,7 @@ from penstock.kernel.description import (
 )
 from penstock.kernel.objects import Objects, split_blobs
 from penstock.kernel.records import rows_of_kind
+from penstock.kernel.rows import decode_reference_row
 from penstock.model.encoding import NO_COMMIT, ObjectId, decoder, encode
 from penstock.model.objects import Large
 from penstock.model.references import Kind
@@ -221,8 +222,6 @@ def count_references(rows: Collection[Row]) -> int:
 
 def heads_of(rows: Collection[Row]) -> list[ObjectId]:
     """The commits that branches and tags are at."""
-    from penstock.kernel.rows import decode_reference_row
-
     kinds = (Kind.BRANCH.value, Kind.TAG.value)
     heads = {decode_reference_row(row).head for row in rows if row.kind in kinds}
     return sorted(heads - {NO_COMMIT})

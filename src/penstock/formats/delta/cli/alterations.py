@@ -12,6 +12,7 @@ from penstock.cli.call import Call, pass_call
 from penstock.cli.declaration import branch_option, group, key_argument, key_option, message_option
 from penstock.cli.rendering.history import short
 from penstock.cli.rendering.screen import Screen, printable
+from penstock.formats.rows.schema import Field, StructType
 from penstock.lake.answers import Ratified
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -71,8 +72,6 @@ def parse_pairs(texts: Sequence[str]) -> dict[str, str]:
 
 def parse_columns(texts: Sequence[str]) -> Any:
     """Columns as they are given: ``NAME:TYPE``."""
-    from penstock.formats.rows.schema import Field, StructType
-
     fields = []
     for column in texts:
         name, colon, kind = column.rpartition(":")

@@ -17,6 +17,7 @@ from penstock.formats.delta.lake.calls import GetTableVersions
 from penstock.formats.delta.log.files import Overlaid, PlaceFiles, TableFiles
 from penstock.formats.delta.log.segments import LogSegment, find_segment
 from penstock.formats.delta.log.snapshot import LogSnapshot, load_snapshot, replay
+from penstock.formats.delta.log.times import version_at
 from penstock.formats.delta.protocol.actions import (
     Add,
     CommitInfo,
@@ -30,6 +31,7 @@ from penstock.formats.delta.protocol.actions import (
 from penstock.formats.delta.protocol.clustering import clustering_columns
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.registry import load as load_part
+from penstock.formats.rows.predicate_text import parse_predicate
 from penstock.formats.rows.reader import RowReader
 from penstock.formats.rows.schema import StructType
 from penstock.lake.calls import PAGE_MAX, Resolve
@@ -149,8 +151,6 @@ class TableSnapshot(RowReader):
         """
         if self._note is not None:
             if where is not None:
-                from penstock.formats.rows.predicate_text import parse_predicate
-
                 parse_predicate(where, self._read.schema)
             self._note(where)
         return self._read
@@ -277,8 +277,6 @@ def load(table: Table, version: int | None = None, timestamp: str | datetime | N
     files = files_of(log, place)
     try:
         if timestamp is not None:
-            from penstock.formats.delta.log.times import version_at
-
             times = {commit.version: commit.timestamp_ms for commit in log.commits}
             version = version_at(files, replay(files, _segment(files, log)), _ms(timestamp), times)
         is_noted = table.is_noted and version is None  # what a named version is, nobody changes
@@ -312,8 +310,6 @@ def load_published(
     files = PlaceFiles(place)
     snapshot = load_snapshot(files, version)
     if timestamp is not None:
-        from penstock.formats.delta.log.times import version_at
-
         snapshot = load_snapshot(files, version_at(files, snapshot, _ms(timestamp)))
     log = TableVersions(
         key=Key.decode(place.url.rpartition("/")[2].encode()),

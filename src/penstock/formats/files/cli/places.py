@@ -8,6 +8,7 @@ import click
 
 from penstock.cli.completions import offering
 from penstock.errors import FileNotFound, InvalidKey, InvalidRequest
+from penstock.formats.files.files import is_managed
 from penstock.formats.files.lake.calls import ListFiles
 from penstock.formats.files.lake.paths import FilesPath, parse_path, table_text
 from penstock.lake.lake import Lake
@@ -47,8 +48,6 @@ def not_found_error(place: FilesPath, ref: str | None) -> FileNotFound:
 def _places(lake: Lake, start: str) -> list[str]:
     """Tables while the key is written, then what is in the folder that was come to."""
     if "/" not in start:
-        from penstock.formats.files.files import is_managed
-
         keys = (table_text(key) for key, content in lake.at().entries() if is_managed(content))
         return [f"{key}/" for key, _ in zip(keys, range(OFFERED_MAX), strict=False) if key.startswith(start)]
     place = parse_path(start)

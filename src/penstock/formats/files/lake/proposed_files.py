@@ -12,6 +12,7 @@ from penstock.formats.files.files import is_managed, state_of
 from penstock.formats.files.lake.answers import FileEntry
 from penstock.formats.files.lake.paths import as_folder
 from penstock.formats.files.lake.pool import pool_of
+from penstock.formats.files.lake.reader import TableBytes
 from penstock.kernel.objects import Objects
 from penstock.model.content import AnyContent
 from penstock.model.encoding import ObjectId
@@ -49,8 +50,6 @@ class ProposedFiles:
 
     def open(self, path: str) -> BinaryIO:
         """A file as a file object, which reads what is asked for; ``FileNotFound`` as ``stat``."""
-        from penstock.formats.files.lake.reader import TableBytes
-
         entry = self.stat(path)
         return TableBytes(self._places, self._warehouse, self._key).open(entry)
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 from penstock.errors import FileNotFound, InvalidRequest
 from penstock.formats.files.lake.answers import FileEntry, FilesAbout, FilesTotal, FilesWritten
 from penstock.formats.files.lake.calls import CopiedFile, GetFiles, GetFilesTable, ListFiles, SumFiles
+from penstock.formats.files.lake.export import export, export_one
 from penstock.formats.files.lake.paths import as_folder
 from penstock.formats.files.lake.pending_changes import Data, PendingFileChanges, commit
 from penstock.formats.files.lake.reader import TableBytes
@@ -152,8 +153,6 @@ class Files:
         the way. What is there already with the same bytes stays, so that an export can be repeated. Says how
         much the files are that are there then. ``FileNotFound`` if there is no such folder.
         """
-        from penstock.formats.files.lake.export import export
-
         entries = self.walk(folder)
         if folder:
             first = next(entries, None)
@@ -164,8 +163,6 @@ class Files:
 
     def export_file(self, path: str, target: str | os.PathLike[str]) -> FileEntry:
         """Write a file to a path of this machine, by the rules of ``export``; its directory must be there."""
-        from penstock.formats.files.lake.export import export_one
-
         entry = self.stat(path)
         export_one(self._bytes, entry, Path(target))
         return entry

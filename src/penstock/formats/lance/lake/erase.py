@@ -35,6 +35,7 @@ from penstock.formats.lance.erasure import (
     index_names,
 )
 from penstock.formats.lance.intents import Erase, NumberedStep, Steps, encode_steps
+from penstock.formats.lance.lake.installed import require_lance
 from penstock.formats.lance.lake.leftovers import is_data
 from penstock.formats.lance.lake.manifest_files import ManifestFiles, spellings
 from penstock.formats.lance.lake.removed_rows import RemovedRows, stale_indexes
@@ -132,8 +133,6 @@ class LanceErasure:
         self._parts.folder_check.require_in_sync(self._key, content, is_default=True)
 
     def _table_rewrite(self) -> TableRewrite:
-        from penstock.formats.lance.lake.installed import require_lance
-
         require_lance()
         from penstock.formats.lance.lake.table_rewrite import TableRewrite
         from penstock.lake.lake import Lake

@@ -20,7 +20,9 @@ from penstock.formats.lance.lake.calls import LanceOperation
 from penstock.formats.lance.lake.notes import note_intended, note_not_intended
 from penstock.kernel.known_tables import NewId
 from penstock.kernel.ledger import LEDGER, find_table
+from penstock.kernel.objects import content_of
 from penstock.kernel.state import prefix_end
+from penstock.lake.table_places import check_apart, check_new_place
 from penstock.model.content import AnyContent, ManagedTable
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import Key
@@ -82,8 +84,6 @@ class TablePlacement:
                 f"the location of '{operation.key}' can be given on the default branch only: on others, the "
                 "lake chooses it"
             )
-        from penstock.lake.table_places import check_apart, check_new_place
-
         where = self._lake.checked_location(operation.location)
         if isinstance(operation, calls.DeclareLance):
             check_new_place(where, self._lake.warehouse, self._lake.read_roots())
@@ -159,6 +159,4 @@ class TablePlacement:
 
 
 def _look(lake: Embedded, commit: ObjectId, stored: bytes) -> AnyContent | None:
-    from penstock.kernel.objects import content_of
-
     return content_of(lake.kernel.objects, lake.kernel.state(commit).get(stored))
