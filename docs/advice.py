@@ -490,7 +490,7 @@ DELTA: Final = (
         "::test_what_a_refusal_advises_makes_the_table_one_that_can_be_adopted",
     ),
     Advice(
-        ("Write such files anew first: lake.table(…).optimize()",),
+        ("Rewrite such files first: lake.table(…).optimize()",),
         "Files with deletion vectors are replaced by files with the remaining rows.",
         "tests/formats/delta/test_iceberg_compat.py"
         "::test_a_table_with_vectors_suits_iceberg_once_its_files_are_written_anew",

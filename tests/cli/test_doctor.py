@@ -111,7 +111,7 @@ def test_a_root_that_is_not_there_fails(tmp_path: Path, monkeypatch: pytest.Monk
     ("kept", "state", "says"),
     [
         (True, "ok", "s3://b/t can be written, and put-if-absent works there"),
-        (False, "warning", "s3://b/t can be written, but lets a file be replaced that is there"),
+        (False, "warning", "s3://b/t can be written, but allows an existing file to be replaced"),
         (
             Denied("s3://b/t: no right to put"),
             "failed",

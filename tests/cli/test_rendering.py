@@ -166,7 +166,7 @@ def test_a_change_names_the_fields_that_changed() -> None:
 
 def test_a_table_created_anew_says_so() -> None:
     before = DeltaTable(id=uuid4(), state=b"1")
-    assert change(before, DeltaTable(id=uuid4(), state=b"2")) == "dropped and created anew, state changed"
+    assert change(before, DeltaTable(id=uuid4(), state=b"2")) == "dropped and created again, state changed"
 
 
 def test_fields_at_their_default_are_left_out() -> None:

@@ -27,7 +27,7 @@ FORMATS: Final = "Tables of a format"
 
 SECTIONS: Final[dict[str, Mapping[str, Command]]] = {
     "Begin": {
-        "demo": _command("demo:demo", "See a lake, a branch, a conflict and a merge at work."),
+        "demo": _command("demo:demo", "Run a demonstration of Penstock."),
         "init": _command("lakes:init", "Create a lake."),
     },
     "Look": {
@@ -37,13 +37,13 @@ SECTIONS: Final[dict[str, Mapping[str, Command]]] = {
         "diff": _command("history:diff", "Show what differs between two revisions."),
         "sql": _command("sql:sql", "Run a SELECT over tables of all formats."),
         "figures": _command("figures:figures", "Show commits a day, conflicts, backlogs and sizes."),
-        "ui": _command("ui:ui", "Show the page of the lake in a browser."),
+        "ui": _command("ui:ui", "Open the web page of the lake in a browser."),
     },
     "Change": {
         "put": _command("tables:put", "Create or replace a catalog entry."),
         "delete": _command("tables:delete", "Delete a catalog entry."),
         "delete-rows": _command("rows:delete_rows", "Delete rows of a table."),
-        "update-rows": _command("rows:update_rows", "Give columns of rows new values."),
+        "update-rows": _command("rows:update_rows", "Update columns of rows."),
         "upsert": _command("rows:upsert", "Merge the rows of a file into a table."),
         "namespace": _command("namespaces:namespace", "List, create and delete namespaces."),
         "tx": _command("tx:tx", "List, show, commit and abort transactions."),
@@ -52,11 +52,11 @@ SECTIONS: Final[dict[str, Mapping[str, Command]]] = {
     "Branch and merge": {
         "branch": _command("references:branch", "List, create, assign and delete branches."),
         "tag": _command("references:tag", "List, create, assign and delete tags."),
-        "reflog": _command("references:reflog", "Show what happened to a branch or tag."),
+        "reflog": _command("references:reflog", "Show the changes of a branch or tag."),
         "merge": _command("merges:merge", "Merge a branch into another."),
-        "publish": _command("publish:publish", "Merge a branch if all checks hold."),
+        "publish": _command("publish:publish", "Publish a branch: merge it if all checks hold."),
         "expect": _command("expect:expect", "List, add and remove expectations of a branch."),
-        "transplant": _command("merges:transplant", "Repeat commits on another branch."),
+        "transplant": _command("merges:transplant", "Transplant (cherry-pick) commits to a branch."),
         "rebase": _command("merges:rebase", "Repeat a branch's own commits on a new base."),
         "revert": _command("merges:revert", "Revert a commit."),
         "restore": _command("restore:restore", "Restore tables to an earlier commit."),
@@ -65,15 +65,15 @@ SECTIONS: Final[dict[str, Mapping[str, Command]]] = {
     "Share": {
         "serve": _command("serve:serve", "Serve the lake to programs on other machines."),
         "token": _command("tokens:token", "List, create and revoke the tokens that a server knows."),
-        "root": _command("roots:root", "List, add, remove and map roots: the locations where tables may be."),
+        "root": _command("roots:root", "List, add, remove and map locations of tables."),
     },
     "Care": {
-        "doctor": _command("doctor:doctor", "Check the installation, the lake and its surroundings."),
+        "doctor": _command("doctor:doctor", "Check the installation and the lake."),
         "fsck": _command("care:fsck", "Check every object that the lake needs."),
         "resync": _command("resync:resync", "Import versions that tables have and the lake lacks."),
-        "horizon": _command("care:horizon", "Set how much history is kept."),
+        "horizon": _command("care:horizon", "Set how much history is retained."),
         "grace": _command("care:grace", "Show or set the grace period of sweeps."),
-        "optimize": _command("rows:optimize", "Rewrite small files of a table as few."),
+        "optimize": _command("rows:optimize", "Compact the files of a table."),
         "maintain": _command("rows:maintain", "Run the maintenance that tables need."),
         "sweep": _command("care:sweep", "Remove unreferenced data."),
         "erase": _command("erase:erase", "Make deleted rows of a table unrecoverable."),
@@ -83,7 +83,7 @@ SECTIONS: Final[dict[str, Mapping[str, Command]]] = {
         "upgrade": _command("lakes:upgrade", "Upgrade the lake to this release's format."),
         "copy": _command("lakes:copy", "Copy a lake to another store."),
         "move": _command("lakes:move", "Move a lake to another store."),
-        "bench": _command("bench:bench", "Measure how many commits a second a store takes."),
+        "bench": _command("bench:bench", "Measure how many commits a second a store accepts."),
         "completion": _command(
             "completion:completion", "Print the script that completes commands in your shell."
         ),

@@ -1,7 +1,7 @@
 """Contents: what a key holds.
 
 A content says where a table is and in which state. Penstock does not look into it; its format does. The
-``id`` stays the same when a table is renamed and changes when it is dropped and created anew.
+``id`` stays the same when a table is renamed and changes when it is dropped and created again.
 """
 
 from __future__ import annotations

@@ -171,7 +171,7 @@ def test_a_table_with_vectors_suits_iceberg_once_its_files_are_written_anew(lake
     table.delete("id = 1")
     assert any(file.deletion_vector for file in table.snapshot().files())
     switched = {ICEBERG_COMPAT[2]: "true", "delta.enableDeletionVectors": "false", MODE: "name"}
-    with pytest.raises(InvalidRequest, match="Write such files anew first"):
+    with pytest.raises(InvalidRequest, match="Rewrite such files first"):
         lake.delta.set_properties(KEY, switched)
     table.optimize()
     lake.delta.set_properties(KEY, switched)

@@ -114,6 +114,7 @@ def test_a_text_means_its_condition(text: str, meant: Predicate) -> None:
     [
         ("", "has the end, where the name of a column should be"),
         ("idd = 1", "the table has no column 'idd'; did you mean 'id'? There are id, small, name"),
+        ("upper(name) = 'X'", "calls the function 'upper', and a condition here can only compare columns"),
         ("address.town = 'x'", "the column 'address' has no part 'town'; there are City"),
         ("id.x = 1", "the column 'id' has no parts"),
         (

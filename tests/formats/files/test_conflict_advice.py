@@ -225,8 +225,7 @@ CASES = [
         },
     ),
     Case(
-        "was set to another state after the commit came to it, and has files by that which may hold the "
-        "commit's rows",
+        "was set to another state after the commit, and may have the commit's rows in other files",
         set_to_another_state,
         {"drop": None, ("day=1/", "drop"): None, ("day=1/", "force"): [*BASE, "day=1/d"]},
         repeat,

@@ -109,7 +109,7 @@ $ penstock bench --in-lake --seconds 0.2 --writers 4 --shapes one-branch,one-tab
 """,
 )
 @click.argument("url", required=False, metavar="[URL]")
-@click.option("--in-lake", is_flag=True, help="Measure in a lake that is there, on branches of its own.")
+@click.option("--in-lake", is_flag=True, help="Measure in an existing lake, on separate branches.")
 @click.option(
     "--seconds",
     type=float,
@@ -131,7 +131,7 @@ $ penstock bench --in-lake --seconds 0.2 --writers 4 --shapes one-branch,one-tab
     default=",".join(LoadShape),
     callback=_shapes,
     metavar="LIST",
-    help=f"How the writers meet. [{','.join(LoadShape)}]",
+    help=f"How writers share branches and tables. [{','.join(LoadShape)}]",
 )
 @click.option("--naive/--no-naive", default=True, help="Whether the naive loop is measured too. [it is]")
 @click.option("--clean", is_flag=True, help="Only remove what a bench that was killed left behind.")

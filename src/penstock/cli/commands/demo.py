@@ -101,7 +101,7 @@ def show_story(story: Story) -> None:
     story.chapter("A reader of main sees nothing of it")
     story.run("show main sales.orders")
     story.run("diff main fix-returns")
-    story.chapter("Meanwhile main moves on, so the two meet")
+    story.chapter("Meanwhile main gets a commit of its own")
     story.run(f"{orders}/v2.json -m 'hourly load'")
     story.run("merge fix-returns --into main --dry-run", status=3)
     story.say(

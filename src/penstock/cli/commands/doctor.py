@@ -123,7 +123,7 @@ def _store(lake: Lake) -> Finding:
     object_id, data = blob(b"the doctor was here")
     lake.kernel.store.store({object_id: data})
     if lake.kernel.store.fetch([object_id]) != {object_id: data}:
-        return Finding("failed", "what was just stored is not there", "do not use this store")
+        return Finding("failed", "an object that was just stored cannot be found", "do not use this store")
     return Finding("ok", f"{lake.url} can be read and written")
 
 
@@ -149,7 +149,7 @@ def _disk(lake: Lake) -> Finding:
 def _privacy(lake: Lake) -> Finding:
     exposed = exposed_files(lake.kernel.store.url)
     if not exposed:
-        return Finding("ok", "the store's files are for their owner, and a group that was let in")
+        return Finding("ok", "the store's files can be read by their owner and a group")
     paths = " ".join(shlex.quote(str(path)) + ("*" if path.is_file() else "") for path in exposed)
     return Finding(
         "warning",
@@ -238,7 +238,7 @@ def _root(root: str, lake: Lake) -> Finding:
         return _bucket(root, lake)
     place = Path(root)
     if not place.exists() and place.parent == Path(lake.url):
-        return Finding("ok", f"{root} is not there yet; it is made for the first table")
+        return Finding("ok", f"{root} does not exist yet; the first table creates it")
     if not place.is_dir():
         return Finding("failed", f"{root} is not a directory", "make it, or mount what should be there")
     if lake.kernel.store.is_read_only and not os.access(place, os.W_OK):
@@ -259,7 +259,7 @@ def _bucket(root: str, lake: Lake) -> Finding:
         return Finding("ok", f"{root} can be written, and put-if-absent works there")
     return Finding(
         "warning",
-        f"{root} can be written, but lets a file be replaced that is there",
+        f"{root} can be written, but allows an existing file to be replaced",
         "let nothing but this lake write there",
     )
 
@@ -283,6 +283,6 @@ def _put_if_absent(place: Path) -> Finding:
         probe.unlink()
     if not is_first:
         return Finding(
-            "failed", f"{place} lets a file be replaced that is there", "use a file system that does not"
+            "failed", f"{place} allows an existing file to be replaced", "use a file system that does not"
         )
     return Finding("ok", f"{place} can be written, and put-if-absent works there")

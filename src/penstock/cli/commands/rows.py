@@ -89,7 +89,7 @@ $ penstock update-rows shop.items --set price=0 --all
     multiple=True,
     required=True,
     metavar="COLUMN=EXPRESSION",
-    help="Give a column a new value: SQL over the row as it was. Several may be given.",
+    help="The new value of a column: SQL over the row before the update. Several may be given.",
 )
 @click.option("--where", metavar="CONDITION", help="In the rows for which this is true.")
 @click.option("--all", "is_all", is_flag=True, help="In all rows.")
@@ -103,7 +103,7 @@ def update_rows(
     is_all: bool,
     commit: RowChangeOptions,
 ) -> None:
-    """Give columns of the table KEY new values."""
+    """Update columns of the table KEY."""
     _require_rows(where, is_all)
     values: dict[str, str] = {}
     for assignment in assignments:

@@ -173,7 +173,7 @@ def tx_abort(call: Call, ids: tuple[str, ...], late: bool, why: str) -> None:
     if any(transaction.state is TransactionState.COMMITTING for transaction in ended):
         call.note(
             "one that is being committed can be aborted 10 minutes after that began, if it is stuck; "
-            "'penstock tx commit ID' finishes it and tells"
+            "'penstock tx commit ID' finishes it and shows the result"
         )
     if any(transaction.state is not TransactionState.ABORTED for transaction in ended):
         click.get_current_context().exit(ConflictError.exit_code)

@@ -104,7 +104,7 @@ def change(before: AnyContent | None, after: AnyContent | None) -> str:
         if old != new:
             changed.append(_describe_field_change(field.name, old, new))
     if before.id != after.id:
-        changed = ["dropped and created anew", *(text for text in changed if not text.startswith("id "))]
+        changed = ["dropped and created again", *(text for text in changed if not text.startswith("id "))]
     return ", ".join(changed)
 
 

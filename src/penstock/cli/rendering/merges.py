@@ -105,7 +105,7 @@ _WHY: Mapping[ConflictKind, str] = {
     ConflictKind.KEY_EXISTS: "both sides created it",
     ConflictKind.KEY_DOES_NOT_EXIST: "gone from {target}, changed in {source}",
     ConflictKind.VALUE_DIFFERS: "both sides changed it",
-    ConflictKind.CONTENT_ID_DIFFERS: "dropped and created anew in {target}, changed in {source}",
+    ConflictKind.CONTENT_ID_DIFFERS: "dropped and created again in {target}, changed in {source}",
     ConflictKind.PAYLOAD_DIFFERS: "of another type in {target}",
     ConflictKind.NAMESPACE_ABSENT: "needed as a namespace, but gone from {target}",
     ConflictKind.NOT_A_NAMESPACE: "needed as a namespace, but something else in {target}",

@@ -71,8 +71,8 @@ def find_known_paths(
         ]
         if clashes:
             raise Refused(
-                "was set to another state after the commit came to it, and has files by that which may hold "
-                f"the commit's rows; {WAY_OUT}",
+                "was set to another state after the commit, and may have the commit's rows in other files; "
+                f"{WAY_OUT}",
                 clashes=clashes,
             )
     together = (tracks.removed_with.get(path, set()) for path in known_paths)

@@ -132,6 +132,11 @@ class _Parser(SqlReader[_Operand, Predicate]):
     def _field(self, schema: StructType, token: SqlToken, above: str) -> Field:
         name = token.content
         found = schema.field(name)
+        if found is None and self._takes("("):
+            raise InvalidRequest(
+                f"the condition {self._text!r} calls the function '{name}', and a condition here can only "
+                "compare columns with literals; for other conditions, use lake.sql(…) or Spark"
+            )
         if found is None:
             choices = describe_names(name, [field.name for field in schema.fields])
             what = f"column '{above}' has no part" if above else "table has no column"

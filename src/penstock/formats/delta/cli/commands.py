@@ -124,8 +124,7 @@ delta.add_command(delta_convert)
 @click.argument("key", required=False, metavar="[KEY]", shell_complete=complete_key)
 @pass_call
 def delta_status(call: Call, key: str | None) -> None:
-    """Show which versions are published to the logs of Delta tables: of all on the default branch, or of
-    KEY."""
+    """Show the published versions of Delta tables: of all on the default branch, or of KEY."""
     _show_statuses(call, call.open().delta.status(key))
 
 

@@ -404,8 +404,8 @@ def _check_no_vectors(snapshot: TableSnapshot) -> None:
     for file in snapshot.files():
         if file.deletion_vector is not None:
             raise InvalidRequest(
-                f"the file {file.path} has a deletion vector, and the table is to suit Iceberg\n  Write such "
-                "files anew first: lake.table(…).optimize()."
+                f"the file {file.path} has a deletion vector, which a table for Iceberg must not have\n"
+                "  Rewrite such files first: lake.table(…).optimize()."
             )
 
 

@@ -216,7 +216,7 @@ class DeltaErasure:
         first, _ = self._commit_nothing(f"erase-{erase}-first")
         last, content = self._commit_nothing(f"erase-{erase}-next")
         if line_of(content).published < first:
-            raise Unavailable(f"'{self._key}' is not known to be published up to version {first} yet")
+            raise Unavailable(f"'{self._key}' may not be published to its log up to version {first} yet")
         if self._first is not None:
             return FirstVersionKept(self._first)
         # Whatever came in between may have deleted rows, and they are for another erase.

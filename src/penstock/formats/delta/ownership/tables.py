@@ -57,13 +57,19 @@ class Tables:
         content = self.content(commit, key)
         if content is None:
             raise KeyNotFound(
-                f"there is no '{key}' at commit {commit.hex()[:8]}\n  To create a Delta table: "
-                "lake.create_table(); to create a Lance table: lake.lance().",
+                f"there is no table '{key}' at commit {commit.hex()[:8]}\n"
+                f"  To create it: lake.table('{key}').write(rows), or lake.create_table('{key}', schema=…).",
                 key=str(key),
             )
         if not isinstance(content, DeltaTable) and (usage := describe_usage(content)):
             raise NotManaged(f"'{key}' is {usage}", key=str(key))
-        if not isinstance(content, DeltaTable) or not content.state:
+        if not isinstance(content, DeltaTable):
+            raise NotManaged(
+                f"'{key}' is {content.type_in_words}; the lake reads and writes rows of Delta, Lance and "
+                "file tables only",
+                key=str(key),
+            )
+        if not content.state:
             raise NotManaged(
                 f"'{key}' is not a Delta table that this lake manages\n  To let the lake manage it: penstock "
                 "delta adopt",

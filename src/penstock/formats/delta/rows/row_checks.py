@@ -63,7 +63,9 @@ def _match_names(there: Any, kind: StructType, path: str) -> Sequence[int | None
         if kind.field(table_field.name) is None:
             names = describe_names(table_field.name, [field.name for field in kind.fields], above=above)
             raise InvalidRequest(
-                f"the table has no column '{above}{table_field.name}'{names}", column=table_field.name
+                f"the table has no column '{above}{table_field.name}'{names}\n  To add it with the rows: "
+                "table.append(rows, merge_schema=True).",
+                column=table_field.name,
             )
         if table_field.name.lower() in places:
             raise InvalidRequest(
