@@ -172,7 +172,7 @@ def test_each_branch_has_its_own_horizon(tmp_path: Path) -> None:
 
 
 def test_a_horizon_that_says_nothing_or_too_much_is_a_usage_error(terminal: Terminal) -> None:
-    assert "give what to keep" in terminal("horizon", "main", status=2).err
+    assert "give --max-commits or --max-days" in terminal("horizon", "main", status=2).err
     assert "cannot be used with" in terminal("horizon", "--keep-all", "--max-days", "3", status=2).err
 
 

@@ -161,7 +161,7 @@ def test_a_wrong_expression_is_refused_and_named(kind: FilterKind, expression: s
         ("[1].exists(a, [1].exists(b, [1].exists(c, true)))", "at most 2 nested loops"),
         ("has(" * 25 + "commit.author" + ".x)" * 25, "overload"),
         ("[1].existsOne(commit, [1].existsOne(op, [1].existsOne(x, true)))", "at most 2 nested loops"),
-        ("['a']" + ".map(x, x + x)" * 60 + " == []", "'+' is not supported inside"),
+        ("['a']" + ".map(x, x + x)" * 60 + " == []", "'+' cannot be used inside"),
         ("'a'" + " + commit.message" * 20 + " == ''", "16 '+'"),
         ("commit.message.matches('(a{50}){50}')", "costs too much"),
         (f"('{'ab' * 1000}' + '').matches('({'[ab]?' * 90}){{100}}[cd]d')", "costs too much"),

@@ -25,7 +25,9 @@ def whole_id(
         raise click.UsageError(f"'{start}' is too short: give at least the first {ID_CHARS} digits of an ID")
     matches = [candidate for candidate in known() if candidate.startswith(start)]
     if len(matches) > 1:
-        raise InvalidRequest(f"several {what} begin with '{start}': {', '.join(matches[:5])}")
+        raise InvalidRequest(
+            f"'{start}' is ambiguous: {len(matches)} {what} begin with it ({', '.join(matches[:5])})"
+        )
     if not matches:
         raise missing()
     return matches[0]

@@ -44,8 +44,8 @@ def add_expectation(kernel: Kernel, branch: str, expectation: Expectation) -> tu
     check_expectation(expectation.name, expectation.sql)
     if is_transaction(branch):
         raise InvalidRequest(
-            f"'{branch}' is the branch of a transaction: the expectations of its target are checked when it "
-            "commits"
+            f"an expectation cannot be added to '{branch}', the branch of a transaction: the transaction is "
+            "checked against the expectations of its target branch when it commits"
         )
 
     def decide(row: Row | None) -> ReferenceDecision | Keep[Reference | None]:

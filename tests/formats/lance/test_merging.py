@@ -286,7 +286,7 @@ def test_a_column_that_became_another_one_is_told(forked: Lake) -> None:
 def test_nothing_is_grafted_onto_a_table_that_was_overwritten(forked: Lake) -> None:
     write(forked, "dev", 10)
     write(forked, "main", 1, mode="overwrite")
-    assert "on top of overwrite" in refusal(forked)
+    assert "no other change after overwrite" in refusal(forked)
 
 
 def test_deletions_in_one_fragment_are_united(forked: Lake) -> None:

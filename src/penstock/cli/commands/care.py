@@ -114,7 +114,7 @@ def horizon(
     if keep_all and is_limited:
         raise click.UsageError("--keep-all cannot be used with --max-commits or --max-days")
     if pattern is not None and not keep_all and not is_limited:
-        raise click.UsageError("give what to keep: --max-commits, --max-days or --keep-all")
+        raise click.UsageError("give --max-commits or --max-days (or both), or --keep-all")
     lake = call.open(create=False)
     if keep_all or is_limited:
         lake.keep_history(pattern or "*", max_commits=max_commits, max_days=max_days)

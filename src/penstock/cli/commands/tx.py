@@ -161,7 +161,9 @@ def tx_abort(call: Call, ids: tuple[str, ...], late: bool, why: str) -> None:
     commit began: the command says so, and ends with exit status 3.
     """
     if not ids and not late:
-        raise click.UsageError("give the ID of a transaction, or --late for those whose lease has expired")
+        raise click.UsageError(
+            "give the ID of the transaction to abort, or --late to abort all whose lease has expired"
+        )
     lake = call.open()
     chosen = dict.fromkeys(_transaction(lake, start) for start in ids)
     if late:

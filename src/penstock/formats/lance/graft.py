@@ -143,7 +143,7 @@ def check_operations(grafted: Collection[ManifestOperation], ground: Collection[
         )
     if others := _operation_names({*ground} & UNGROUNDED):
         raise Ungraftable(
-            f"was changed on both sides, and no other change can be applied on top of {_join_names(others)}"
+            f"was changed on both sides, and Lance allows no other change after {_join_names(others)}"
         )
 
 

@@ -40,7 +40,9 @@ def check_movable(manifest: Manifest) -> None:
     if manifest.flags & ~Flag.KNOWN:
         raise Immovable("uses something of Lance that this version of Penstock does not know")
     if unknown := manifest.unknown_fields:
-        raise Immovable(f"has a manifest that Penstock does not understand (fields {unknown})")
+        raise Immovable(
+            f"has a Lance manifest with fields that this version of Penstock does not know ({unknown})"
+        )
     if not manifest.data_format.startswith("2"):
         raise Immovable("is in Lance's oldest file format")
     for fragment in manifest.fragments:

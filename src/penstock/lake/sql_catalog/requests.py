@@ -189,7 +189,9 @@ class CatalogRequest(msgspec.Struct, frozen=True, kw_only=True):
     def known_table(self) -> TableFacts:
         """The table that was described before. ``InvalidRequest`` if the request has none."""
         if self.table is None or self.table.pin is None:
-            raise InvalidRequest("the request lacks the description of the table")
+            raise InvalidRequest(
+                "the request lacks the field 'table' with the facts that an earlier request returned"
+            )
         return self.table
 
     @property
@@ -336,7 +338,9 @@ def find_table(lake: Lake, request: CatalogRequest) -> FoundTable:
 def table_of(lake: Lake, facts: TableFacts) -> Table:
     """The table of earlier facts, at the same commit."""
     if facts.pin is None:
-        raise InvalidRequest("the request lacks the description of the table")
+        raise InvalidRequest(
+            "the request lacks the field 'table' with the facts that an earlier request returned"
+        )
     return Snapshot(lake, facts.pin.commit, facts.pin.via).table(Key(*facts.key))
 
 

@@ -135,7 +135,9 @@ def shape_of(tokens: Sequence[CelToken]) -> WordShape:
         elif token.kind == "sign" and token.text == "+":
             sums += 1
             if loops:
-                raise TooCostly("'+' is not supported inside exists, all, map and filter")
+                raise TooCostly(
+                    "'+' cannot be used inside 'exists', 'all', 'map' or 'filter' in a filter expression"
+                )
         elif token.kind == "name" and before == "." and not _is_value(_at(tokens, index - 2)):
             raise TooCostly("a name cannot begin with '.'")
         elif token.kind == "name" and before != "." and token.text not in _CONSTANTS:

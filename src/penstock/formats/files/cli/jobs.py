@@ -78,7 +78,7 @@ def jobs_abort(call: Call, ids: tuple[str, ...], late: bool, why: str) -> None:
     committed, is not aborted: the command says so.
     """
     if not ids and not late:
-        raise click.UsageError("give the ID of a job, or --late for the jobs that timed out")
+        raise click.UsageError("give the ID of the job to abort, or --late to abort all that timed out")
     lake = call.open()
     chosen = dict.fromkeys(_job(lake, start.lower()) for start in ids)
     if late:

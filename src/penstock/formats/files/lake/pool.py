@@ -43,8 +43,8 @@ def require_fence(fence: str, branch: str, key: Key, what: str = "fence") -> Non
     those who may read it there."""
     if is_made_for_another(check_job_id(fence, what), branch, key):
         raise InvalidRequest(
-            f"{fence} is the {what} of a write to another table than '{key}', or to another branch than "
-            f"'{branch}'",
+            f"the {what} {fence} does not belong to '{key}' on the branch '{branch}': it was begun for "
+            "another table or branch",
             table=str(key),
         )
 

@@ -389,8 +389,7 @@ class TableOpener:
             data = manifests.readable(content.location, branch, number, version)
         except Immovable as problem:
             raise UnsupportedFeature(
-                f"version {number} of '{opened.key}' {problem}, so that it cannot be read where its files "
-                "are now"
+                f"version {number} of '{opened.key}' cannot be read since the table was moved: it {problem}"
             ) from None
         if data == manifests.read(content.location, branch, number, version):
             with self._lock:
