@@ -119,7 +119,7 @@ class DroppedErasure:
             key=str(self._key),
         )
 
-    def latest(self) -> int:
+    def latest_version(self) -> int:
         return GONE
 
     def earlier_log_files(self) -> int:

@@ -300,7 +300,9 @@ def _parse_url(url: str) -> urllib3.util.Url:
     if address.scheme not in ("http", "https") or not address.host:
         raise InvalidRequest(f"{url!r} is not the address of a server; write it like https://host:19120")
     if address.query is not None or address.fragment is not None:
-        raise InvalidRequest("a server's address has neither '?' nor '#'; write it like https://host:19120")
+        raise InvalidRequest(
+            "a server's address must not contain '?' or '#'; write it like https://host:19120"
+        )
     if match := _NESSIE.search(address.path or ""):
         lake = f"{address.scheme}://{address.netloc}{(address.path or '')[: match.start()]}"
         raise InvalidRequest(f"{url} is the address of Nessie's API; the address of the lake is {lake}")

@@ -275,7 +275,8 @@ class _Tries:
         self._give_up(code, changes)
         if code == "ResourceNotFoundException":
             raise LakeNotFound(
-                f"there is no table for {self._url}; make one with: penstock init '{self._url}'"
+                f"there is no lake at {self._url}: the DynamoDB table does not exist; create it with: "
+                f"penstock init '{self._url}'"
             ) from None
         if _DENIED.search(code):
             raise Denied(

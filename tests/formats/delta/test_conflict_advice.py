@@ -506,7 +506,7 @@ CASES = [
         {"branch off anew": branch_off_anew},
     ),
     Case(
-        "{}was released, and the lake no longer commits to it",
+        "{}was released from the lake, which no longer commits to it",
         release,
         {"adopt again": leave_and_adopt},
         force,

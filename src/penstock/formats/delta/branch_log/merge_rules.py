@@ -98,7 +98,7 @@ def merge(
     _check_phase(source, "on the other side ")
     if target is None:
         return _arrive(table, commits, base, source, now_ms, extend)
-    if _is_left_behind(table, target):
+    if _parted_during_adoption(table, target):
         return AppliedChange(source)
     _check_phase(target)
     _check_same(target, source)
@@ -121,7 +121,7 @@ def restore(
     """The table in a wanted state, by a new version: a log does not go back. Raises as ``merge``."""
     target = _require_managed(table)
     before = table.last if target is None and isinstance(table.last, DeltaTable) else target
-    is_left_behind = before is not None and _is_left_behind(table, before)
+    is_left_behind = before is not None and _parted_during_adoption(table, before)
     if target is not None and not is_left_behind:
         _check_phase(target)
     if after is None:
@@ -249,7 +249,7 @@ def _undo_creation(
     table: Table, commits: Commits, target: DeltaTable | None, before: DeltaTable, since: LaterCommitLookup
 ) -> AppliedChange:
     """No table where the commit made one, if it is still as it was made."""
-    if target is None or _is_left_behind(table, target):
+    if target is None or _parted_during_adoption(table, target):
         return AppliedChange(None)
     _check_phase(target)
     if target.id == before.id and _is_as(table, commits, target, before):
@@ -301,7 +301,7 @@ def _made_by(since: LaterCommitLookup, target: DeltaTable) -> str:
 
 def _drop(table: Table, target: DeltaTable | None, base: DeltaTable | None) -> AppliedChange:
     """The source has dropped the table, or given it another name."""
-    if target is None or _is_left_behind(table, target):
+    if target is None or _parted_during_adoption(table, target):
         return AppliedChange(None)
     _check_phase(target)
     if base is None or base.id != target.id or LineTip.of(line_of(base)) != LineTip.of(line_of(target)):
@@ -641,7 +641,7 @@ def _check_same(target: DeltaTable, source: DeltaTable) -> None:
         )
 
 
-def _is_left_behind(table: Table, target: DeltaTable) -> bool:
+def _parted_during_adoption(table: Table, target: DeltaTable) -> bool:
     """Whether a branch left while a table was being adopted, and knows nothing of how that ended.
 
     Nobody can have committed to it there, so that the other side's state, whatever it is, can be taken.
@@ -653,8 +653,9 @@ def _check_phase(content: DeltaTable, where: str = "") -> None:
     phase = line_of(content).phase
     if phase is OwnershipPhase.RELEASED:
         raise Refused(
-            f"{where}was released, and the lake no longer commits to it; leave it out with 'drop', and if "
-            "the lake is to manage it again, adopt the table and append the rows that the other side has"
+            f"{where}was released from the lake, which no longer commits to it; leave the table out with the "
+            "mode 'drop', or, if the lake is to manage it again, adopt the table and append the rows that "
+            "the other side has"
         )
     if phase is OwnershipPhase.ADOPTING:
         raise Refused(f"{where}is being adopted, and the outcome is not known yet; try again")

@@ -156,7 +156,7 @@ def owner_of(protocol: Protocol, metadata: Metadata, table: str = "the table") -
         return Owner(name, {} if conf is None else json_decoder(dict[str, str]).decode(conf))
     except (msgspec.MsgspecError, ValueError, RecursionError) as problem:
         raise InvalidTable(
-            f"{table} is invalid: the property '{OWNER_CONF}' is not a JSON map of text: {problem}",
+            f"{table} is invalid: the property '{OWNER_CONF}' is not a JSON object of texts: {problem}",
             table=table,
         ) from None
 

@@ -208,7 +208,7 @@ def _read_body(key: Key, place: Place, body: FileBody) -> bytes:
         )
     if not 0 < body.size <= BODY_MAX_BYTES:
         raise InvalidRequest(
-            f"{body.name} is declared with {body.size} bytes; the actions for '{key}' must have 1 to "
+            f"the commit body {body.name} for '{key}' is declared with {body.size} bytes; it must have 1 to "
             f"{BODY_MAX_BYTES}"
         )
     size = place.size(body.name)

@@ -147,7 +147,9 @@ def check(
     if intent.read_version is None and looked:
         raise InvalidRequest(f"the commit to '{table.key}' lists what it read: also give the version it read")
     if intent.read_version is None and intent.read_tip is not None:
-        raise InvalidRequest(f"the commit to '{table.key}' has a tip: also give the version it read")
+        raise InvalidRequest(
+            f"the commit to '{table.key}' has 'read_tip' without 'read_version': give the version it read"
+        )
     checked = check_files(table, commits, content, proposal, now_ms)
     if proposal.batches:
         batches = commits.snapshot(content, table.read).transactions

@@ -46,7 +46,7 @@ def shifts_between(
     were = live_at_parting(sorted(unclear)) if unclear else {}
     shifts: dict[str, Shift] = {}
     for path in paths:
-        parted: File | None = _first(path, theirs, mine)
+        parted: File | None = _first_removal(path, theirs, mine)
         if path in unclear and path in were:
             parted = _first_action(path, theirs, mine)  # it was only added once more
         before = theirs[path].last if path in theirs else parted
@@ -110,7 +110,7 @@ def _is_unclear(path: str, *sides: Mapping[str, _NamedFile]) -> bool:
     return all(side[path].is_unclear for side in sides if path in side)
 
 
-def _first(path: str, *sides: Mapping[str, _NamedFile]) -> Remove | None:
+def _first_removal(path: str, *sides: Mapping[str, _NamedFile]) -> Remove | None:
     """A file where two lines parted, by what the first commit says that removed it."""
     firsts = (side[path].first for side in sides if path in side)
     return next((first for first in firsts if isinstance(first, Remove)), None)

@@ -85,7 +85,7 @@ class DeltaErasure:
             raise TableStateRefused(f"'{self._key}' {refused}", key=str(self._key)) from None
         self._parts.log_check.require_in_sync(self._key, content, is_default=True, again=True)
 
-    def latest(self) -> int:
+    def latest_version(self) -> int:
         return line_of(self.content).latest
 
     def has_own_changes(self, content: ManagedTable, head: ObjectId) -> bool:  # noqa: ARG002
@@ -245,7 +245,7 @@ class DeltaErasure:
 
     def earlier_log_files(self) -> int:
         """How many files of the log would go."""
-        first = self.latest() + 1 if self._first is None else self._first
+        first = self.latest_version() + 1 if self._first is None else self._first
         return len(earlier_files(self._place, first))
 
     def unneeded_files(self) -> list[int]:

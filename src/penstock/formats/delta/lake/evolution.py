@@ -49,10 +49,10 @@ def append_with_columns(
     job, rows = DeltaJob(table.lake, table.key, branch), rows_of(data)
     schema = schema_of(rows.schema)
 
-    def become(metadata: Metadata) -> Metadata:
+    def evolve_schema(metadata: Metadata) -> Metadata:
         return with_columns(metadata, schema, case_sensitive=False)
 
-    becomes = become(job.metadata)
+    becomes = evolve_schema(job.metadata)
     check_names(becomes)
     files = write_files(job.place, becomes, rows, prefix=job.data_folder, clustering=job.clustering)
 
@@ -66,7 +66,7 @@ def append_with_columns(
             keep_files=True,
         )
 
-    return commit_fitting(job, files, becomes, become, commit_files)
+    return commit_fitting(job, files, becomes, evolve_schema, commit_files)
 
 
 def with_columns(metadata: Metadata, data: StructType, *, case_sensitive: bool) -> Metadata:
@@ -119,14 +119,14 @@ def commit_fitting(
     table: DeltaJob,
     files: Sequence[Action],
     written: Metadata,
-    become: Callable[[Metadata], Metadata],
+    evolve_schema: Callable[[Metadata], Metadata],
     commit: Callable[[DeltaJob, Sequence[Action]], Ratified],
 ) -> Ratified:
     """Commit files of a table that is to become another. If others change what the table is meanwhile, the
     files are offered again as long as they fit it; ``commit`` offers them, and leaves them where they are.
 
     The files were ``written`` for that metadata, which the table gets: made anew, columns would have other
-    names in files. ``become`` makes the metadata of a table that others have changed.
+    names in files. ``evolve_schema`` makes the metadata of a table that others have changed.
     """
     becomes = written
     with removed_if_refused(table.place, files):  # what has the table's key later may be another table
@@ -136,7 +136,7 @@ def commit_fitting(
             except TableConflict:
                 before, table = table, table.again()
                 is_changed = before.id == table.id and before.metadata != table.metadata
-                becomes = become(table.metadata)
+                becomes = evolve_schema(table.metadata)
                 if not tries_left or not is_changed or not still_fits(written, becomes):
                     raise
                 check_features(becomes)

@@ -75,7 +75,7 @@ class FilesErasure:
     def require_erasable(self) -> None:
         """Nothing stands against it: every lake writes to its tables of files, a copy too."""
 
-    def latest(self) -> int:
+    def latest_version(self) -> int:
         return state_of(self.content).mark
 
     def has_own_changes(self, content: ManagedTable, head: ObjectId) -> bool:
@@ -113,7 +113,7 @@ class FilesErasure:
         that comes then. ``None`` if it had no others."""
         self._moment = start, moment_us
         self._spared, is_any_older = self._younger()
-        return self.latest() + 1 if is_any_older else None
+        return self.latest_version() + 1 if is_any_older else None
 
     def spares(self, content: ManagedTable) -> bool:
         return state_hash(content) in self._spared
@@ -142,7 +142,7 @@ class FilesErasure:
 
     def settle(self, erase: str) -> FirstVersionKept:
         """Commit the mark from which on the history exists, once however often it is asked for."""
-        intent = encode_mark(HistoryMark(number=self.latest() + 1))
+        intent = encode_mark(HistoryMark(number=self.latest_version() + 1))
         authors = (self._who,) if self._who else ()
         outcome = self._kernel.commit(
             self._branch,

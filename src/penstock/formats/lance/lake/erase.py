@@ -139,7 +139,7 @@ class LanceErasure:
 
         return TableRewrite(Lake(self._lake, author=self._who), self._key, self._branch)
 
-    def latest(self) -> int:
+    def latest_version(self) -> int:
         return self._state.newest
 
     def has_own_changes(self, content: ManagedTable, head: ObjectId) -> bool:  # noqa: ARG002

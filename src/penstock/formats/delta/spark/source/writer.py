@@ -95,6 +95,7 @@ def _query_of(messages: Messages) -> str:
     found = {message.query for message in messages if isinstance(message, TaskMessage)} - {""}
     if len(found) != 1:
         raise InvalidRequest(
-            "the id of the streaming query is not known; name the query with the option 'app_id'"
+            "the id of the streaming query is not known; give it a name that stays the same across restarts, "
+            "with the option 'app_id'"
         )
     return found.pop()
