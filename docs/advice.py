@@ -143,6 +143,7 @@ CONFLICTS: Final = (
             "keep the target's with the mode 'drop'",
             "keep this one with the mode 'drop'",
             "keep it with the mode 'drop'",
+            "leave the table out with the mode 'drop'",
         ),
         "The target keeps its rows. The source's rows stay on its branch, and later merges of that "
         "branch leave them out too: write them to the target if they are wanted there.",
