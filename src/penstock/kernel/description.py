@@ -313,7 +313,7 @@ def require_unused(store: Store) -> None:
     A lake is made by writing its description, before anything else is stored. So objects and rows without one
     belong to a lake whose description was lost, and that lake must not be taken for a new one.
     """
-    if is_only_begun(store) or find_description(store) is not None:
+    if is_incomplete_lake(store) or find_description(store) is not None:
         return
     raise Damaged(
         f"the lake at {place_of(store)} is damaged: its description is missing, but other parts of it are "
@@ -322,7 +322,7 @@ def require_unused(store: Store) -> None:
     )
 
 
-def is_only_begun(store: Store) -> bool:
+def is_incomplete_lake(store: Store) -> bool:
     """Whether a store holds no more than whoever was stopped while making a lake left behind.
 
     That is at most its first branch, without a commit, and first entries of that branch's log: those of

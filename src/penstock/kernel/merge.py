@@ -27,8 +27,8 @@ from penstock.kernel.three_way import (
     ThreeWayTerms,
     add_unseen,
     changes_between,
+    find_former_keys,
     intents_between,
-    old_places,
     values_at_bases,
 )
 from penstock.model.commits import CommitMeta
@@ -170,7 +170,7 @@ def plan_merge(history: History, formats: Formats, source: ObjectId, head: Objec
     intents = intents_between(history, source, head) if formats else {}
     changes = add_unseen(history, formats, changes, intents, commit)
     crossed = _find_crossed(history, bases, source, head) if intents else {}
-    places = old_places(history, formats, changes, history.commit(bases[0]))
+    places = find_former_keys(history, formats, changes, history.commit(bases[0]))
     renamed = {
         stored: Renamed(
             before, None if crossed or len(bases) > 1 else _intents_of(history, source, head, table_id)

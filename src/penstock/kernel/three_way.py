@@ -570,7 +570,7 @@ def add_unseen(
     return dict(sorted((changes | unseen).items())) if unseen else changes
 
 
-def old_places(
+def find_former_keys(
     history: History, formats: Formats, changes: Difference, before: CommitObject
 ) -> dict[bytes, tuple[Value, UUID]]:
     """The new keys of tables that were elsewhere before, with what these were there and their ids."""

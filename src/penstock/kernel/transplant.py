@@ -27,10 +27,10 @@ from penstock.kernel.three_way import (
     ThreeWayTerms,
     add_unseen,
     changes_between,
+    find_former_keys,
     gather_intents,
     intents_between,
     intents_of_format,
-    old_places,
 )
 from penstock.model.commits import CommitMeta
 from penstock.model.conflicts import Conflict
@@ -210,7 +210,7 @@ class TransplantRequest(ThreeWayRequest):
                     for commit_id, _ in self._history.only_in(further, commit.parent)
                 ):
                     change = self._effect_redone(change, commit.parent, further, reference)
-            places = old_places(self._history, self._formats, change.changes, parent)
+            places = find_former_keys(self._history, self._formats, change.changes, parent)
             renamed = {key: before for key, (before, _) in places.items()}
             self._done[commit_id] = change._replace(renamed=renamed)
         return self._done[commit_id]

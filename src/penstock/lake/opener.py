@@ -11,7 +11,7 @@ from typing import NamedTuple
 from penstock.errors import Denied, InvalidRequest, LakeExists, LakeNotFound, ReferenceExists
 from penstock.kernel.description import (
     Description,
-    is_only_begun,
+    is_incomplete_lake,
     new_description,
     read_description,
     require_arrived,
@@ -274,7 +274,7 @@ def _complete_lake(store: Store, description: Description, clock: Clock, setting
 
     A lake that holds anything else lost its default branch in another way, and is left as it is.
     """
-    if store.reference(description.default_branch) is not None or not is_only_begun(store):
+    if store.reference(description.default_branch) is not None or not is_incomplete_lake(store):
         return
     with suppress(ReferenceExists, Denied):  # another process makes it, or this one may only read
         Kernel(store, (), settings, clock).references.create(

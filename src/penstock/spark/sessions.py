@@ -66,7 +66,7 @@ def session(
     with _STARTING:
         running = _running()
         if running is not None:
-            joined = _join(running, opened, settings_text, settings.of_tables(tables or {}))
+            joined = _join(running, opened, settings_text, settings.settings_of_tables(tables or {}))
             driver.register(joined, _identity(opened), _find_lake)
             return joined
         # Spark imports its own test kit, which has a word on pandas' version; nothing here uses pandas.
@@ -92,7 +92,7 @@ def configure(
     Connect gets only the settings of the lake and of writers, because Spark runs elsewhere.
     """
     opened = _open_lake(lake)
-    of_lake = _of_lake(opened) | settings.of_tables(tables or {})
+    of_lake = _of_lake(opened) | settings.settings_of_tables(tables or {})
     builder_options: dict[str, Any] = dict(builder._options)
     check_settings(builder_options)
     address = _connect_address(builder_options)

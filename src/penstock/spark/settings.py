@@ -82,7 +82,7 @@ def of_start(given: Mapping[str, str], jar: Path | None, log_file: Path | None) 
     return start_settings
 
 
-def of_tables(tables: Mapping[str | os.PathLike[str], str]) -> dict[str, str]:
+def settings_of_tables(tables: Mapping[str | os.PathLike[str], str]) -> dict[str, str]:
     """What a session is told of paths that stand for tables. ``InvalidRequest`` if one cannot.
 
     A path without a scheme that is no whole one is taken from this process's directory.

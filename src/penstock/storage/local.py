@@ -112,7 +112,7 @@ class LocalBucket(Bucket):
         return await self._do(self._read_range, key, start, length)
 
     async def put(self, key: str, data: bytes, condition: Condition = None) -> EntityTag:
-        return await self._do(self._again, partial(self._write, key, data, condition))
+        return await self._do(self._retry_once, partial(self._write, key, data, condition))
 
     async def put_all(self, items: Sequence[tuple[str, bytes]]) -> int:
         """All are written under other names, by a few threads, and then flushed, one flush often doing for
@@ -125,13 +125,13 @@ class LocalBucket(Bucket):
         ]
         try:
             for outcome in await asyncio.gather(
-                *(self._do(self._again, task) for task in work), return_exceptions=True
+                *(self._do(self._retry_once, task) for task in work), return_exceptions=True
             ):
                 if isinstance(outcome, BaseException):
                     raise outcome
             unfinished = [written[n % len(written)][n // len(written)] for n in range(len(items))]
             link_all = partial(self._link_all, [key for key, _ in items], unfinished)
-            return await self._do(self._again, link_all)
+            return await self._do(self._retry_once, link_all)
         finally:
             await self._do(_unlink, [path for paths in written for path in paths])
 
@@ -141,7 +141,7 @@ class LocalBucket(Bucket):
     async def delete(self, keys: Sequence[str]) -> None:
         few = min(THREADS_MAX, len(keys))
         work = [partial(self._remove, keys[start::few]) for start in range(few)]
-        await asyncio.gather(*(self._do(self._again, task) for task in work))
+        await asyncio.gather(*(self._do(self._retry_once, task) for task in work))
 
     async def list(self, folder: str, after: str = "") -> AsyncIterator[BucketEntry]:
         entries = self._walk(self._root / folder, f"{folder}/" if folder else "", after)
@@ -182,8 +182,8 @@ class LocalBucket(Bucket):
         """As ``put_all`` for one file."""
         unfinished: list[Path] = []
         try:
-            self._now(self._again, partial(self._write_unfinished, [data], unfinished))
-            return self._now(self._again, partial(self._link_all, [key], unfinished)) == 1
+            self._now(self._retry_once, partial(self._write_unfinished, [data], unfinished))
+            return self._now(self._retry_once, partial(self._link_all, [key], unfinished)) == 1
         finally:
             self._now(_unlink, unfinished)
 
@@ -229,7 +229,7 @@ class LocalBucket(Bucket):
             self._made.clear()
             raise self._explain(problem) from None
 
-    def _again(self, call: Callable[[], Answer]) -> Answer:
+    def _retry_once(self, call: Callable[[], Answer]) -> Answer:
         """Do it, and once more if a folder that was made is gone: somebody removed it from outside."""
         try:
             return call()

@@ -144,14 +144,14 @@ class MongoStore(Store):
 
     def _mark(self) -> None:
         """Mark empty collections as a lake's; others may just have been marked by another process."""
-        document = self._again(lambda: self._rows.find_one() or self._objects.find_one(projection=["_id"]))
+        document = self._retry(lambda: self._rows.find_one() or self._objects.find_one(projection=["_id"]))
         if document and self._version() is None:
             raise InvalidRequest(
                 f"{self.url} has collections {ROWS} and {OBJECTS} that do not belong to a lake"
             )
-        self._again(lambda: self._rows.create_index([("kind", 1), ("_id", 1)], name="kind"))
+        self._retry(lambda: self._rows.create_index([("kind", 1), ("_id", 1)], name="kind"))
         mark = {"$setOnInsert": {"version": SCHEMA_VERSION}}
-        self._again(lambda: self._rows.update_one({"_id": MARK}, mark, upsert=True))
+        self._retry(lambda: self._rows.update_one({"_id": MARK}, mark, upsert=True))
 
     # -- requests --------------------------------------------------------------------------------------------
 
@@ -161,7 +161,7 @@ class MongoStore(Store):
         if os.getpid() != self._process:
             raise InvalidRequest("a lake cannot be used across a fork; open it again in the child process")
 
-    def _again(self, request: Callable[[], T]) -> T:
+    def _retry(self, request: Callable[[], T]) -> T:
         """Make a request that bears repetition, again while the server does not answer or is replaced."""
         deadline, longest_s = time.monotonic() + TRIES_MAX_S, BACKOFF_MIN_S
         while True:
@@ -196,7 +196,7 @@ class MongoStore(Store):
                 self._newest_rows = self._rows
                 return self._rows.find_one({"_id": name})
 
-        return self._again(find)
+        return self._retry(find)
 
     def _make_sure_of_the_primary(self) -> None:
         """What is read after this is not older than this."""
@@ -226,7 +226,7 @@ class MongoStore(Store):
 
         data_by_id: dict[ObjectId, bytes] = {}
         for start in range(0, len(wanted_ids), MESSAGE_MAX_OPERATIONS):
-            data_by_id |= self._again(partial(find, wanted_ids[start : start + MESSAGE_MAX_OPERATIONS]))
+            data_by_id |= self._retry(partial(find, wanted_ids[start : start + MESSAGE_MAX_OPERATIONS]))
         return data_by_id
 
     def store(self, objects: Mapping[ObjectId, bytes]) -> None:
@@ -240,7 +240,7 @@ class MongoStore(Store):
         for part in _messages(objects):
             operations = [_upsert(*wish, now_us) for wish in part]
             must_be_absent = [write_id is not None for _, _, write_id in part]
-            if not self._again(partial(self._send, operations, must_be_absent)):
+            if not self._retry(partial(self._send, operations, must_be_absent)):
                 return False
         return True
 
@@ -256,7 +256,7 @@ class MongoStore(Store):
     def scan(self, after: bytes, limit: int) -> tuple[list[StoredObject], bytes]:
         query = {"_id": {"$gt": after}} if after else {}
         fields = ["referenced_us", "size"]
-        documents = self._again(lambda: list(self._objects.find(query, fields).sort("_id", 1).limit(limit)))
+        documents = self._retry(lambda: list(self._objects.find(query, fields).sort("_id", 1).limit(limit)))
         objects = [
             StoredObject(document["_id"], document["referenced_us"], document["size"])
             for document in documents
@@ -272,12 +272,12 @@ class MongoStore(Store):
                 DeleteOne({"_id": stored_object.id, "referenced_us": stored_object.referenced_us})
                 for stored_object in part
             ]
-            removed += self._again(partial(self._objects.bulk_write, operations, ordered=False)).deleted_count
+            removed += self._retry(partial(self._objects.bulk_write, operations, ordered=False)).deleted_count
         return removed
 
     def erase(self) -> None:
-        self._again(lambda: self._rows.delete_many({"_id": {"$ne": MARK}}))
-        self._again(self._objects.drop)
+        self._retry(lambda: self._rows.delete_many({"_id": {"$ne": MARK}}))
+        self._retry(self._objects.drop)
 
     # -- rows ------------------------------------------------------------------------------------------------
 
@@ -289,7 +289,7 @@ class MongoStore(Store):
         self._make_sure_of_the_primary()
         beyond = {"$gt": after} if after >= prefix else {"$gte": prefix}
         query = {"kind": kind, "_id": {**beyond, "$lt": prefix + _LAST}}
-        documents = self._again(lambda: list(self._rows.find(query).sort("_id", 1).limit(limit)))
+        documents = self._retry(lambda: list(self._rows.find(query).sort("_id", 1).limit(limit)))
         return [row for row in map(_row, documents) if row is not None]
 
     @contextmanager
@@ -307,7 +307,7 @@ class MongoStore(Store):
 
         self._make_sure_of_the_primary()
         parts = range(0, len(ids), MESSAGE_MAX_OPERATIONS)
-        found_ids = [self._again(partial(find, ids[at : at + MESSAGE_MAX_OPERATIONS])) for at in parts]
+        found_ids = [self._retry(partial(find, ids[at : at + MESSAGE_MAX_OPERATIONS])) for at in parts]
         return frozenset(object_id for part in found_ids for object_id in part)
 
     def close(self) -> None:

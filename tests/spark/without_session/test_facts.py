@@ -11,7 +11,7 @@ import pytest
 from penstock.errors import InvalidRequest
 from penstock.formats.files.lake.session_facts import WriteFacts, job_of
 from penstock.lake.write_jobs import SaveMode
-from penstock.spark.settings import of_tables
+from penstock.spark.settings import settings_of_tables
 from penstock.storage.hadoop import ACCOUNT
 
 TABLES = {
@@ -121,7 +121,7 @@ def test_paths_that_could_be_missed_are_refused_when_a_session_is_told_of_them(
 ) -> None:
     monkeypatch.delenv(ACCOUNT, raising=False)
     with pytest.raises(InvalidRequest, match=message):
-        of_tables(tables)
+        settings_of_tables(tables)
     with pytest.raises(InvalidRequest, match=message):
         job_of(facts(tables=json.dumps(tables)))
 

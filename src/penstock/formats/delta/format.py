@@ -92,14 +92,14 @@ class DeltaFormat(Format):
         content = self._writable(table)
         self._require_in_sync(table, content)
         if intent.table not in (None, content.id):
-            raise _replaced_refusal()
+            raise _replaced_table_refusal()
         noted = table.notes.get(("proposal", table.key))
         if noted is None:
             noted = content.id, DeltaProposal(table.key, intent, self.commits.places, content.location)
             table.notes["proposal", table.key] = noted
         identity, proposal = noted
         if content.id != identity:
-            raise _replaced_refusal()
+            raise _replaced_table_refusal()
         if intent.version is not None:
             return content.id, attempt(table, self.commits, content, proposal, now_ms)
         return content.id, check(table, self.commits, content, proposal, now_ms)
@@ -176,7 +176,7 @@ class DeltaFormat(Format):
         identity, checked = prepared
         content = table.content
         if not isinstance(content, DeltaTable) or content.id != identity:
-            raise _replaced_refusal()
+            raise _replaced_table_refusal()
         line = line_of(content)
         check_phase(line)
         if isinstance(checked, CommitAttempt):
@@ -403,7 +403,7 @@ def _has_latest_of(was: Line, becomes: Line) -> bool:
     return newest.uuid == was.entries[-1].uuid
 
 
-def _replaced_refusal() -> Refused:
+def _replaced_table_refusal() -> Refused:
     return Refused("is another table now: it was dropped or created again")
 
 

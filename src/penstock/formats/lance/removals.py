@@ -196,11 +196,11 @@ class LaterLanceVersions:
                 return version
             else:
                 continue
-            if inserted and self._stands(inserted, place):
+            if inserted and self._are_still_there(inserted, place):
                 return version
         return None
 
-    def _stands(self, rows: RowSet, since: int) -> bool:
+    def _are_still_there(self, rows: RowSet, since: int) -> bool:
         """Whether any of some rows is still there, or was updated and is there as another one."""
         return bool(self._present(rows, -1)) or _is_replaced(rows, self._removals_since(since, rows))
 

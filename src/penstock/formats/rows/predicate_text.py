@@ -92,7 +92,7 @@ class _Parser(SqlReader[_Operand, Predicate]):
         assert isinstance(pattern, SqlLiteral)  # as the other side of a column
         if column.kind != "string" or pattern.token.kind != "text":
             raise InvalidRequest(
-                f"'like' compares a column of text with a text, and '{column}' is {_said(column)}"
+                f"'like' compares a column of text with a text, and '{column}' is {_type_in_words(column)}"
             )
         return Like(column, pattern.text)
 
@@ -173,19 +173,19 @@ def read_literal(column: Column, literal: SqlLiteral) -> Value:
     kind = column.kind
     if not isinstance(kind, str) or kind in {"binary", "void", "variant"}:
         raise InvalidRequest(
-            f"the column '{column}' is {_said(column)}, which can only be asked whether it is null"
+            f"the column '{column}' is {_type_in_words(column)}, which can only be asked whether it is null"
         )
     try:
         return read_value(kind, literal)
     except ValueError as problem:
         raise InvalidRequest(
             f"{literal.token.text} cannot be compared with the column '{column}', "
-            f"which is {_said(column)}: {problem}",
+            f"which is {_type_in_words(column)}: {problem}",
             column=str(column),
         ) from None
 
 
-def _said(column: Column) -> str:
+def _type_in_words(column: Column) -> str:
     match column.kind:
         case str() as name:
             return f"of the type {name}"

@@ -405,9 +405,9 @@ class _TableMerge:
         target, source = line_of(self._target), line_of(self._source)
         read = self._table.read
         if self._table.since is not None:
-            return self._again()
+            return self._redo_undone()
         if LineTip.of(source).is_on(target, read):
-            return self._again() if self._table.is_repeated else AppliedChange(self._target)
+            return self._redo_undone() if self._table.is_repeated else AppliedChange(self._target)
         may_take = not self._table.is_default and self._base_tip.is_on(target, read)
         # Of a commit that is repeated nothing but its own change may come, on top of all that is here.
         is_repeated = self._table.is_repeated
@@ -419,7 +419,7 @@ class _TableMerge:
             return self._on_top(self._source, self._target)
         return self._on_top(self._target, self._source)
 
-    def _again(self) -> AppliedChange:
+    def _redo_undone(self) -> AppliedChange:
         """A commit that is repeated where it is already: once more, if it was undone since."""
         if self._base is None:
             return AppliedChange(self._target)

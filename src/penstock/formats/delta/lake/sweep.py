@@ -95,7 +95,7 @@ class DeltaSweep:
         (location,) = self.locations()
         key, content, is_default = self._managed_tables()[location]
         word = RetainedFiles(self._parts, key, content, is_default=is_default)
-        look = _Look(KeptTables(self._kernel, self._tables, self._progress), [word])
+        look = _RetainedFilesReader(KeptTables(self._kernel, self._tables, self._progress), [word])
         look.once()
         look.check(word)
         return self._needs(word)
@@ -132,11 +132,11 @@ class DeltaSweep:
         """Sweep some tables, whose logs have been read, one after the other."""
         if not words:
             return
-        look = _Look(KeptTables(self._kernel, self._tables, self._progress), words)
+        look = _RetainedFilesReader(KeptTables(self._kernel, self._tables, self._progress), words)
         for word in words:
             yield self._sweep_table(word, look)
 
-    def _sweep_table(self, word: RetainedFiles, look: _Look) -> SweptTable:
+    def _sweep_table(self, word: RetainedFiles, look: _RetainedFilesReader) -> SweptTable:
         tally, problem = SweepTally(), ""
         look.once()
         try:
@@ -160,7 +160,9 @@ class DeltaSweep:
 class _Folder:
     """The folder of a table, as the engine sweeps it."""
 
-    def __init__(self, kernel: Kernel, word: RetainedFiles, look: _Look, needs: DeltaNeeds) -> None:
+    def __init__(
+        self, kernel: Kernel, word: RetainedFiles, look: _RetainedFilesReader, needs: DeltaNeeds
+    ) -> None:
         self._meter, self._word, self._look, self._needs = kernel.meter, word, look, needs
 
     def begin(self) -> None:
@@ -187,7 +189,7 @@ class _Folder:
         self._word.place.tidy(self._needs.scratch_us)
 
 
-class _Look:
+class _RetainedFilesReader:
     """A look at all that kept commits name of some tables; each further one costs what came in between."""
 
     def __init__(self, kept_tables: KeptTables, words: Sequence[RetainedFiles]) -> None:
