@@ -139,6 +139,7 @@ lock: setup ## Pin the newest versions of all tools and libraries
 	$(COMPILE) --resolution lowest-direct --all-extras -o requirements/lowest.txt pyproject.toml requirements/lowest.in
 	$(COMPILE) -o requirements/release.txt requirements/release.in
 	$(COMPILE) -o requirements/site.txt requirements/site.in
+	$(COMPILE) --no-deps -o requirements/interop-axe.txt requirements/interop-axe.in
 	$(COMPILE) -o requirements/interop-airflow.txt requirements/interop-airflow.in
 	$(COMPILE) -o requirements/interop-dagster.txt requirements/interop-dagster.in
 	$(COMPILE) -o requirements/interop-dbt.txt requirements/interop-dbt.in

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Install what `make verify` and `make bench` need in addition to `make test`: other people's servers (DynamoDB Local,
 # mongo-java-server, Nessie) into build/servers; their clients (pynessie, Nessie's Java client, Spark with Iceberg and
-# with Delta, an older Lance), Airflow, Dagster and dbt, other versions of DuckDB and the lowest versions of all libraries into build/interop;
+# with Delta, an older Lance), Airflow, Dagster and dbt, axe, other versions of DuckDB and the lowest versions of all libraries into build/interop;
 # Maven, which fetches them, wrk, which makes load, and Chromium, which shows the page, from the system's packages.
 # All of it is fetched at the same time, each to a place of its own.
 # Safe to run any number of times. Fails if something cannot be installed, and names it; its tests are skipped then.
@@ -121,6 +121,7 @@ begin_pinned "the Python environment of dbt" requirements/interop-dbt.txt "$inte
 begin_pinned "the lowest versions of all libraries" requirements/lowest.txt "$interop/lowest" install_python
 begin_pinned "the oldest DuckDB" requirements/interop-duckdb-oldest.txt "$interop/duckdb-oldest" install_wheels
 begin_pinned "the newest DuckDB" requirements/interop-duckdb-newest.txt "$interop/duckdb-newest" install_wheels
+begin_pinned "axe, which judges pages" requirements/interop-axe.txt "$interop/axe" install_wheels
 begin_pinned "the Java of Nessie" tests/servers/nessie-java.txt "$servers/nessie-java" install_wheels
 [ -z "$packages_part" ] || wait "$packages_part" || true  # Maven is one of them
 begin "the Java libraries" java install_java

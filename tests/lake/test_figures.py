@@ -93,13 +93,61 @@ def test_the_sizes_of_a_table_are_those_of_its_files(
             past = lake.table("s.t").snapshot().past_sizes(30)
             assert {size.version: size.size_bytes for size in measured.growth} == past
             assert [size.version for size in measured.growth] == sorted(past)
+        else:
+            commits = [commit.id for commit in lake.log(table="s.t")]
+            assert [size.commit for size in measured.growth] == commits[::-1]
+            past_sizes = [lake.at(commit).table("s.t").files.about().size for commit in commits[::-1]]
+            assert [size.size_bytes for size in measured.growth] == past_sizes
+            assert [size.version for size in measured.growth] == [None] * 3
         then = lake.figures(first, table="s.t").table
         assert then is not None
-        assert then.files == 1
+        assert then.files == len(then.growth) == 1
         monkeypatch.setattr(figures, "FILES_COUNTED_MAX", 2)
         part = lake.figures(table="s.t").table
         assert part is not None
         assert (part.files, part.are_all) == (2, False)
+
+
+def test_a_lance_table_grows_by_the_files_that_its_versions_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("lance")
+    from penstock.formats.lance.lake import table_facts
+
+    with open_lake(str(tmp_path / "lake"), create=True) as lake:
+        lake.table("s.t").write(rows(10), format="lance")
+        lake.table("s.t").append(rows(1000))
+        lake.branch("dev").create()
+        lake.table("s.t", "dev").append(rows(20))
+        lake.table("s.t").overwrite(rows(3))
+        for ref, versions in (("main", [1, 2, 3]), ("dev", [1, 2, 3])):
+            measured = lake.figures(ref, table="s.t").table
+            assert measured is not None
+            assert [size.version for size in measured.growth] == versions
+            assert all(size.time is not None for size in measured.growth)
+            assert [size.size_bytes for size in measured.growth] == [
+                sum(
+                    file.file_size_bytes
+                    for fragment in lake.table("s.t", ref).to_lance(version=version).get_fragments()
+                    for file in fragment.metadata.files
+                )
+                for version in versions
+            ]
+        monkeypatch.setattr(table_facts, "MANIFESTS_MAX_BYTES", 0)
+        unknown = lake.figures(table="s.t").table
+        assert unknown is not None
+        assert unknown.growth == (), "no more is read than it may be"
+
+
+def test_the_growth_of_a_table_of_files_begins_where_it_was_created_last(tmp_path: Path) -> None:
+    with open_lake(str(tmp_path / "lake"), create=True) as lake:
+        for count in (1, 2):
+            lake.table("s.t").write(rows(count), format="parquet")
+        lake.branch().drop("s.t")
+        lake.table("s.t").write(rows(5), format="parquet")
+        measured = lake.figures(table="s.t").table
+        assert measured is not None
+        assert [size.commit for size in measured.growth] == [lake.branch().head]
 
 
 def test_a_table_that_the_lake_only_points_at_has_no_sizes(daily: Lake) -> None:

@@ -122,6 +122,19 @@ def test_a_lake_at_a_glance(lake: Lake) -> None:
         assert "no tables at main" in words(empty)
 
 
+def test_a_merge_leads_to_what_was_merged_only_where_that_is_shown(lake: Lake) -> None:
+    with lake.transaction(message="nightly") as tx:
+        tx.write({"id": [1]}, "t")
+    assert "● " in words(lake.log())
+    assert "│" not in words(lake.log())
+    assert "│ ●" in words(lake.log(all_parents=True))
+
+
+def test_few_rows_of_a_query_are_counted(lake: Lake) -> None:
+    assert "1 row" in words(lake.sql("select 1 as a"))
+    assert "the first 10 rows" in words(lake.sql("select * from range(11)"))
+
+
 def test_what_cannot_be_read_is_told_and_raises_nothing(lake: Lake) -> None:
     assert "there is no 'no.table'" in words(lake.table("no.table"))
     assert "there is no branch" in words(lake.branch("gone"))

@@ -60,15 +60,35 @@ def test_dicts_are_rows_wherever_rows_are_taken(tmp_path: Path, where: str, libr
         lake.create_table("created", data=made(1, 2))
         lake.create_table("typed", schema=pa.schema([("id", pa.int32())]))
         lake.table("items").write(made(1, 2), format="lance")
-        for key in ("created", "typed", "items"):
-            lake.table(key).append(made(3))
+        lake.table("files").write(made(1, 2), format="parquet")
+        for key in ("created", "typed", "items", "files"):
+            assert lake.table(key).append(made(3)).commit.id == lake.branch().head
         assert [ids(lake, key) for key in ("created", "typed", "items")] == [[1, 2, 3], [3], [1, 2, 3]]
+        assert ids(lake, "files") == [1, 2, 3]
         assert lake.table("typed").to_arrow().schema.field("id").type == pa.int32()
-        for key in ("created", "items"):
+        for key in ("created", "items", "files"):
             lake.table(key).overwrite(made(4))
             assert ids(lake, key) == [4]
         lake.delta.append({"created": made(5), "typed": made(6)})
         assert (ids(lake, "created"), ids(lake, "typed")) == ([4, 5], [3, 6])
+
+
+def test_rows_are_added_to_a_table_of_files_as_to_others(lake: Lake) -> None:
+    table = lake.table("t")
+    table.write(rows(1), format="parquet")
+    table.append(rows(2), idempotency_key="two", message="two")
+    assert table.append(rows(2), idempotency_key="two", message="two").commit.id == lake.branch().head
+    assert ids(lake, "t") == [1, 2], "under its key, once"
+    head = lake.branch().head
+    assert table.append(rows()).commit.id == lake.branch().head == head, "nothing is no commit"
+    with pytest.raises(NotManaged, match="'t' is a table of files: an overwrite replaces all of its rows"):
+        table.overwrite(rows(3), where="id = 1")
+    with pytest.raises(InvalidRequest, match="commit"):
+        lake.at().table("t").append(rows(3))
+    with lake.transaction() as tx:
+        tx.table("t").append(rows(3))
+        assert ids(lake, "t") == [1, 2]
+    assert ids(lake, "t") == [1, 2, 3]
 
 
 def test_what_a_row_lacks_is_null_and_no_column_is_lost(lake: Lake) -> None:

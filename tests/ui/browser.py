@@ -22,7 +22,10 @@ ANSWER_MAX_S = 60.0
 LOOK_EVERY_S = 0.01
 CONTROL, ENTER, TAB = "\ue009", "\ue007", "\ue004"
 """How WebDriver calls keys."""
-SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
+BUILD = Path(__file__).parents[2] / "build"
+SCREENSHOTS = BUILD / "screenshots"
+AXE = BUILD / "interop" / "axe" / "axe_playwright_python" / "axe.min.js"
+"""The script of axe."""
 
 OPTIONS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars")
 
@@ -81,6 +84,16 @@ class Browser:
 
     def run(self, script: str, *values: Any) -> Any:
         return self._do("POST", "/execute/sync", {"script": script, "args": list(values)})
+
+    def list_violations(self) -> list[str]:
+        """What axe finds that keeps people from using the page, each with the first element that does."""
+        self.run(f"{AXE.read_text()}; window.axe = axe")
+        script = (
+            "const done = arguments[0]; axe.run(document, {resultTypes: ['violations']}).then("
+            "found => done(found.violations.map(v => `${v.id}: ${v.help}: ${v.nodes[0].html}`)),"
+            "problem => done([String(problem)]))"
+        )
+        return [str(found) for found in self._do("POST", "/execute/async", {"script": script, "args": []})]
 
     def _find(self, selector: str) -> str:
         using = "link text" if selector.startswith("=") else "css selector"

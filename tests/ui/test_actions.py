@@ -10,6 +10,7 @@ import pytest
 
 from penstock.formats.rows.arrow_types import pa
 from penstock.lake.lake import Lake
+from penstock.server.ui.parts import show_size
 from tests.ui.conftest import Site, orders, serve
 
 
@@ -51,6 +52,11 @@ def test_a_conflict_is_shown_and_has_no_button(site: Site) -> None:
     assert "conflict" in page.text
     assert "nothing would be changed" in page.text
     assert page.fields("/ui/merge") == {}
+    assert "mode 'force'" not in page.text, "the page has buttons for that"
+    sides = [link for link in page.links if "diff-rows" in link and "&base=main%40" in link][-2:]
+    ours, theirs = (site.get(side).text for side in sides)
+    assert "0 added · 3 removed" in ours
+    assert "2 added · 3 removed" in theirs, "each side since they parted"
 
 
 @pytest.mark.parametrize(("side", "rows"), [("force", 3), ("drop", 1)])
@@ -62,6 +68,7 @@ def test_a_conflict_is_settled_by_taking_one_side(site: Site, side: str, rows: i
     assert chosen is not None, page.text
     preview = site.get(chosen)
     assert "conflicts" not in preview.text.replace("No conflicts", "")
+    assert ("As main has it: sales.orders" in preview.text) == (side == "drop")
     reply = site.post("merge", preview.fields("/ui/merge"))
     assert reply.status == 303, reply.body
     assert site.lake.table("sales.orders").count() == rows
@@ -75,6 +82,7 @@ def test_what_the_target_expects_is_asked_before_the_button(site: Site) -> None:
     assert re.search(r"no negative amounts .* finds rows: .* -5.0 .* orders have ids .* holds", page.text), (
         page.text
     )
+    assert "The expectation 'no negative amounts' does not hold on dev: main refuses the merge" in page.text
     reply = site.post("merge", page.fields("/ui/merge"))
     assert reply.status == 409
     assert b"no negative amounts" in reply.body
@@ -91,6 +99,23 @@ def test_a_bad_load_is_reverted(site: Site) -> None:
     reply = site.post("revert", preview.fields("/ui/revert"))
     assert reply.status == 303
     assert site.lake.table("sales.orders", "dev").count() == 4
+
+
+@pytest.mark.parametrize(("side", "rows"), [("force", 0), ("drop", 3)])
+def test_a_conflict_of_a_revert_is_settled_per_table(site: Site, side: str, rows: int) -> None:
+    """The commit created a table that others have written to since."""
+    site.lake.create_table("sales.returns", data=orders(1.0), message="by mistake")
+    commit = site.lake.branch().head
+    site.lake.table("sales.returns").append(orders(2.0, 3.0))
+    page = site.get(f"revert?commit={commit}")
+    assert "1 conflict: nothing would be changed" in page.text
+    assert page.fields("/ui/revert") == {}
+    chosen = page.find_link(f"{side}=sales.returns")
+    assert chosen is not None
+    reply = site.post("revert", site.get(chosen).fields("/ui/revert"))
+    assert reply.status == 303, reply.body
+    table = site.lake.table("sales.returns")
+    assert (table.count() if table.exists else 0) == rows
 
 
 def test_a_table_is_restored(site: Site) -> None:
@@ -189,8 +214,19 @@ def test_tables_of_every_format_have_pages(own_lake: Lake) -> None:
     own_lake.table("raw.events").write(rows, format="parquet", message="events")
     own_lake.branch("next").create()
     own_lake.table("search.vectors", "next").append(rows)
-    own_lake.table("raw.events", "next").write(rows, message="more events")
+    own_lake.table("raw.events", "next").append(rows, message="more events")
     with serve(own_lake) as site:
+        overview = site.get("").text
+        assert "raw.events files" in overview
+        assert "search.vectors lance" in overview
+        for key in ("search.vectors", "raw.events"):
+            grown = site.lake.figures("next", table=key).table
+            assert grown is not None
+            first, last = (show_size(size.size_bytes) for size in grown.growth)
+            page = site.get(f"table?key={key}&ref=next")
+            assert re.search(rf"Size, \w+: {first} to \w+: {last}", page.text), page.text
+            header = page.text.partition("Path")[2].partition("part" if key == "raw.events" else ".lance")[0]
+            assert "Statistics" not in header, "nothing is known, and so there is no column"
         for key, figures in (("search.vectors", "rows 3 files 1"), ("raw.events", "files 1")):
             page = site.get(f"table?key={key}")
             assert figures in page.text, page.text

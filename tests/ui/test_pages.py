@@ -45,6 +45,7 @@ SHOWN = {
     "sql": ("SQL at main",),
     "sql?sql=select+sum(amount)+as+total+from+sales.orders": ("total", "60.0"),
     "diff?base=main&to=dev": ("sales.orders", "1 commit ahead"),
+    "diff?base=dev~1&to=main": ("Nothing differs.",),
     "diff-rows?key=sales.orders&base=main&to=dev": ("2 added", "0 removed", "-5.0"),
     "diff-rows?key=sales.orders&base=v1&to=main&on=day,id": ("1 added", "0 changed"),
     "diff-files?key=sales.orders&base=main&to=dev": ("1 file changed",),
@@ -169,6 +170,27 @@ def test_what_cannot_be_shown_is_a_page_that_says_so(sales: Site, path: str, sta
     page = sales.get(path)
     assert page.status == status, page.text
     check_page(page)
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "field"),
+    [
+        ("rows?key=sales.orders&where=amout<0", "did you mean 'amount'?", "where"),
+        ("diff-rows?key=sales.orders&base=main&to=dev&on=ident", "ident", "on"),
+    ],
+)
+def test_what_was_typed_wrong_can_be_mended_in_its_place(
+    sales: Site, path: str, text: str, field: str
+) -> None:
+    page = sales.get(path)
+    assert page.status == 400
+    check_page(page)
+    assert text in page.text
+    typed = {
+        attributes["name"]: attributes.get("value") for tag, attributes in page.elements if tag == "input"
+    }
+    assert typed[field] == path.rpartition("=")[2]
+    assert typed["key"] == "sales.orders"
 
 
 @pytest.mark.parametrize(

@@ -98,8 +98,18 @@ class VersionFacts(NamedTuple):
     details: str = ""
     info: Mapping[str, Any] = {}
     """What its writer had to say, by the names of Delta's ``commitInfo``."""
-    size_bytes: int | None = None
-    """Of all its files, if that is told without reading them."""
+
+
+class PastSize(NamedTuple):
+    """How large a table was after one of its changes."""
+
+    size_bytes: int
+    """Of all its files."""
+    version: int | None = None
+    commit: str = ""
+    """The lake's commit that made the change, of a table without versions."""
+    time: datetime | None = None
+    """Of that commit; that of a version is told with the version."""
 
 
 class DescribedTable(NamedTuple):
@@ -110,6 +120,9 @@ class DescribedTable(NamedTuple):
     list_files: Callable[[], Iterator[FileFacts]] = lambda: iter(())
     list_versions: Callable[[int], Sequence[VersionFacts]] = lambda _: ()
     """The newest first, at most so many."""
+    list_sizes: Callable[[int], Sequence[PastSize]] = lambda _: ()
+    """After the latest changes, as far as that is told without reading data; the newest first, at most so
+    many."""
 
 
 class NeededFolder(NamedTuple):

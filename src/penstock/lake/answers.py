@@ -169,9 +169,12 @@ class PublishingLag(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VersionSize(msgspec.Struct, frozen=True, kw_only=True):
-    """How large a table was at a version."""
+    """How large a table was at a version; of a table of files, after a commit."""
 
-    version: int
+    version: int | None = None
+    """Nothing for a table of files, which has no versions."""
+    commit: str = ""
+    """Of a table of files: the id of the commit."""
     time: datetime | None = None
     size_bytes: int
 
@@ -195,7 +198,7 @@ class TableFigures(msgspec.Struct, frozen=True, kw_only=True):
     sizes: tuple[SizeCount, ...] = ()
     """Files by size, the smallest first."""
     growth: tuple[VersionSize, ...] = ()
-    """The latest versions whose sizes are known, the oldest first."""
+    """The latest versions whose sizes are known, or commits of a table of files; the oldest first."""
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):

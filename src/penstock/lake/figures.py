@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from penstock.errors import NotManaged
-from penstock.formats.plugin import DescribedTable, FileFacts, VersionFacts
+from penstock.formats.plugin import DescribedTable, FileFacts, PastSize, VersionFacts
 from penstock.formats.registry import load, load_member
 from penstock.lake.answers import (
     DayCount,
@@ -104,7 +104,8 @@ def measure_table(table: Table) -> TableFigures:
     described = describe_managed_table(table)
     counter = SizeCounter()
     are_all = all(counter.add(file) for file in described.list_files())
-    return counter.figures(table.key, described.list_versions(VERSIONS_MAX), are_all=are_all)
+    versions, sizes = described.list_versions(VERSIONS_MAX), described.list_sizes(VERSIONS_MAX)
+    return counter.figures(table.key, versions, sizes, are_all=are_all)
 
 
 def describe_managed_table(table: Table) -> DescribedTable:
@@ -132,12 +133,19 @@ class SizeCounter:
             self._counts[sum(file.size_bytes >= bound for bound in SIZE_BOUNDS)] += 1
         return True
 
-    def figures(self, key: Key, versions: Iterable[VersionFacts], *, are_all: bool) -> TableFigures:
-        """What was counted, with the sizes of versions, of which the newest comes first."""
+    def figures(
+        self, key: Key, versions: Iterable[VersionFacts], sizes: Iterable[PastSize], *, are_all: bool
+    ) -> TableFigures:
+        """What was counted, with the sizes of the past, of which the newest comes first."""
+        times = {version.version: version.time for version in versions}
         growth = [
-            VersionSize(version=version.version, time=version.time, size_bytes=version.size_bytes)
-            for version in versions
-            if version.size_bytes is not None
+            VersionSize(
+                version=past.version,
+                commit=past.commit,
+                time=past.time if past.version is None else times.get(past.version),
+                size_bytes=past.size_bytes,
+            )
+            for past in sizes
         ]
         return TableFigures(
             key=key,

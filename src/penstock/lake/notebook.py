@@ -106,11 +106,15 @@ def _tables(snapshot: Snapshot, where: str) -> list[str]:
 
 
 def show_log(commits: Sequence[Commit]) -> str:
-    """Commits with their graph."""
+    """Commits with their graph, in which a merge leads to what was merged if that is among them."""
     shown = commits[: ITEMS_SHOWN * 5]
+    ids = {commit.id for commit in shown}
+    parents = [
+        (commit.id, [*commit.parents[:1], *(parent for parent in commit.parents[1:] if parent in ids)])
+        for commit in shown
+    ]
     lines = [
-        f"{row.node}  {_describe_commit(commit)}"
-        for commit, row in zip(shown, graph((item.id, item.parents) for item in shown), strict=True)
+        f"{row.node}  {_describe_commit(commit)}" for commit, row in zip(shown, graph(parents), strict=True)
     ]
     more = [html.line(f"… {len(commits) - len(shown)} more")] if len(commits) > len(shown) else []
     count = f"{len(commits)} commit{'s' * (len(commits) != 1)}"
@@ -151,8 +155,8 @@ def _preview(rows: RowReader) -> list[str]:
         return [html.line("no columns yet")]
     shown = names[:COLUMNS_SHOWN]
     head = rows.head(ROWS_SHOWN, shown)
-    count = rows.num_rows
-    total = f"{count:,} rows" if count is not None else f"the first {head.num_rows} rows"
+    count = rows.num_rows if head.num_rows == ROWS_SHOWN else head.num_rows
+    total = f"{count:,} row{'s' * (count != 1)}" if count is not None else f"the first {head.num_rows} rows"
     cut = f", {len(shown)} of {len(names)} columns" if len(shown) < len(names) else ""
     header = [f"{field.name}\n{field.type}" for field in head.schema]
     return [html.table(header, list_rows(head)), html.line(f"{total}{cut}")]

@@ -250,7 +250,8 @@ class Table(RowReader):
 
         A dict has a list for each column; a list of dicts has one for each row. Appends never conflict with
         each other. Under an ``idempotency_key``, rows are appended once. With ``merge_schema``, columns that
-        only the rows have are added to the table.
+        only the rows have are added to the table. An append of no rows to a table of files makes no commit;
+        the result then has the head of the branch.
         """
         commit_meta = calls.describe_commit(message, author)
         if merge_schema:
@@ -274,7 +275,7 @@ class Table(RowReader):
         that match a condition: ``"day >= '2026-11-01'"``. New rows outside of either are refused. If the
         condition names other columns than partition columns, files with such rows are rewritten, and
         conflicts are as in ``delete``. Lance tables have no partitions; there the rows come with their
-        columns.
+        columns. In a table of files, only all rows can be replaced.
         """
         commit_meta = calls.describe_commit(message, author)
         return self._view().overwrite(data, partitions, where, commit_meta, idempotency_key)

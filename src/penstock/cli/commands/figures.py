@@ -87,5 +87,8 @@ def _show_table(screen: Screen, table: TableFigures) -> Iterator[str]:
         if size.files
     ]
     yield from columns(screen, sizes, indent="  ")
-    growth: list[Row] = [[f"v{size.version}", f"{size.size_bytes:,} bytes"] for size in table.growth]
+    growth: list[Row] = [
+        [size.commit[:8] if size.version is None else f"v{size.version}", f"{size.size_bytes:,} bytes"]
+        for size in table.growth
+    ]
     yield from columns(screen, growth, indent="  ")

@@ -6,8 +6,8 @@ has moved since, and has an idempotency key, so that it is done once however oft
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 import msgspec
@@ -28,6 +28,7 @@ from penstock.server.ui.frame import PageView, redirect
 from penstock.server.ui.links import PREFIX, address, link, link_commit, link_table, pin, shorten
 from penstock.server.ui.parts import (
     count_things,
+    hide,
     show_field,
     show_form,
     show_hidden,
@@ -74,11 +75,25 @@ def show_merge(visit: Visit) -> PageView:
         except PenstockError as problem:
             shown.append(show_problem(problem))
         else:
+            answers = _ask_expectations(visit, into, source.pinned_ref, result)
             shown += [
+                _warn_of_expectations(into, source.ref, answers),
                 _show_result(
-                    result, into, source.pinned_ref, choices=lambda key: _link_choices(query, into, key)
+                    result,
+                    into,
+                    source.pinned_ref,
+                    settle=lambda key: [
+                        _link_sides(result, query, into, key),
+                        _link_choices(
+                            "merge",
+                            {"source": query.source, "into": into},
+                            query,
+                            key,
+                            (f"Take that of {shorten(source.ref)}", f"Keep that of {into}"),
+                        ),
+                    ],
                 ),
-                _show_expectations(visit, into, source.pinned_ref, result),
+                _show_expectations(into, source.pinned_ref, answers),
                 _show_button(
                     "merge",
                     f"Merge into {into}",
@@ -90,6 +105,7 @@ def show_merge(visit: Visit) -> PageView:
                         "drop": [*query.drop],
                     },
                     f"merge {shorten(source.ref)}",
+                    is_doubtful=bool(answers.violations),
                 ),
             ]
     body = join(
@@ -116,18 +132,34 @@ def _choose_modes(force: tuple[str, ...], drop: tuple[str, ...]) -> dict[str, Ke
     }
 
 
-def _link_choices(query: MergePageQuery, into: str, key: Key) -> Html:
-    """To the preview in which one side of a table is taken."""
-    page = {"source": query.source, "into": into}
-    force, drop = [*query.force], [*query.drop]
-    take = address("merge", **page, force=[*force, key], drop=drop)
-    keep = address("merge", **page, force=force, drop=[*drop, key])
+def _link_sides(result: MergeResult, query: MergePageQuery, into: str, key: Key) -> Html | None:
+    """To the rows that each side changed since they parted."""
+    if result.base is None or result.base == EMPTY_COMMIT_ID:
+        return None
+    base = pin(result.base, into)
+    sides = ((into, pin(result.head, into)), (query.source or "", query.source))
     return element(
         "p",
-        link(take, f"Take that of {shorten(query.source or '')}", class_="button"),
-        " ",
-        link(keep, f"Keep that of {into}", class_="button"),
+        "Rows changed on ",
+        [
+            link(address("diff-rows", key=key, base=base, to=to), shorten(name), class_="more")
+            for name, to in sides
+        ],
     )
+
+
+def _link_choices(
+    page: str,
+    chosen: dict[str, str | None],
+    query: MergePageQuery | RevertQuery,
+    key: Key,
+    names: tuple[str, str],
+) -> Html:
+    """To the preview in which one side of a table is taken."""
+    force, drop = [*query.force], [*query.drop]
+    take = address(page, **chosen, force=[*force, key], drop=drop)
+    keep = address(page, **chosen, force=force, drop=[*drop, key])
+    return element("p", link(take, names[0], class_="button"), " ", link(keep, names[1], class_="button"))
 
 
 class RevertQuery(msgspec.Struct, frozen=True):
@@ -135,6 +167,10 @@ class RevertQuery(msgspec.Struct, frozen=True):
 
     commit: str
     on: str | None = None
+    force: tuple[str, ...] = ()
+    """Tables that are set to their state before the commit, whatever came since."""
+    drop: tuple[str, ...] = ()
+    """Tables that stay as they are."""
 
 
 def show_revert(visit: Visit) -> PageView:
@@ -143,17 +179,32 @@ def show_revert(visit: Visit) -> PageView:
     branch = query.on or visit.about.default_branch
     try:
         commit = _find_commit(visit, query.commit)
-        result = visit.do(Revert(commit=commit, on=branch, dry_run=True))
+        keys = _choose_modes(query.force, query.drop)
+        result = visit.do(Revert(commit=commit, on=branch, keys=keys, dry_run=True))
     except PenstockError as problem:
         shown: Child = show_problem(problem)
     else:
         shown = [
-            _show_result(result, branch, branch, is_revert=True),
+            _show_result(
+                result,
+                branch,
+                branch,
+                is_revert=True,
+                settle=lambda key: [
+                    _link_choices(
+                        "revert",
+                        {"commit": query.commit, "on": query.on},
+                        query,
+                        key,
+                        ("Set it to before the commit", "Leave it as it is"),
+                    )
+                ],
+            ),
             _show_button(
                 "revert",
                 f"Revert on {branch}",
                 result,
-                {"commit": commit, "on": branch},
+                {"commit": commit, "on": branch, "force": [*query.force], "drop": [*query.drop]},
                 f"revert {shorten(commit)}",
             ),
         ]
@@ -233,9 +284,9 @@ def _show_result(
     to: str,
     *,
     is_revert: bool = False,
-    choices: Callable[[Key], Html] | None = None,
+    settle: Callable[[Key], list[Html | None]] | None = None,
 ) -> Html:
-    """What would become of each table, with the conflicts, and the choices that settle one."""
+    """What would become of each table, with the conflicts, and the links that help to settle one."""
     conflicts = len(result.conflicts)
     changed = [key for key in result.keys if key.conflicts or key.action != "unchanged"]
     if conflicts:
@@ -248,12 +299,19 @@ def _show_result(
         text = f"Nothing to do: {branch} has all of it already."
         state = element("p", text, class_="dim", role="status")
     base = pin(result.head, branch)
-    rows = [_show_key(key, base, to, is_revert, choices) for key in changed[:KEYS_SHOWN]]
+    rows = [_show_key(key, base, to, is_revert) for key in changed[:KEYS_SHOWN]]
     more = len(changed) - KEYS_SHOWN
+    dropped = [key for key in result.keys if key.mode is MergeMode.DROP and key.action == "unchanged"]
     return join(
         state,
-        show_table(("", "Table", "Format", "Version", "Change", ""), rows, empty="") if rows else None,
+        element("p", f"As {branch} has it: ", ", ".join(str(key.key) for key in dropped), class_="dim")
+        if dropped
+        else None,
+        show_table((hide("Kind"), "Table", "Format", "Version", "Change", hide("Links")), rows, empty="")
+        if rows
+        else None,
         element("p", f"… and {more:,} more", class_="dim") if more > 0 else None,
+        [_show_conflicts(key, base, is_revert, settle) for key in changed[:KEYS_SHOWN] if key.conflicts],
     )
 
 
@@ -262,22 +320,20 @@ def _has_choice(result: MergeResult) -> bool:
     return any(key.mode is not MergeMode.NORMAL for key in result.keys)
 
 
-def _show_key(
-    key: MergedKey, base: str, to: str, is_revert: bool, choices: Callable[[Key], Html] | None
-) -> tuple[Child, ...]:
+def _show_key(key: MergedKey, base: str, to: str, is_revert: bool) -> tuple[Child, ...]:
+    links = (
+        link(address("diff-rows", key=key.key, base=base, to=to), "rows", class_="more")
+        if not is_revert
+        else None
+    )
     if key.conflicts:
         return (
             element("span", "!", class_="sign removed", title="conflict"),
             link_table(key.key, base),
             show_type(key.before or key.after),
             "",
-            [
-                *(_show_conflict(conflict, is_revert) for conflict in key.conflicts),
-                choices(key.key) if choices is not None else None,
-            ],
-            link(address("diff-rows", key=key.key, base=base, to=to), "rows", class_="more")
-            if not is_revert
-            else None,
+            element("span", "conflict", class_="error"),
+            links,
         )
     sign = {"created": "+", "dropped": "-"}.get(key.action, "~")
     return (
@@ -285,15 +341,27 @@ def _show_key(
         link_table(key.key, base if key.before is not None else to),
         show_type(key.after if key.after is not None else key.before),
         show_version_change(key.before, key.after),
-        [_describe_change(key.change), _describe_mode(key.mode)],
-        link(address("diff-rows", key=key.key, base=base, to=to), "rows", class_="more")
-        if not is_revert
-        else None,
+        [_describe_change(key.change), _describe_mode(key.mode, is_revert)],
+        links,
     )
 
 
-def _show_conflict(conflict: Conflict, is_revert: bool) -> Html:
+def _show_conflicts(
+    key: MergedKey, base: str, is_revert: bool, settle: Callable[[Key], list[Html | None]] | None
+) -> Html:
+    """What is in the way of a table, and the ways out."""
+    return element(
+        "section",
+        element("h2", "Conflict of ", link_table(key.key, base)),
+        [_show_conflict(conflict, is_revert, settle is not None) for conflict in key.conflicts],
+        settle(key.key) if settle is not None else None,
+    )
+
+
+def _show_conflict(conflict: Conflict, is_revert: bool, has_choices: bool) -> Html:
     first, *more = conflict.in_revert() if is_revert else conflict.in_merge()
+    if has_choices:  # what programs say by a mode, the page has buttons for
+        more = [line for line in more if "mode 'force'" not in line and "mode 'drop' for it" not in line]
     return element(
         "div",
         element("p", first),
@@ -302,10 +370,11 @@ def _show_conflict(conflict: Conflict, is_revert: bool) -> Html:
     )
 
 
-def _describe_mode(mode: MergeMode) -> Html | None:
+def _describe_mode(mode: MergeMode, is_revert: bool) -> Html | None:
     if mode is MergeMode.NORMAL:
         return None
-    return element("span", " as one side has it", class_="dim")
+    text = " as it was before the commit" if is_revert else " as the source has it"
+    return element("span", text, class_="dim")
 
 
 def _describe_change(change: ChangeSummary | None) -> str:
@@ -321,49 +390,84 @@ def _describe_change(change: ChangeSummary | None) -> str:
     return ", ".join(f"{count_things(count, thing)} {what}" for count, thing, what in counts if count)
 
 
-def _show_expectations(visit: Visit, into: str, source: str, result: MergeResult) -> Html | None:
+class _Answers(NamedTuple):
     """What the target expects of the tables that would change, asked of the source as it is."""
+
+    answers: tuple[tuple[Expectation, ShownExpectation], ...] = ()
+    others: int = 0
+    """How many more were not asked."""
+    problem: PenstockError | None = None
+
+    @property
+    def violations(self) -> list[str]:
+        """The names of those that do not hold."""
+        return [expectation.name for expectation, answer in self.answers if answer.rows.rows]
+
+
+def _ask_expectations(visit: Visit, into: str, source: str, result: MergeResult) -> _Answers:
     try:
         expectations = visit.do(ListExpectations(branch=into))
     except PenstockError as problem:
-        return join(element("h2", f"Expectations of {into}"), show_problem(problem))
+        return _Answers(problem=problem)
     changed = {key.key for key in result.keys if key.action != "unchanged" or key.conflicts}
     concerned = [expectation for expectation in expectations if expectation.keys & changed]
-    if not concerned:
-        return None
-    answers = _ask_expectations(visit, source, concerned[:EXPECTATIONS_ASKED])
-    rows = [
-        (element("b", expectation.name), element("code", expectation.sql), answer)
-        for expectation, answer in zip(concerned, answers, strict=False)
-    ]
-    return join(
-        element("h2", f"Expectations of {into}"),
-        element(
-            "p",
-            (
-                f"Evaluated on {shorten(source)}. They are evaluated again on the result before it is "
-                "committed."
-            ),
-            class_="sub",
-        ),
-        show_table(("Name", "Query", "Answer"), rows, empty=""),
-    )
-
-
-def _ask_expectations(visit: Visit, source: str, expectations: Sequence[Expectation]) -> list[Html]:
+    first = concerned[:EXPECTATIONS_ASKED]
+    if not first:
+        return _Answers()
     request = RowRequest(
         kind="expectations",
         who=visit.ask.who,
         page_max=visit.ask.catalogue.page_max,
         ref=source,
-        sql=tuple(expectation.sql for expectation in expectations),
+        sql=tuple(expectation.sql for expectation in first),
         limit=ROWS_FOUND,
     )
-    answers, problem = visit.try_rows(request, list[ShownExpectation])
+    answers, unasked = visit.try_rows(request, list[ShownExpectation])
     if answers is None:
-        assert problem is not None
-        return [show_problem(problem) for _ in expectations]
-    return [_show_answer(answer) for answer in answers]
+        return _Answers(problem=unasked)
+    return _Answers((*zip(first, answers, strict=True),), len(concerned) - len(first))
+
+
+def _warn_of_expectations(into: str, source: str, answers: _Answers) -> Html | None:
+    """What stands against a merge though there are no conflicts."""
+    if not (names := answers.violations):
+        return None
+    listed, on = ", ".join(f"'{name}'" for name in names), shorten(source)
+    text = (
+        f"The expectation {listed} does not hold on {on}: {into} refuses the merge unless it holds on the "
+        "result."
+        if len(names) == 1
+        else f"The expectations {listed} do not hold on {on}: {into} refuses the merge unless they hold on "
+        "the result."
+    )
+    return element(
+        "p",
+        text,
+        class_="error",
+        role="status",
+    )
+
+
+def _show_expectations(into: str, source: str, answers: _Answers) -> Html | None:
+    """What the target expects, and what was found."""
+    heading = element("h2", f"Expectations of {into}")
+    if answers.problem is not None:
+        return join(heading, show_problem(answers.problem))
+    if not answers.answers:
+        return None
+    rows = [
+        (element("b", expectation.name), element("code", expectation.sql), _show_answer(answer))
+        for expectation, answer in answers.answers
+    ]
+    text = f"Evaluated on {shorten(source)}. They are evaluated again on the result before it is committed."
+    return join(
+        heading,
+        element("p", text, class_="sub"),
+        show_table(("Name", "Query", "Answer"), rows, empty=""),
+        element("p", f"… and {answers.others:,} more, which the merge evaluates", class_="dim")
+        if answers.others
+        else None,
+    )
 
 
 def _show_answer(answer: ShownExpectation) -> Html:
@@ -375,7 +479,13 @@ def _show_answer(answer: ShownExpectation) -> Html:
 
 
 def _show_button(
-    action: str, name: str, result: MergeResult, fields: dict[str, object], message: str
+    action: str,
+    name: str,
+    result: MergeResult,
+    fields: dict[str, object],
+    message: str,
+    *,
+    is_doubtful: bool = False,
 ) -> Html | None:
     """The form that does what was shown."""
     is_done = all(key.action == "unchanged" for key in result.keys) and not _has_choice(result)
@@ -386,7 +496,7 @@ def _show_button(
         "form",
         show_hidden(hidden),
         show_field("message", "Message", message, maxlength=MESSAGE_MAX_CHARS),
-        element("button", name, class_="primary"),
+        element("button", name, class_="danger" if is_doubtful else "primary"),
         method="post",
         action=f"{PREFIX}/{action}",
         class_="bar act",
@@ -418,6 +528,8 @@ class RevertForm(ChangeForm, frozen=True, kw_only=True):
 
     commit: str
     on: str
+    force: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
 
 
 class RestoreForm(ChangeForm, frozen=True, kw_only=True):
@@ -438,7 +550,8 @@ def merge_branch(visit: Visit) -> HttpAnswer:
 
 def revert_commit(visit: Visit) -> HttpAnswer:
     form: RevertForm = visit.form
-    return _change(visit, form.on, lambda said: Revert(commit=form.commit, on=form.on, **said))
+    keys = _choose_modes(form.force, form.drop)
+    return _change(visit, form.on, lambda said: Revert(commit=form.commit, on=form.on, keys=keys, **said))
 
 
 def restore_table(visit: Visit) -> HttpAnswer:

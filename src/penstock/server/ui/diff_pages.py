@@ -20,6 +20,7 @@ from penstock.server.ui.parts import (
     show_form,
     show_names,
     show_pages,
+    show_problem,
     show_rows,
     show_size,
 )
@@ -95,7 +96,7 @@ def _show_heading(visit: Visit, base: ResolvedRef, to: ResolvedRef) -> Html:
             link_commit(to.commit, to.via),
             f" · {shorten(to.ref)} {distance}",
             [" · ", link(address("merge", source=to.ref, into=base.ref), "merge…")]
-            if "@" not in base.ref
+            if "@" not in base.ref and base.ref != to.ref
             else None,
             class_="sub",
         ),
@@ -119,26 +120,18 @@ def show_row_diff(visit: Visit) -> PageView:
     query: TableDiffQuery = visit.query
     key, base, to = Key.parse(query.key), visit.find_place(query.base), visit.find_place(query.to)
     names = tuple(name.strip() for name in (query.on or "").split(",") if name.strip())
-    diff = visit.work_on_rows(
-        RowRequest(
-            kind="diff",
-            who=visit.ask.who,
-            page_max=visit.ask.catalogue.page_max,
-            ref=to.pinned_ref,
-            base=base.pinned_ref,
-            key=str(key),
-            on=names,
-            offset=query.offset,
-            limit=query.limit,
-        ),
-        ShownDiff,
+    request = RowRequest(
+        kind="diff",
+        who=visit.ask.who,
+        page_max=visit.ask.catalogue.page_max,
+        ref=to.pinned_ref,
+        base=base.pinned_ref,
+        key=str(key),
+        on=names,
+        offset=query.offset,
+        limit=query.limit,
     )
-    counts = [
-        element("span", f"{diff.added:,} added", class_="sign added"),
-        " · ",
-        element("span", f"{diff.removed:,} removed", class_="sign removed"),
-        [" · ", element("span", f"{diff.changed:,} changed", class_="sign changed")] if names else None,
-    ]
+    diff, problem = visit.try_rows(request, ShownDiff)
     body = join(
         _show_table_heading(key, base, to, "diff-rows"),
         show_form(
@@ -150,23 +143,30 @@ def show_row_diff(visit: Visit) -> PageView:
             hidden={"key": key},
         ),
         show_names(visit.list_names()),
-        show_names(diff.columns, "columns"),
-        element("p", counts),
+        show_names(diff.columns if diff is not None else (), "columns"),
+        show_problem(problem) if problem is not None else None,
+        _show_differing_rows(diff, query, base, to) if diff is not None else None,
+    )
+    status = 200 if problem is None else problem.http_status
+    return PageView(f"Rows of {key} that differ", body, "diff", status=status)
+
+
+def _show_differing_rows(diff: ShownDiff, query: TableDiffQuery, base: ResolvedRef, to: ResolvedRef) -> Html:
+    changed = [" · ", element("span", f"{diff.changed:,} changed", class_="sign changed")]
+    pages = {"key": query.key, "base": base.pinned_ref, "to": to.pinned_ref, "on": query.on}
+    return join(
+        element(
+            "p",
+            element("span", f"{diff.added:,} added", class_="sign added"),
+            " · ",
+            element("span", f"{diff.removed:,} removed", class_="sign removed"),
+            changed if query.on else None,
+        ),
         _show_other_columns("Removed columns: ", diff.removed_columns),
         _show_other_columns("Added columns: ", diff.added_columns),
         show_rows(diff.rows, empty="No rows differ.", marks_changes=True),
-        show_row_pages(
-            "diff-rows",
-            diff.rows,
-            query.offset,
-            query.limit,
-            key=key,
-            base=base.pinned_ref,
-            to=to.pinned_ref,
-            on=query.on,
-        ),
+        show_row_pages("diff-rows", diff.rows, query.offset, query.limit, **pages),
     )
-    return PageView(f"Rows of {key} that differ", body, "diff")
 
 
 def _show_other_columns(text: str, columns: tuple[str, ...]) -> Html | None:

@@ -22,6 +22,7 @@ from penstock.server.ui.graph import draw_graph
 from penstock.server.ui.links import address, link, link_commit, link_table, pin, shorten
 from penstock.server.ui.parts import (
     count_things,
+    hide,
     show_facts,
     show_field,
     show_form,
@@ -196,7 +197,7 @@ def _show_commits(visit: Visit, place: ResolvedRef, commits: Sequence[Commit], g
             ),
             element("td", commit.author, class_="author"),
             element("td", show_time(commit.time), class_="when"),
-            element("td", link_commit(commit.id, place.via), class_="when"),
+            element("td", link_commit(commit.id, place.via), class_="when short-id"),
         )
         for commit, picture in zip(commits, graph, strict=True)
     ]
@@ -319,7 +320,7 @@ def _show_changes(place: ResolvedRef, changes: Sequence[Difference] | None, pare
 def show_changes(changes: Sequence[Difference], base: str, to: str) -> Html:
     """Keys that differ between two revisions, with links to what differs in each table."""
     return show_table(
-        ("", "Table", "Format", "Version", ""),
+        (hide("Kind"), "Table", "Format", "Version", hide("Links")),
         [
             (
                 show_sign(change.sign),

@@ -15,10 +15,12 @@ from penstock.lake.calls import (
     FigureKind,
     GetFigures,
     ListCommits,
+    ListEntries,
     ListReferences,
     ListTokens,
 )
 from penstock.lake.transactions.calls import ListTransactions
+from penstock.model.content import Namespace
 from penstock.model.expectations import has_expectations
 from penstock.model.references import Kind, Reference
 from penstock.server.ui.elements import Child, Html, element, join
@@ -27,19 +29,23 @@ from penstock.server.ui.history_pages import show_title
 from penstock.server.ui.links import address, link, link_commit, link_reference, link_table, pin
 from penstock.server.ui.parts import (
     count_things,
+    hide,
     show_count,
     show_facts,
     show_field,
     show_form,
+    show_names,
     show_pages,
     show_problem,
     show_table,
     show_time,
     show_time_us,
+    show_type,
 )
 from penstock.server.ui.plots import plot_days, show_meter
 from penstock.server.ui.visit import PAGE_SIZE, Visit
 
+TABLES_SHOWN: Final = 10
 BRANCHES_SHOWN: Final = 10
 COMMITS_SHOWN: Final = 10
 
@@ -71,6 +77,8 @@ def show_overview(visit: Visit) -> PageView:
             ),
             element(
                 "section",
+                element("h2", "Tables"),
+                _show_tables(visit),
                 element("h2", "Branches"),
                 _show_names(branches, "branches"),
                 element("h2", "Tags"),
@@ -105,6 +113,27 @@ def _show_latest(visit: Visit) -> Html:
         show_table(("Id", "Message", "Author", "Time"), rows, empty="There are no commits yet."),
         element("p", link(address("log", ref=branch), "The whole log")),
     )
+
+
+def _show_tables(visit: Visit) -> Html:
+    """The first tables of the default branch."""
+    branch = visit.about.default_branch
+    try:
+        entries = visit.do(ListEntries(at=branch, limit=PAGE_SIZE))
+    except PenstockError as problem:
+        return show_problem(problem)
+    tables = [entry for entry in entries if not isinstance(entry.content, Namespace)]
+    if not entries:
+        return element("p", "None.", class_="dim empty")
+    items = [
+        element(
+            "li", link_table(entry.key, branch), " ", element("span", show_type(entry.content), class_="dim")
+        )
+        for entry in tables[:TABLES_SHOWN]
+    ]
+    has_more = len(tables) > TABLES_SHOWN or len(entries) == PAGE_SIZE
+    more = element("li", link(address("tables", ref=branch), "All tables")) if has_more else None
+    return element("ul", items, more, class_="plain")
 
 
 def _show_names(references: tuple[Reference, ...], page: str) -> Html:
@@ -180,7 +209,16 @@ def _list_references(visit: Visit, kind: Kind, page: str, title: str) -> PageVie
             button="Show",
         ),
         show_table(
-            ("Name", "Commit", f"Beside {visit.about.default_branch}", "", "Created", ""), rows, empty="None."
+            (
+                "Name",
+                "Commit",
+                f"Compared with {visit.about.default_branch}",
+                hide("Expectations"),
+                "Created",
+                hide("Links"),
+            ),
+            rows,
+            empty="None.",
         ),
         show_pages(address(page, prefix=query.prefix) if query.after else None, following),
     )
@@ -235,7 +273,8 @@ def show_expectations(visit: Visit) -> PageView:
         element(
             "p", "Queries that must return no rows. A commit that violates one is refused.", class_="sub"
         ),
-        show_form("expectations", show_field("branch", "Branch", branch), button="Show"),
+        show_form("expectations", show_field("branch", "Branch", branch, list="names"), button="Show"),
+        show_names(visit.list_names(Kind.BRANCH)),
         show_table(
             ("Name", "Query", "Tables", "Added by", "Added"), rows, empty="The branch has no expectations."
         ),
@@ -256,8 +295,8 @@ def show_maintenance(visit: Visit) -> PageView:
         element("h2", "Retention"),
         show_facts(
             [
-                ("unreachable objects", f"{about.grace_s / 3600:g} hours"),
-                ("unreferenced data files", f"{about.data_grace_days:g} days"),
+                ("unreachable objects are kept", f"{about.grace_s / 3600:g} hours"),
+                ("unreferenced data files are kept", f"{about.data_grace_days:g} days"),
                 ("roots", [element("div", element("code", root)) for root in about.roots]),
             ]
         ),

@@ -20,19 +20,26 @@ SIGNS = {"+": "added", "-": "removed", "~": "changed", "=": "same"}
 def show_table(
     header: Sequence[Child], rows: Iterable[Sequence[Child]], *, empty: str, class_: str = ""
 ) -> Html:
-    """A table; a sentence where there is nothing."""
-    lines = [element("tr", [element("td", cell) for cell in row]) for row in rows]
-    if not lines:
+    """A table without the columns that have nothing in any row; a sentence where there is nothing."""
+    cells = [list(row) for row in rows]
+    if not cells:
         return element("p", empty, class_="dim empty")
+    filled = [n for n in range(len(header)) if any(row[n] not in (None, "", [], ()) for row in cells)]
+    lines = [element("tr", [element("td", row[n]) for n in filled]) for row in cells]
     return element(
         "div",
         element(
             "table",
-            element("thead", element("tr", [element("th", name, scope="col") for name in header])),
+            element("thead", element("tr", [element("th", header[n], scope="col") for n in filled])),
             element("tbody", lines),
         ),
         class_=f"scroll {class_}".strip(),
     )
+
+
+def hide(name: str) -> Html:
+    """The name of a column that needs none for who sees it."""
+    return element("span", name, class_="hidden")
 
 
 def show_facts(facts: Iterable[tuple[str, Child]]) -> Html:
@@ -116,7 +123,9 @@ def show_version_change(before: AnyContent | None, after: AnyContent | None) -> 
     old, new = show_version(before), show_version(after)
     if before is not None and after is not None and before.id != after.id:
         return f"{new} dropped and created again".strip()
-    return f"{old} → {new}" if old and new and old != new else new or old
+    if not old or not new:
+        return new or old
+    return f"{old} → {new}" if old != new else f"{old} → other {new}"
 
 
 def show_references(names: Iterable[tuple[Kind, str]]) -> list[Html]:
@@ -179,8 +188,9 @@ def show_rows(shown: ShownRows, *, empty: str = "No rows.", marks_changes: bool 
     header = [
         element(
             "th",
-            element("span", "" if marks_changes and n == 0 else column.name),
-            element("small", "" if marks_changes and n == 0 else column.type),
+            hide("Change")
+            if marks_changes and n == 0
+            else [element("span", column.name), element("small", column.type)],
             scope="col",
             class_="number" if column.is_number else None,
         )

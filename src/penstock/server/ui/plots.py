@@ -7,6 +7,7 @@ from typing import Final
 
 from penstock.lake.answers import DayCount, SizeCount, VersionSize
 from penstock.server.ui.elements import Html, element
+from penstock.server.ui.links import shorten
 
 HEIGHT_PX: Final = 48
 BAR_PX: Final = 9
@@ -54,10 +55,13 @@ def show_meter(value: float, most: float, text: str) -> Html:
 
 
 def plot_growth(growth: Sequence[VersionSize], show_size: Callable[[float | None], str]) -> Html | None:
-    """How many bytes each of the last versions has, the oldest first."""
+    """How many bytes each of the last versions has, or each commit of a table of files, the oldest first."""
     if len(growth) < 2:
         return None
-    sizes = [(f"v{size.version}", size.size_bytes) for size in growth]
+    sizes = [
+        (shorten(size.commit) if size.version is None else f"v{size.version}", size.size_bytes)
+        for size in growth
+    ]
     (first, first_bytes), (last, last_bytes) = sizes[0], sizes[-1]
     title = f"Size, {first}: {show_size(first_bytes)} to {last}: {show_size(last_bytes)}"
     return _plot(sizes, title, show_size)

@@ -151,7 +151,8 @@ def _describe_table(lake: Lake, request: RowRequest) -> ShownTable:
     versions = facts.list_versions(VERSIONS_MAX)
     counter = SizeCounter()
     files, are_all = _show_files(facts.list_files(), request.offset, counter)
-    figures = counter.figures(table.key, versions, are_all=are_all)
+    figures = counter.figures(table.key, versions, facts.list_sizes(VERSIONS_MAX), are_all=are_all)
+    sizes = {size.version: size.size_bytes for size in figures.growth}
     return ShownTable(
         columns=columns,
         rows=count,
@@ -163,7 +164,7 @@ def _describe_table(lake: Lake, request: RowRequest) -> ShownTable:
                 time=version.time.isoformat() if version.time is not None else "",
                 operation=version.operation,
                 details=version.details,
-                size_bytes=version.size_bytes,
+                size_bytes=sizes.get(version.version),
             )
             for version in versions
         ),

@@ -19,6 +19,7 @@ from penstock.server.ui.history_pages import show_searched, show_title
 from penstock.server.ui.links import address, link, link_commit, link_table, pin, shorten
 from penstock.server.ui.parts import (
     count_things,
+    hide,
     show_count,
     show_facts,
     show_field,
@@ -111,7 +112,7 @@ def show_tables(visit: Visit) -> PageView:
             button="Show",
         ),
         show_names(visit.list_names()),
-        show_table(("Table", "Format", "Version", ""), rows, empty="There are no tables here."),
+        show_table(("Table", "Format", "Version", hide("Links")), rows, empty="There are no tables here."),
         show_pages(address("tables", **pages) if query.after else None, following),
     )
     return PageView(f"Tables of {shorten(place.ref)}", body, "tables", place.ref)
@@ -201,7 +202,7 @@ def show_table_heading(visit: Visit, key: Key, place: ResolvedRef, content: AnyC
         element("h1", parents, key[-1]),
         element(
             "p",
-            f"{show_type(content)} {version} at ",
+            f"{show_type(content)}, {version} at " if version else f"{show_type(content)} at ",
             show_place(place),
             class_="sub",
         ),
@@ -248,12 +249,12 @@ def _show_described(table: ShownTable, place: ResolvedRef, key: Key, first_file:
     return join(
         show_facts(figures),
         element("h2", "Columns"),
-        show_table(("Name", "Type", ""), columns, empty="The table has no columns yet."),
+        show_table(("Name", "Type", hide("Nulls")), columns, empty="The table has no columns yet."),
         element("h2", "Properties") if table.properties else None,
         show_facts((name, element("code", text)) for name, text in table.properties)
         if table.properties
         else None,
-        element("h2", "Versions") if versions else None,
+        element("h2", "Versions" if versions else "Growth") if versions or len(table.growth) > 1 else None,
         plot_growth(table.growth, show_size),
         show_table(("Version", "Time", "Operation", "Figures", "Size"), versions, empty="")
         if versions
@@ -288,7 +289,9 @@ def show_files(files: ShownFiles, *, has_changes: bool = False) -> Html:
         for file in files.files
     ]
     header = ("Path", "Partition", "Rows", "Size", "Statistics")
-    return show_table(("", *header) if has_changes else header, rows, empty="No files.", class_="files")
+    return show_table(
+        (hide("Kind"), *header) if has_changes else header, rows, empty="No files.", class_="files"
+    )
 
 
 def _change_name(file: ShownFile) -> str:
@@ -327,7 +330,7 @@ def _show_commits(visit: Visit, place: ResolvedRef, key: Key, *, has_rows: bool)
     is_cut = search.reached is not None and len(rows) < COMMITS_SHOWN
     further = address("log", ref=place.pinned_ref, table=key, after=search.reached)
     return join(
-        show_table(("Id", "Message", "Author", "Time", ""), rows, empty="No commits are known.")
+        show_table(("Id", "Message", "Author", "Time", hide("Links")), rows, empty="No commits are known.")
         if rows or not is_cut
         else None,
         show_searched(search, place) if is_cut else None,
@@ -375,7 +378,7 @@ def show_table_rows(visit: Visit) -> PageView:
         offset=query.offset,
         limit=query.limit,
     )
-    rows = visit.work_on_rows(request, ShownRows)
+    rows, problem = visit.try_rows(request, ShownRows)
     body = join(
         show_table_heading(visit, key, place, content, "rows"),
         show_form(
@@ -388,19 +391,24 @@ def show_table_rows(visit: Visit) -> PageView:
             hidden={"key": key},
         ),
         show_names(visit.list_names()),
-        element("p", describe_range(rows, query.offset), class_="dim"),
-        show_rows(rows),
-        show_row_pages(
-            "rows", rows, query.offset, query.limit, key=key, ref=place.pinned_ref, where=query.where
-        ),
+        show_problem(problem) if problem is not None else None,
+        _show_page_of_rows(rows, query, place) if rows is not None else None,
     )
-    return PageView(f"Rows of {key}", body, "tables", place.ref)
+    status = 200 if problem is None else problem.http_status
+    return PageView(f"Rows of {key}", body, "tables", place.ref, status)
+
+
+def _show_page_of_rows(rows: ShownRows, query: RowsQuery, place: ResolvedRef) -> Html:
+    pages = {"key": query.key, "ref": place.pinned_ref, "where": query.where}
+    return join(
+        element("p", describe_range(rows, query.offset), class_="dim") if rows.rows else None,
+        show_rows(rows, empty="No more rows." if query.offset else "No rows."),
+        show_row_pages("rows", rows, query.offset, query.limit, **pages),
+    )
 
 
 def describe_range(rows: ShownRows, offset: int) -> str:
     """Which rows are shown, and of how many."""
-    if not rows.rows:
-        return "No rows." if not offset else "No more rows."
     shown = f"Rows {offset + 1:,} to {offset + len(rows.rows):,}"
     return f"{shown} of {rows.total:,}" if rows.total is not None else shown
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.formats.delta.branch_log.ownership import OWNER_CONF
 from penstock.formats.delta.protocol.mapping import mapping_of
 from penstock.formats.delta.rows.pruning import read_stats
-from penstock.formats.plugin import ColumnBounds, DescribedTable, FileFacts, VersionFacts
+from penstock.formats.plugin import ColumnBounds, DescribedTable, FileFacts, PastSize, VersionFacts
 
 if TYPE_CHECKING:
     from penstock.formats.delta.lake.snapshot import PastVersion, TableSnapshot
@@ -35,7 +35,10 @@ def describe_table(table: Table) -> DescribedTable:
         # Where the owner's store is, concerns who runs it.
         properties={name: value for name, value in snapshot.properties.items() if name != OWNER_CONF},
         list_files=lambda: _list_files(snapshot),
-        list_versions=lambda limit: _list_versions(snapshot, limit),
+        list_versions=lambda limit: [_describe_version(version) for version in snapshot.history(limit)],
+        list_sizes=lambda limit: [
+            PastSize(size_bytes, version) for version, size_bytes in snapshot.past_sizes(limit).items()
+        ],
     )
 
 
@@ -73,13 +76,6 @@ def _list_bounds(statistics: Mapping[str, Any], names: Mapping[str, str]) -> Ite
             yield ColumnBounds(name, *("" if value is None else str(value) for value in values))
 
 
-def _list_versions(snapshot: TableSnapshot, limit: int) -> list[VersionFacts]:
-    sizes = snapshot.past_sizes(limit)
-    return [_describe_version(version, sizes.get(version.version)) for version in snapshot.history(limit)]
-
-
-def _describe_version(version: PastVersion, size_bytes: int | None) -> VersionFacts:
+def _describe_version(version: PastVersion) -> VersionFacts:
     figures = ", ".join(f"{name} {value}" for name, value in version.metrics.items())
-    return VersionFacts(
-        version.version, version.timestamp, version.operation, figures, version.info, size_bytes
-    )
+    return VersionFacts(version.version, version.timestamp, version.operation, figures, version.info)

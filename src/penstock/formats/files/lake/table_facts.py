@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from penstock.formats.plugin import DescribedTable, FileFacts
+from penstock.errors import KeyNotFound
+from penstock.formats.files.lake.calls import GetFilesTable
+from penstock.formats.plugin import DescribedTable, FileFacts, PastSize
+from penstock.lake.calls import SearchLog
 
 if TYPE_CHECKING:
+    from penstock.formats.files.lake.answers import FilesAbout
     from penstock.lake.table import Table
+
+SEARCHED_COMMITS: Final = 500
+"""How many commits are read for those that changed a table."""
 
 
 def describe_table(table: Table) -> DescribedTable:
     """The table where it is looked at. It has no versions but the lake's commits."""
-    layout = table.files.about().layout
+    about = table.files.about()
+    layout = about.layout
     facts = (("format", layout.format), ("partitioned by", ", ".join(layout.partition_by)))
     return DescribedTable(
         facts=tuple((name, text) for name, text in facts if text),
         properties=layout.options,
         list_files=lambda: _list_files(table),
+        list_sizes=lambda limit: _list_sizes(table, about, limit),
     )
 
 
@@ -27,3 +36,18 @@ def _list_files(table: Table) -> Iterator[FileFacts]:
         FileFacts(path=entry.path, identity=entry.address, size_bytes=entry.size)
         for entry in table.files.walk()
     )
+
+
+def _list_sizes(table: Table, about: FilesAbout, limit: int) -> list[PastSize]:
+    """After the latest commits that changed it, since it was created."""
+    log = SearchLog(ref=table.ref, via=table.via, table=table.key, limit=limit, within=SEARCHED_COMMITS)
+    sizes = []
+    for commit in table.lake.do(log).commits:
+        try:
+            past = table.lake.do(GetFilesTable(key=table.key, at=commit.id, via=table.via or table.ref))
+        except KeyNotFound:
+            break
+        if past.id != about.id:
+            break
+        sizes.append(PastSize(past.size, commit=commit.id, time=commit.time))
+    return sizes

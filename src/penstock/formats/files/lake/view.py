@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from penstock.errors import InvalidRequest, NotManaged
 from penstock.formats import registry
 from penstock.formats.files import FORMAT
 from penstock.formats.files.files import USAGE, is_managed
 from penstock.formats.files.lake.answers import FilesWritten
-from penstock.lake.table_writer import RowWrite, no_rows_written_error, other_format_error
+from penstock.lake.answers import Ratified
+from penstock.lake.calls import GetCommit
+from penstock.lake.row_input import arrow_rows
+from penstock.lake.table_writer import RowWrite, find_content, no_rows_written_error, other_format_error
 from penstock.lake.write_jobs import SaveMode
 
 if TYPE_CHECKING:
@@ -36,18 +39,40 @@ class FilesView:
     def to_arrow(self, columns: Sequence[str] | None, where: str | None) -> Any:
         return self._table.scan().to_arrow(columns, where)
 
-    def append(self, data: Any, said: CommitDescription, idempotency_key: str | None) -> NoReturn:  # noqa: ARG002
-        raise self._no_rows()
+    def append(self, data: Any, said: CommitDescription, idempotency_key: str | None) -> Ratified:
+        return self._change_rows(data, SaveMode.APPEND, said, idempotency_key)
 
     def overwrite(
         self,
-        data: Any,  # noqa: ARG002
-        partitions: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None,  # noqa: ARG002
-        where: str | None,  # noqa: ARG002
-        said: CommitDescription,  # noqa: ARG002
-        idempotency_key: str | None,  # noqa: ARG002
-    ) -> NoReturn:
-        raise self._no_rows()
+        data: Any,
+        partitions: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None,
+        where: str | None,
+        said: CommitDescription,
+        idempotency_key: str | None,
+    ) -> Ratified:
+        if partitions is not None or where is not None:
+            key = self._table.key
+            raise NotManaged(
+                f"'{key}' is a table of files: an overwrite replaces all of its rows; leave out partitions "
+                "and where",
+                key=str(key),
+            )
+        return self._change_rows(data, SaveMode.OVERWRITE, said, idempotency_key)
+
+    def _change_rows(
+        self, data: Any, mode: SaveMode, said: CommitDescription, idempotency_key: str | None
+    ) -> Ratified:
+        """As ``write`` does. If there is nothing to write, the head of the branch has all of the rows."""
+        table = self._table
+        table.require_branch()
+        rows = arrow_rows(data)
+        table.lake.begin_write()
+        if (content := find_content(table)) is None:
+            raise table.lake.key_not_found(table.key, table.ref)
+        written = self.write(RowWrite(rows, mode, None, None, said, idempotency_key, content))
+        if written is None or written.commit is None:
+            return Ratified(commit=table.lake.do(GetCommit(revision=table.ref)), tables=())
+        return Ratified(commit=written.commit, tables=())
 
     def optimize(self, order: OptimizeOrder, said: CommitDescription) -> OptimizedTable:
         key = self._table.key

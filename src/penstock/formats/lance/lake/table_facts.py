@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.formats.lance.lake.calls import GetLanceTable, ListLanceVersions
 from penstock.formats.lance.lake.installed import require_lance
-from penstock.formats.plugin import DescribedTable, FileFacts, VersionFacts
+from penstock.formats.lance.manifests import Manifest
+from penstock.formats.lance.relocation import FILES
+from penstock.formats.lance.wire import Malformed, Message
+from penstock.formats.plugin import DescribedTable, FileFacts, PastSize, VersionFacts
 
 if TYPE_CHECKING:
+    from penstock.formats.lance.lake.answers import LanceVersion
     from penstock.lake.table import Table
+
+MANIFESTS_MAX_BYTES: Final = 4 * 1024**2
+"""Of all manifests that are read to say how large versions were, the newest first."""
+_FILE_SIZE: Final = 6
 
 
 def describe_table(table: Table) -> DescribedTable:
@@ -25,7 +33,11 @@ def describe_table(table: Table) -> DescribedTable:
         facts=tuple((name, text) for name, text in facts if text),
         properties=about.properties,
         list_files=lambda: _list_fragments(table) if about.version is not None else iter(()),
-        list_versions=lambda limit: _list_versions(table, limit),
+        list_versions=lambda limit: [
+            VersionFacts(version.version, version.created, version.operation)
+            for version in _list_versions(table, limit)
+        ],
+        list_sizes=lambda limit: _list_sizes(table, about.location, limit),
     )
 
 
@@ -43,8 +55,32 @@ def _list_fragments(table: Table) -> Iterator[FileFacts]:
         )
 
 
-def _list_versions(table: Table, limit: int) -> list[VersionFacts]:
-    call = ListLanceVersions(key=table.key, at=table.ref, via=table.via, limit=limit)
-    return [
-        VersionFacts(version.version, version.created, version.operation) for version in table.lake.do(call)
-    ]
+def _list_versions(table: Table, limit: int) -> tuple[LanceVersion, ...]:
+    return table.lake.do(ListLanceVersions(key=table.key, at=table.ref, via=table.via, limit=limit))
+
+
+def _list_sizes(table: Table, location: str, limit: int) -> list[PastSize]:
+    """By the manifests of the latest versions, which name every file with its size."""
+    names: dict[int, str] = {}
+    left_bytes = MANIFESTS_MAX_BYTES
+    for version in _list_versions(table, limit):
+        left_bytes -= version.size
+        if left_bytes < 0 or not version.manifest.startswith(f"{location}/"):
+            break
+        names[version.version] = version.manifest.removeprefix(f"{location}/")
+    sizes = []
+    for version_number, data in zip(names, table.lake.places.at(location).read(names.values()), strict=True):
+        size_bytes = None if data is None else _sum_files(data)
+        if size_bytes is not None:
+            sizes.append(PastSize(size_bytes, version_number))
+    return sizes
+
+
+def _sum_files(data: bytes) -> int | None:
+    """How many bytes the data files of a version have; ``None`` if its manifest does not say so of all."""
+    try:
+        fragments = Manifest.read(data).fragments
+        sizes = [Message.read(file).number(_FILE_SIZE) for each in fragments for file in each.all(FILES)]
+    except Malformed:
+        return None
+    return sum(size or 0 for size in sizes) if all(sizes) else None
