@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from importlib.metadata import files
 from pathlib import Path
 
@@ -15,7 +16,14 @@ from tests.interop import installed
 from tests.servers.process import Missing
 
 PROGRAM = Path(__file__).with_name("oldest_spark_program.py")
+SQL_PROGRAM = Path(__file__).with_name("sql_program.py")
 SOURCE = Path(__file__).parents[2] / "src"
+REFUSED = [
+    "AnalysisException", "InvalidRequest", "AnalysisException", "InvalidRequest", "NotManaged", "NotManaged",
+    "ReferenceNotFound", "IllegalArgumentException", "InvalidRequest", "KeyNotFound", "AnalysisException",
+    "AnalysisException",
+]  # fmt: skip
+"""The errors of the statements that are refused, in their order: none has a trace."""
 ROWS = [
     [0, -1, "k 0"], [1, -1, "k 1"], [2, -1, "k 0"], [3, 30, "k 1"], [4, -2, "k 0"], [5, 50, "k 1"],
     [5, 50, "k 1"], [6, 60, "k 0"], [7, 70, "k 1"], [8, 800, "k 0"], [9, 900, "k 2"], [10, 1000, "k 2"],
@@ -69,6 +77,31 @@ def test_tables_are_written_changed_and_read_as_on_the_newest(tmp_path: Path) ->
         read_here = opened.table("sales.orders").to_arrow().select(["id", "number", "kind"]).to_pylist()
         assert sorted(list(row.values()) for row in read_here) == ROWS
         assert opened.table("sales.copy").to_arrow().num_rows == 11
+
+
+def test_sql_gives_the_same_on_the_oldest_and_on_the_newest(tmp_path: Path) -> None:
+    try:
+        oldest, java = installed.python_environment("spark") / "python", installed.java()
+    except Missing as missing:
+        pytest.skip(str(missing))
+    found = {}
+    for name, python in (("oldest", str(oldest)), ("newest", sys.executable)):
+        directory = tmp_path / name
+        directory.mkdir()
+        environment = {
+            "PATH": f"{java.parent}:/usr/bin:/bin",
+            "PYTHONPATH": f"{SOURCE}:{described(directory / 'package')}",
+        }
+        ran = installed.run(
+            [python, SQL_PROGRAM, directory / "lake", directory], environment, directory, timeout_s=400
+        )
+        assert ran.returncode == 0, ran.stderr[-3000:]
+        found[name] = json.loads(ran.stdout)
+    (oldest_version, results), (newest_version, others) = found["oldest"], found["newest"]
+    assert oldest_version.startswith("4.1.")
+    assert newest_version > oldest_version
+    assert [one for one, other in zip(results, others, strict=True) if one != other] == []
+    assert [result for _, result in results if isinstance(result, str)] == REFUSED
 
 
 def described(directory: Path) -> Path:

@@ -187,6 +187,8 @@ def test_what_needs_python_is_refused_in_a_sentence(lake: Lake, served: SparkSes
         "UPDATE served.s.t SET id = 2",
         "MERGE INTO served.s.t t USING (SELECT 1 AS id) s ON t.id = s.id WHEN MATCHED THEN DELETE",
         "CREATE TABLE served.s.l USING lance AS SELECT 1 AS id",
+        "INSERT WITH SCHEMA EVOLUTION INTO served.s.t BY NAME SELECT 2 AS id, 3 AS more",
+        "SELECT * FROM table_changes('served.s.t', 0)",
     ):
         with pytest.raises(Exception, match="PySpark") as caught:
             run(served, statement)

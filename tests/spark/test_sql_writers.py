@@ -104,14 +104,9 @@ def test_a_reference_is_dropped_and_moved_only_from_where_it_is_expected(
 def test_what_cannot_be_altered_is_said_and_not_passed_over(lake: Lake, spark: SparkSession) -> None:
     lake.table("s.t").write(rows(1))
     assert isinstance(refusal(spark, "ALTER TABLE lake.s.t SET LOCATION '/elsewhere'"), InvalidRequest)
-    source = "(SELECT 1L AS id, 2 AS x) s ON t.id = s.id WHEN NOT MATCHED THEN INSERT *"
-    for statement, words in (
-        ("ALTER TABLE lake.s.t ADD CONSTRAINT c CHECK (id > 0)", "delta.constraints"),
-        (f"MERGE WITH SCHEMA EVOLUTION INTO lake.s.t t USING {source}", "ADD COLUMNS"),
-    ):
-        with pytest.raises(Exception, match=words) as caught:
-            run(spark, statement)
-        assert "\tat " not in str(caught.value)
+    with pytest.raises(Exception, match=r"delta\.constraints") as caught:
+        run(spark, "ALTER TABLE lake.s.t ADD CONSTRAINT c CHECK (id > 0)")
+    assert "\tat " not in str(caught.value)
     assert len(lake.log()) == 1
 
 

@@ -86,6 +86,11 @@ def check_source_columns(
         raise InvalidRequest(f"'{key}' cannot take all columns of the source: {'; '.join(problems)}")
 
 
+def takes_all_columns(clauses: Sequence[MergeClause]) -> bool:
+    """Whether a clause takes all columns of the source."""
+    return any(clause.values is None for clause in clauses)
+
+
 def deletes_all_matched(clauses: Sequence[MergeClause]) -> bool:
     """Whether all that is done to matched rows is to delete them: then several may match one."""
     matched = [clause for clause in clauses if clause.kind == MATCHED]

@@ -126,6 +126,10 @@ class SparkFormat:
         rows = self.read(spark, table.outside_read_set, ReadRequest(version=version))
         return TableDescription(provider=self.source_name or "", schema=rows.schema.json())
 
+    def widen(self, spark: SparkSession, table: Table, schema: str) -> str:  # noqa: ARG002
+        """The columns of a table, and those that rows of a schema add to it: both as Spark's JSON."""
+        raise self._cannot(table.key, "add columns to")
+
     def create(self, spark: SparkSession, lake: Lake, table: EmptyTable) -> None:
         """Create a table without rows. ``TableExists`` if there is one."""
         from pyspark.sql.types import StructType

@@ -35,16 +35,21 @@ def merge(
     message: str | None = None,
     author: str | None = None,
     idempotency_key: str | None = None,
+    merge_schema: bool = False,
 ) -> MergeBuilder:
     """Begin to merge rows into a table: add clauses, then call ``commit``.
 
     ``on`` is the condition by which rows match, such as ``target.id = source.id``; null matches nothing.
     Expressions name columns as ``target.x`` and ``source.x``. If several clauses apply to a row, the first
     whose condition is true is used; only the last one may lack a condition.
+
+    ``merge_schema`` adds columns of the source that the table lacks: all of them with a clause that takes all
+    columns, else those that clauses give to columns of the same name. A clause that takes all columns takes
+    what the source has then: other columns stay as they are, and are null in new rows.
     """
     check_frame(source)
     change = build_request(source.sparkSession, key, lake, branch, message, author, idempotency_key)
-    return MergeBuilder(change, RowMerge(source, on))
+    return MergeBuilder(change, RowMerge(source, on, merge_schema=merge_schema))
 
 
 class MergeBuilder(NamedTuple):

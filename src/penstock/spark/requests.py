@@ -172,3 +172,5 @@ class RowMerge(NamedTuple):
     source: DataFrame
     on: str | Column
     clauses: tuple[MergeClause, ...] = ()
+    merge_schema: bool = False
+    """Whether the table gets columns that clauses take from the source and that it lacks."""

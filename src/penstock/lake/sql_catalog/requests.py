@@ -143,6 +143,12 @@ class CatalogRequest(msgspec.Struct, frozen=True, kw_only=True):
     on: int = 0
     source: int = 0
     clauses: tuple[ClauseParts, ...] = ()
+    first_version: int = 0
+    """The versions of a table whose changes are asked for, …"""
+    last_version: int | None = None
+    """… to the latest if none is named."""
+    merge_schema: bool = False
+    """Whether MERGE adds columns that the table lacks."""
 
     @property
     def name(self) -> TableAtRevision:

@@ -30,6 +30,8 @@ _REQUEST: Final = json_decoder(CatalogRequest)
 BY_SPARK: Final[dict[str, Callable[[SparkSession, Lake, CatalogRequest], Any]]] = {
     "table": tables.describe_table,
     "plan": tables.plan_read,
+    "changes": tables.read_changes,
+    "widen": tables.widen_table,
     "create": tables.create_table,
     "alter": tables.alter_table,
     "truncate": changes.truncate,

@@ -181,7 +181,8 @@ def merge_rows(
     """MERGE INTO."""
     key, branch = request.written_table
     source = _frame(spark, parts[request.source])
-    builder = merge(source, key, _column(parts[request.on]), branch=branch, lake=lake)
+    on = _column(parts[request.on])
+    builder = merge(source, key, on, branch=branch, lake=lake, merge_schema=request.merge_schema)
     clauses = tuple(_clause(parts, clause) for clause in request.clauses)
     MergeBuilder(builder.change, builder.plan._replace(clauses=clauses)).commit()
     return {}

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from penstock.errors import NotManaged, TableExists
 from penstock.lake.sql_catalog import tables as catalog_tables
 from penstock.lake.sql_catalog.requests import CatalogRequest, TableDescription, TableFacts, table_of
-from penstock.spark.format import default_format, format_of, named_format
+from penstock.spark.format import ask_format, default_format, format_of, named_format
 from penstock.spark.requests import ReadRequest
 
 if TYPE_CHECKING:
@@ -40,6 +42,21 @@ def plan_read(spark: SparkSession, lake: Lake, request: CatalogRequest) -> DataF
     spark_format = format_of(table)
     assert spark_format is not None
     return spark_format.read(spark, table, ReadRequest(version=facts.version, where=request.where))
+
+
+def read_changes(spark: SparkSession, lake: Lake, request: CatalogRequest) -> DataFrame:
+    """The changes of a table from one version to another, at the commit that its query reads."""
+    table = table_of(lake, request.known_table)
+    first, last = request.first_version, request.last_version
+    return ask_format(table, lambda spark_format: spark_format.changes(spark, table, first, last))
+
+
+def widen_table(spark: SparkSession, lake: Lake, request: CatalogRequest) -> TableFacts:
+    """The table as it is to be with the columns of rows that a statement writes to it. Nothing is changed."""
+    table = table_of(lake, request.known_table).outside_read_set
+    spark_format = format_of(table)
+    assert spark_format is not None
+    return replace(request.known_table, schema=spark_format.widen(spark, table, request.schema))
 
 
 def create_table(spark: SparkSession, lake: Lake, request: CatalogRequest) -> dict[str, Any]:

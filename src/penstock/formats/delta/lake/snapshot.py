@@ -130,6 +130,10 @@ class TableSnapshot(RowReader):
         """The same, but reads are not added to a transaction's read set: the caller adds them."""
         return TableSnapshot(self._read, self.place, self._log)
 
+    def with_metadata(self, metadata: Metadata) -> TableSnapshot:
+        """The same files, read as a table of other metadata has them: columns that they lack are null."""
+        return TableSnapshot(self._read.with_metadata(metadata), self.place, self._log, self._note)
+
     def note_read(self, where: str | None = None) -> LogSnapshot:
         """In a transaction, remember that it is read, or what a condition holds for is."""
         return self._note_rows(where)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Self
 from uuid import UUID, uuid4
@@ -14,7 +15,7 @@ from penstock.formats.delta.lake.final_row_ids import final_row_ids
 from penstock.formats.delta.lake.snapshot import TableSnapshot
 from penstock.formats.delta.lake.table import clustering_of, data_folder, table_commit
 from penstock.formats.delta.lake.written_files import removed_if_refused
-from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo
+from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, Metadata
 from penstock.formats.delta.protocol.row_ids import FileRowIds
 from penstock.formats.rows.schema import StructType, parse_schema
 from penstock.lake.answers import Ratified
@@ -77,6 +78,12 @@ class DeltaJob:
     def snapshot(self) -> TableSnapshot:
         """The version that the job reads, with its files."""
         return self._table.snapshot(self.version)
+
+    def with_metadata(self, metadata: Metadata) -> Self:
+        """The same job on the table as it is to become: its rows are read with the columns that it gets."""
+        became = copy(self)
+        became.metadata, became.snapshot = metadata, self.snapshot.with_metadata(metadata)
+        return became
 
     def candidates(self, needed: str | None) -> list[Add]:
         """The files that may hold rows for which a condition is true, all of them without one.

@@ -124,6 +124,10 @@ class LogSnapshot:
         segment = self.segment.followed_by([name for name, _ in commits])
         return LogSnapshot(segment, protocol, metadata, (tail, *tails), self._base)
 
+    def with_metadata(self, metadata: Metadata) -> LogSnapshot:
+        """The same files, as a table of other metadata would have them."""
+        return LogSnapshot(self.segment, self.protocol, metadata, self._tails, self._base)
+
     @property
     def properties(self) -> Mapping[str, str]:
         return self.metadata.configuration

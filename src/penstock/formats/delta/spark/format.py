@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.formats.delta.lake import file_upkeep, rewrite
 from penstock.formats.delta.lake.auto_compaction import compact_if_due
+from penstock.formats.delta.lake.evolution import with_columns
+from penstock.formats.delta.lake.file_columns import shown_schema
 from penstock.formats.delta.lake.rewrite import Rewrite
 from penstock.formats.delta.lake.rows import DeltaTableRows
 from penstock.formats.delta.lake.sql_format import DeltaSql, readable_condition
@@ -22,6 +24,7 @@ from penstock.formats.delta.spark.scan import scans
 from penstock.formats.delta.spark.writes import orders
 from penstock.formats.delta.spark.writes.row_writes import write_rows
 from penstock.formats.rows.row_difference import StoredRows
+from penstock.formats.rows.schema import parse_schema, write_schema
 from penstock.lake.answers import Ratified
 from penstock.lake.sql_catalog.requests import EmptyTable, StatementChange, TableDescription
 from penstock.model.keys import Key
@@ -36,6 +39,7 @@ from penstock.spark.requests import (
     WriteResult,
 )
 from penstock.spark.scan.origins import Origin, origin_of, version_origin
+from penstock.spark.schemas import is_case_sensitive
 from penstock.spark.source.options import Options
 
 if TYPE_CHECKING:
@@ -101,6 +105,13 @@ class DeltaSpark(SparkFormat):
 
     def describe(self, spark: SparkSession, table: Table, version: int | None) -> TableDescription:  # noqa: ARG002
         return _SQL.describe(table, version)
+
+    def widen(self, spark: SparkSession, table: Table, schema: str) -> str:
+        metadata = table.snapshot().metadata
+        case_sensitive = is_case_sensitive(spark)
+        return write_schema(
+            shown_schema(with_columns(metadata, parse_schema(schema), case_sensitive=case_sensitive))
+        )
 
     def create(self, spark: SparkSession, lake: Lake, table: EmptyTable) -> None:  # noqa: ARG002
         _SQL.create(lake, table)

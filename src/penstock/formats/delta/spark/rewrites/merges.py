@@ -6,20 +6,44 @@ from contextlib import nullcontext
 
 from penstock.formats.delta.errors import UnsupportedFeature
 from penstock.formats.delta.lake import rewrite
+from penstock.formats.delta.lake.calls import WriterReads
+from penstock.formats.delta.lake.evolution import metadata_changes, with_columns
 from penstock.formats.delta.lake.rewrite import Rewrite
+from penstock.formats.delta.protocol.actions import Metadata
 from penstock.formats.delta.protocol.column_rules import fills_itself, identities_of
+from penstock.formats.delta.rows.merged_schemas import check_names
 from penstock.formats.delta.rows.writing import check_features
 from penstock.formats.delta.spark.job.numbered_rows import hold_rows
 from penstock.formats.delta.spark.job.tables import JobTable
 from penstock.formats.delta.spark.rewrites.pairs import Pairs
-from penstock.lake.row_changes import INSERT, NOT_MATCHED, MergeClause, check_clauses, check_source_columns
+from penstock.formats.rows.schema import StructType
+from penstock.lake.row_changes import (
+    INSERT,
+    NOT_MATCHED,
+    MergeClause,
+    check_clauses,
+    check_source_columns,
+    takes_all_columns,
+)
 from penstock.spark.analysis import explain_analysis, parse_condition
 from penstock.spark.requests import RowMerge
+from penstock.spark.schemas import from_spark_schema, is_case_sensitive
 
 
 def plan_merge(table: JobTable, plan: RowMerge) -> Rewrite | None:
     """Write the files that a merge takes; ``None`` if there is nothing to do."""
     check_clauses(plan.clauses)
+    becomes = _become(table, plan)
+    planned = _plan_rows(table.with_metadata(becomes) if becomes != table.metadata else table, plan)
+    changes = metadata_changes(table, becomes)
+    if not changes:
+        return planned
+    if planned is None:  # the columns are added all the same
+        return Rewrite(table, "MERGE", {"predicate": parse_condition(plan.on).told}, changes, WriterReads())
+    return planned._replace(actions=[*changes, *planned.actions])
+
+
+def _plan_rows(table: JobTable, plan: RowMerge) -> Rewrite | None:
     only_inserts = all(clause.kind == NOT_MATCHED for clause in plan.clauses)
     if only_inserts:
         check_features(table.metadata)
@@ -27,7 +51,7 @@ def plan_merge(table: JobTable, plan: RowMerge) -> Rewrite | None:
         rewrite.check_changeable(table)
     for clause in plan.clauses:
         _check_identities(clause, table)
-    if any(clause.values is None for clause in plan.clauses):
+    if takes_all_columns(plan.clauses) and not plan.merge_schema:
         with explain_analysis():
             columns = plan.source.columns
         fields = table.schema.fields
@@ -36,6 +60,21 @@ def plan_merge(table: JobTable, plan: RowMerge) -> Rewrite | None:
     with nullcontext(plan.source) if only_inserts else hold_rows(plan.source) as source:
         pairs = Pairs(table, source, parse_condition(plan.on), plan.clauses)
         return pairs.insert_unmatched() if only_inserts else pairs.rewrite_matched()
+
+
+def _become(table: JobTable, plan: RowMerge) -> Metadata:
+    """What the table is after the merge: it may get columns that clauses take from the source."""
+    if not plan.merge_schema:
+        return table.metadata
+    with explain_analysis():
+        data = from_spark_schema(plan.source.schema)
+    if not takes_all_columns(plan.clauses):
+        assigned_names = {name.strip("`").lower() for clause in plan.clauses for name in clause.values or ()}
+        data = StructType(tuple(field for field in data.fields if field.name.lower() in assigned_names))
+    case_sensitive = is_case_sensitive(plan.source.sparkSession)
+    becomes = with_columns(table.metadata, data, case_sensitive=case_sensitive)
+    check_names(becomes)
+    return becomes
 
 
 def _check_identities(clause: MergeClause, table: JobTable) -> None:

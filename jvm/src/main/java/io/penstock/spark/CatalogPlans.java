@@ -23,6 +23,7 @@ import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.GetStructField;
 import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
+import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
 import org.apache.spark.sql.catalyst.plans.logical.AddCheckConstraint;
 import org.apache.spark.sql.catalyst.plans.logical.AddConstraint;
 import org.apache.spark.sql.catalyst.plans.logical.AnalysisHelper$;
@@ -201,7 +202,7 @@ final class CatalogPlans extends Rule<LogicalPlan> {
     Map<String, Object> request = new HashMap<>();
     request.put("table", table.facts());
     request.put("options", relation.extraOptions().asCaseSensitiveMap());
-    return shown(table, act(table.catalog(), "stream", request, List.of()), relation.output());
+    return shown(table, table.catalog().act(session, "stream", request, List.of()), relation.output());
   }
 
   private static LogicalPlan shown(LakeTable table, Object rows, Seq<AttributeReference> output) {
@@ -225,7 +226,7 @@ final class CatalogPlans extends Rule<LogicalPlan> {
     Map<String, Object> request = new HashMap<>();
     request.put("table", table.facts());
     request.put("where", where);
-    return act(table.catalog(), "plan", request, List.of());
+    return table.catalog().act(session, "plan", request, List.of());
   }
 
   // -- writes -----------------------------------------------------------------------------------------------------
@@ -259,7 +260,11 @@ final class CatalogPlans extends Rule<LogicalPlan> {
     LakeTable table = tableOf((LogicalPlan) target);
     Map<String, Object> request = new HashMap<>(how);
     request.put("table", table.facts());
-    request.put("options", options(options));
+    Map<String, String> given = options(options);
+    if (table.isWidened()) {
+      given.put("mergeSchema", "true");
+    }
+    request.put("options", given);
     return write(table.catalog(), request, readsIn(query));
   }
 
@@ -340,12 +345,6 @@ final class CatalogPlans extends Rule<LogicalPlan> {
 
   private LogicalPlan merge(MergeIntoTable merge) {
     LakeTable table = tableOf(merge.targetTable());
-    if (merge.withSchemaEvolution()) {
-      throw new JobRefused(
-              "MERGE WITH SCHEMA EVOLUTION is not supported: add the columns by ALTER TABLE "
-                  + table.name() + " ADD COLUMNS first, and leave out WITH SCHEMA EVOLUTION")
-          .inAnalysis();
-    }
     Parts parts = new Parts(table);
     parts.name(merge.targetTable(), "target");
     parts.name(merge.sourceTable(), "source");
@@ -357,6 +356,7 @@ final class CatalogPlans extends Rule<LogicalPlan> {
     merge.notMatchedBySourceActions().foreach(one -> clauses.add(clause("not matched by source", one, parts)));
     parts.request.put("clauses", clauses);
     parts.request.put("source", parts.all.size());
+    parts.request.put("merge_schema", table.isWidened());
     return command(
         table.catalog(),
         "merge",
@@ -404,8 +404,20 @@ final class CatalogPlans extends Rule<LogicalPlan> {
 
     /** Take an expression in; returns its place. */
     int add(Expression expression) {
+      checkSubqueries(expression);
       all.add(ExpressionUtils$.MODULE$.column(named(expression, names)));
       return all.size() - 1;
+    }
+
+    /** A subquery that names columns of the rows outside of it cannot be part of another plan. */
+    private static void checkSubqueries(Expression expression) {
+      if (expression instanceof SubqueryExpression subquery && !subquery.getOuterAttrs().isEmpty()) {
+        throw new JobRefused(
+                "a subquery of UPDATE, DELETE and MERGE cannot name columns of the rows that are changed:"
+                    + " use MERGE INTO … USING (SELECT …), whose ON condition names columns of both")
+            .inAnalysis();
+      }
+      CollectionConverters.asJava(expression.children()).forEach(Parts::checkSubqueries);
     }
 
     Integer add(Option<Expression> expression) {
@@ -482,7 +494,7 @@ final class CatalogPlans extends Rule<LogicalPlan> {
 
   private LogicalPlan command(
       PenstockCatalog catalog, String step, Map<String, Object> request, PartsOfCommand parts) {
-    return command(step, () -> act(catalog, step, request, parts.make()));
+    return command(step, () -> catalog.act(session, step, request, parts.make()));
   }
 
   private static LogicalPlan command(String step, Runnable work) {
@@ -492,15 +504,6 @@ final class CatalogPlans extends Rule<LogicalPlan> {
           return new String[0];
         };
     return new ExternalCommandExecutor(runner, step, scala.collection.immutable.Map$.MODULE$.empty());
-  }
-
-  private Object act(PenstockCatalog catalog, String step, Map<String, Object> request, List<Object> parts) {
-    JobDriver driver = catalog.driver();
-    try {
-      return JobDrivers.act(driver, session, step, catalog.withState(request), parts);
-    } catch (JobRefused refused) {
-      throw driver instanceof PlanDriver ? refused : refused.inAnalysis();
-    }
   }
 
   private Dataset<?> frame(LogicalPlan plan) {

@@ -10,6 +10,12 @@ import scala.jdk.javaapi.CollectionConverters;
 final class Copies {
   private Copies() {}
 
+  /** A part of a value; null if it has none of that name in this Spark. */
+  static Object part(Product whole, String part) {
+    int at = whole.productElementNames().indexOf(part);
+    return at < 0 ? null : whole.productElement(at);
+  }
+
   /** A copy; {@code ReflectiveOperationException} in a Spark where it is made in another way. */
   static <T extends Product> T with(T whole, String part, Object value) throws ReflectiveOperationException {
     List<Object> parts = new ArrayList<>(CollectionConverters.asJava(whole.productIterator().toList()));

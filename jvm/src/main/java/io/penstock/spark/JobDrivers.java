@@ -102,7 +102,7 @@ public final class JobDrivers {
   static Object act(JobDriver decider, SparkSession session, String step, Object request, List<Object> parts) {
     if (!(decider instanceof PlanDriver driver)) {
       throw new JobRefused(
-          "this Spark driver has no Python, which " + step.toUpperCase(Locale.ROOT) + " of rows of a lake's tables needs:"
+          "this Spark driver has no Python, which " + statement(step) + " of a lake's tables needs:"
               + " use PySpark, with penstock.spark.session(lake)");
     }
     try {
@@ -114,6 +114,11 @@ public final class JobDrivers {
       }
       throw unanswered(step, problem);
     }
+  }
+
+  /** What a step is called in SQL. */
+  private static String statement(String step) {
+    return step.equals("widen") ? "WITH SCHEMA EVOLUTION" : step.toUpperCase(Locale.ROOT) + " of rows";
   }
 
   private static JobRefused unanswered(String step, Exception problem) {

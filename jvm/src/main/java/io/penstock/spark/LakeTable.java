@@ -47,8 +47,14 @@ final class LakeTable implements SupportsRead, SupportsWrite, TruncatableTable {
   private final Identifier ident;
   private final JsonNode facts;
   private final StructType schema;
+  private final boolean isWidened;
 
   LakeTable(PenstockCatalog catalog, Identifier ident, JsonNode facts) {
+    this(catalog, ident, facts, false);
+  }
+
+  LakeTable(PenstockCatalog catalog, Identifier ident, JsonNode facts, boolean isWidened) {
+    this.isWidened = isWidened;
     this.catalog = catalog;
     this.ident = ident;
     this.facts = facts;
@@ -77,6 +83,11 @@ final class LakeTable implements SupportsRead, SupportsWrite, TruncatableTable {
   /** What was answered when the table was looked up, for later questions about it. */
   JsonNode facts() {
     return facts;
+  }
+
+  /** Whether it is shown with columns that the statement is to add ({@link WidenedTables}). */
+  boolean isWidened() {
+    return isWidened;
   }
 
   @Override

@@ -13,6 +13,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.Supplier;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
@@ -47,6 +48,8 @@ final class MappedReads extends Rule<LogicalPlan> {
   /** Reads that are none of a lake's: the session's setting and the paths. Rules run many times for each query. */
   private static final Set<String> PASSED = ConcurrentHashMap.newKeySet();
   private static final ThreadLocal<Query> QUERY = new ThreadLocal<>();
+  /** The commits of the whole query, while a part of it is analysed by itself. */
+  private static final ThreadLocal<Map<String, JsonNode>> WHOLE = new ThreadLocal<>();
 
   private final SparkSession session;
 
@@ -176,6 +179,9 @@ final class MappedReads extends Rule<LogicalPlan> {
 
   /** The commits that the query which this thread analyses reads, by revision. */
   static Map<String, JsonNode> pinned() {
+    if (WHOLE.get() != null) {
+      return WHOLE.get();
+    }
     Object key = AnalysisContext.get().relationCache(); // one for each query, for its views and subqueries too
     Query known = QUERY.get();
     if (known == null || known.key.get() != key) {
@@ -183,6 +189,17 @@ final class MappedReads extends Rule<LogicalPlan> {
       QUERY.set(known);
     }
     return known.pinned;
+  }
+
+  /** Analyse a part of the query by itself: what it reads of a branch is of the same commit. */
+  static <T> T withSamePins(Supplier<T> work) {
+    Map<String, JsonNode> before = WHOLE.get();
+    WHOLE.set(pinned());
+    try {
+      return work.get();
+    } finally {
+      WHOLE.set(before);
+    }
   }
 
   private record Query(WeakReference<Object> key, Map<String, JsonNode> pinned) {}

@@ -123,6 +123,16 @@ public final class PenstockCatalog implements TableCatalog, SupportsNamespaces, 
     }
   }
 
+  /** Have a step of a statement done by the driver's Python process, in the session that asks; returns a DataFrame, or JSON. */
+  Object act(SparkSession asking, String step, Map<String, Object> request, List<Object> parts) {
+    JobDriver decider = driver();
+    try {
+      return JobDrivers.act(decider, asking, step, withState(request), parts);
+    } catch (JobRefused refused) {
+      throw decider instanceof PlanDriver ? refused : refused.inAnalysis();
+    }
+  }
+
   /** A request together with what this catalogue remembers. */
   Map<String, Object> withState(Map<String, Object> request) {
     Map<String, Object> whole = new HashMap<>(request);

@@ -8,11 +8,11 @@ public interface PlanDriver extends JobDriver {
   /**
    * Do a step of a statement that has rows.
    *
-   * @param step plan (of a read), stream, write, batch (of a stream), delete, update or merge
+   * @param step plan (of a read), changes, widen (of a table), stream, write, batch (of a stream), delete, update or merge
    * @param session the session that the statement runs in
    * @param request what is known of it, as JSON
    * @param parts the DataFrames and columns that the request names by their places in this list
-   * @return a DataFrame for plan and stream; otherwise the answer as JSON, which is an error as in {@link JobDriver#answer}
+   * @return a DataFrame for plan, changes and stream; otherwise the answer as JSON, which is an error as in {@link JobDriver#answer}
    */
   Object act(String step, SparkSession session, String request, List<Object> parts);
 }

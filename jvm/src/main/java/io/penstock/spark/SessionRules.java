@@ -29,6 +29,10 @@ public final class SessionRules implements SparkSessionExtensionsProvider {
     // it has looked up the tables of its catalogue.
     extensions.injectHintResolutionRule(MappedReads::new);
     extensions.injectResolutionRule(MappedReads::new);
+    // Before Spark looks which columns of a table the rows of a statement go to.
+    extensions.injectHintResolutionRule(WidenedTables::new);
+    // Before Spark looks for a function or a catalogue of its own.
+    extensions.injectHintResolutionRule(ChangeFeeds::new);
     // When targets of statements and columns are known, and before Spark rewrites what changes rows.
     extensions.injectPostHocResolutionRule(CatalogPlans::new);
     extensions.injectParser(StatementParser::of);

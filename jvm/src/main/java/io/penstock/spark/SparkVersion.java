@@ -9,6 +9,9 @@ public final class SparkVersion {
   private static final int OLDEST_MINOR = 1;
   private static final Pattern NUMBERS = Pattern.compile("(\\d+)\\.(\\d+).*");
 
+  /** Whether this Spark reads INSERT WITH SCHEMA EVOLUTION. */
+  static final boolean HAS_WIDENING_INSERTS = !org.apache.spark.package$.MODULE$.SPARK_VERSION().startsWith("4.1.");
+
   private SparkVersion() {}
 
   /**

@@ -10,7 +10,6 @@ import java.util.regex.Pattern;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.parser.ParseException;
 import org.apache.spark.sql.catalyst.parser.ParserInterface;
-import org.apache.spark.sql.connector.catalog.CatalogManager;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
@@ -30,6 +29,12 @@ final class StatementParser {
   private static final Pattern HISTORY =
       Pattern.compile(
           "(?:DESCRIBE|DESC)\\s+HISTORY\\s+(" + PART + "(?:\\." + PART + ")*)(?:\\s+LIMIT\\s+(\\d+))?",
+          Pattern.CASE_INSENSITIVE);
+
+  /** As newer releases of Spark read it by themselves. */
+  private static final Pattern EVOLUTION =
+      Pattern.compile(
+          "INSERT\\s+WITH\\s+SCHEMA\\s+EVOLUTION\\s+(INTO|OVERWRITE)(?:\\s+TABLE)?\\s+(" + PART + "(?:\\." + PART + ")*)",
           Pattern.CASE_INSENSITIVE);
 
   private static final List<Statement> STATEMENTS =
@@ -92,14 +97,13 @@ final class StatementParser {
     }
     return own.withActive(
         () -> {
-          CatalogManager manager = own.sessionState().catalogManager();
-          String current = manager.currentCatalog().name();
+          String current = CatalogNames.current(own).name();
           List<String> parts = new ArrayList<>(CollectionConverters.asJava(name));
-          if (!isLake(session, current) || parts.size() > 1 && manager.isCatalogRegistered(parts.get(0))) {
+          if (!isLake(session, current) || parts.size() > 1 && CatalogNames.isCatalog(own, parts.get(0))) {
             return name;
           }
           if (parts.size() == 1) {
-            parts.addAll(0, List.of(manager.currentNamespace()));
+            parts.addAll(0, CatalogNames.currentNamespace(own));
           }
           parts.add(0, current);
           return CollectionConverters.asScala(parts).toSeq();
@@ -120,6 +124,11 @@ final class StatementParser {
         return statement.call(catalog == null ? usual(session) : catalog, found);
       }
     }
+    Matcher evolution = EVOLUTION.matcher(plain);
+    if (!SparkVersion.HAS_WIDENING_INSERTS && evolution.lookingAt()) {
+      String named = "INSERT " + evolution.group(1) + " " + evolution.group(2);
+      return named + " WITH ('mergeSchema' = 'true')" + plain.substring(evolution.end());
+    }
     Matcher history = HISTORY.matcher(plain);
     return history.matches() ? history(session, below, history, text) : text;
   }
@@ -132,8 +141,7 @@ final class StatementParser {
     if (names.size() > 1 && isLake(session, names.get(0))) {
       catalog = names.remove(0);
     } else if (names.size() == 1 && isLake(session, catalog)) {
-      var state = ((org.apache.spark.sql.classic.SparkSession) session).sessionState();
-      names.addAll(0, List.of(state.catalogManager().currentNamespace()));
+      names.addAll(0, CatalogNames.currentNamespace((org.apache.spark.sql.classic.SparkSession) session));
     }
     if (!isLake(session, catalog)) {
       return text;
