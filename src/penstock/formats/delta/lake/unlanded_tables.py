@@ -168,8 +168,8 @@ class _KnownTables:
     """The tables that any kept commit has, or had and dropped; or that lie where a folder of that name is; or
     whose files a clone has."""
 
-    def __init__(self, kept: CloneNeeds, tables: Tables, warehouse: str) -> None:
-        self._kept, self._tables, self._warehouse = kept, tables, warehouse
+    def __init__(self, clone_needs: CloneNeeds, tables: Tables, warehouse: str) -> None:
+        self._kept, self._tables, self._warehouse = clone_needs, tables, warehouse
         self._names: set[str] = set()
 
     def look(self) -> None:
