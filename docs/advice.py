@@ -460,6 +460,24 @@ DELTA: Final = (
         "tests/advice/test_delta.py::test_a_table_goes_from_one_lake_to_another_with_all_rows",
     ),
     Advice(
+        (
+            "delete the rows there too and erase it (penstock erase",
+            "or drop it and erase it (penstock erase",
+        ),
+        "The rows go from the clone as well. Until both are erased, the one that is not has them. A clone "
+        "that is dropped and erased is gone for good; the table that it was cloned from stays.",
+        "tests/sweep/test_clones.py::test_an_erase_of_the_source_lists_the_clone_that_holds_rows",
+    ),
+    Advice(
+        (
+            "Copy its rows into another table and release that one: lake.create_table",
+            "Drop the clone on every branch first",
+        ),
+        "A copy has all rows in files of its own. Once a table is released, whoever owns it may remove "
+        "files that a clone had: one that was dropped may not be readable when it is restored.",
+        "tests/sweep/test_clones.py::test_neither_a_clone_nor_its_source_is_released",
+    ),
+    Advice(
         ("If only this lake writes there, use --sole-writer",),
         "The lake writes without asking storage whether a file exists. Another writer at the same "
         "location could overwrite a version, or be overwritten: use the option only if there is none.",

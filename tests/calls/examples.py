@@ -129,6 +129,7 @@ WRITES: dict[str, Make] = {
     "create a Delta table at a place": lambda world: delta_calls.CreateTable(
         key=NEW, schema=SCHEMA, location=str(world.tables / "new")
     ),
+    "clone a Delta table": lambda _: delta_calls.CloneTable(source=ORDERS, key=NEW),
     "adopt": lambda world: delta_calls.AdoptTable(location=str(world.tables / "free")),
     "release": lambda _: delta_calls.ReleaseTable(key=ORDERS),
     "adopt all": lambda world: delta_calls.AdoptTables(location=str(world.tables / "free")),

@@ -179,7 +179,7 @@ def test_the_empty_lake_has_the_id_that_nessies_clients_expect() -> None:
     assert EMPTY_COMMIT_ID == "2e1cfa82b035c26cbbbdae632cea070514eb8b773f616aaeaf668e2f0be8f10d"
     assert NO_COMMIT.hex() == EMPTY_COMMIT_ID == hashlib.sha256(b"empty").hexdigest()
     assert EMPTY_ROOT.hex() == IDS["empty leaf"]
-    assert FORMAT_VERSION == 7
+    assert FORMAT_VERSION == 8
 
 
 @pytest.mark.parametrize("name", golden.CONTENTS)

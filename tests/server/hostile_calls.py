@@ -156,6 +156,7 @@ class Calls:
                 key=key, schema=SCHEMA, id=self._uuid(), actions=actions, **self._written()
             ),
             lambda: delta_calls.CreateTable(key=key, schema=SCHEMA, location=place, **self._written()),
+            lambda: delta_calls.CloneTable(source=key, key=key, at=str(self._pick("ref")), **self._written()),
             lambda: delta_calls.AdoptTable(key=key, location=place, **self._written()),
             lambda: delta_calls.AdoptTables(location=place, namespace=key),
             lambda: delta_calls.ReleaseTables(namespace=key),

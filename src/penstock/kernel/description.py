@@ -32,7 +32,7 @@ from penstock.storage.moved_roots import MovedRoot, map_roots, unmap_root
 from penstock.stores import place_of
 from penstock.stores.port import Row, Store
 
-FORMAT_VERSION: Final = 7
+FORMAT_VERSION: Final = 8
 """The highest that is known of what is stored. A lake with a higher one is refused."""
 FIRST_VERSION: Final = 1
 """What a lake has that says nothing which the first release would misread."""
@@ -51,6 +51,9 @@ BACKUPS_VERSION: Final = 6
 MOVED_ROOTS_VERSION: Final = 7
 """What a lake has whose files were moved to other roots: who does not know would look at the old ones, and
 write there."""
+
+CLONES_VERSION: Final = 8
+"""What a lake has in which a table was cloned: who does not know would remove files that clones have."""
 
 ROW_MAX_BYTES: Final = OBJECT_MAX_BYTES
 """What programs and people put into the description may not make it larger, so that every store takes it."""

@@ -99,6 +99,8 @@ class Leftovers(NamedTuple):
     """How many more stay for a fork of the lake."""
     needed: tuple[str, ...] = ()
     """What retained history needs although it holds rows that were to go: one sentence each."""
+    elsewhere: tuple[str, ...] = ()
+    """Where files of other tables may hold rows of this one: one sentence each."""
 
 
 def leftovers_of(times_us: Sequence[int], pinned_us: int, grace_us: int) -> Leftovers:
@@ -603,6 +605,7 @@ class EraseRun:
         """Whether files are left that may hold rows; says which."""
         leftovers = self._format.find_leftovers(horizon)
         self._needed = leftovers.needed
+        self._left += leftovers.elsewhere
         if leftovers.files:
             self._wait(leftovers.until_us, f"{leftovers.files} files of the table")
         if leftovers.strangers:

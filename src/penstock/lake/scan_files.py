@@ -30,6 +30,12 @@ class ScanFile(msgspec.Struct, frozen=True):
     modified_ms: int
     values: tuple[str | None, ...] = ()
     """Of the columns that are not in the file, as texts."""
+    is_elsewhere: bool = False
+    """Whether it is not below the root: then its name is its whole address, as Hadoop spells it."""
+
+    def address(self, root: str) -> str:
+        """Where it is, if the place's root is as Hadoop spells it."""
+        return self.name if self.is_elsewhere else f"{root}/{self.name}"
 
 
 def pack_scan_files(root: str, files: Iterable[ScanFile]) -> bytes:
@@ -47,7 +53,7 @@ def _lines(root: str, files: Iterable[ScanFile]) -> Iterator[bytes]:
         msgspec.json.encode(
             (
                 partitions.setdefault(file.values, len(partitions)),
-                f"{root}/{file.name}",
+                file.address(root),
                 file.size,
                 file.modified_ms,
             )

@@ -328,7 +328,8 @@ def test_a_long_path_and_a_name_that_only_begins_alike_are_taken() -> None:
 def test_files_of_branches_have_a_folder_beside_the_log() -> None:
     assert path_fault("_penstock/data/day=1/part-0.parquet") is None
     assert path_fault("_penstock%2Fdata/x") is None
-    assert path_fault("s3://b/t/_penstock/data/x", absolute_allowed=True) is not None
+    assert path_fault("s3://b/t/_penstock/data/x", absolute_allowed=True) is None, "of a clone"
+    assert path_fault("s3://b/t/_penstock/x", absolute_allowed=True) is not None
 
 
 # --- lines --------------------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ import pytest
 
 from penstock.errors import InvalidRequest, InvalidTable, ManagedElsewhere, UnsupportedFeature
 from penstock.formats.delta.branch_log.ownership import (
-    OWNER_CONF,
     PROTECTED,
     NewTable,
     Owner,
@@ -24,6 +23,7 @@ from penstock.formats.delta.branch_log.ownership import (
     release,
 )
 from penstock.formats.delta.protocol.actions import CommitInfo, Metadata, Protocol, parse_commit, write_commit
+from penstock.formats.delta.protocol.clones import OWNER_CONF
 from penstock.formats.delta.protocol.features import protocol_faults, supported_features
 from penstock.formats.delta.protocol.lint import OWNER_NAME, LintRules, LintState, check_bytes
 from tests.formats.delta.logs import SCHEMA, metadata, protocol

@@ -25,6 +25,7 @@ from penstock.formats.delta.lake.calls import (
     AdoptTables,
     CheckpointTable,
     CleanLog,
+    CloneTable,
     CommitTables,
     CompactLog,
     CreateTable,
@@ -88,6 +89,15 @@ def create_table(rights: Rights, call: CreateTable) -> TableMade:
     if call.location is not None:
         _require_place(rights, call.branch, call.location)
     return rights.do(call)
+
+
+def clone_table(rights: Rights, call: CloneTable) -> TableMade:
+    """It lets everybody read the source's rows who may read the clone, as a copy would."""
+    at, keys = rights.read(call.at)
+    rights.caller.require_key(keys, Role.READ, call.source)
+    _require_keys(rights, call.branch, (call.key,))
+    _require_namespaces(rights, call)
+    return rights.do(msgspec.structs.replace(call, at=at))
 
 
 def adopt_table(rights: Rights, call: AdoptTable) -> TableMade:
@@ -167,7 +177,7 @@ def _require_upkeep(rights: Rights, branch: str | None, key: Key) -> None:
         _require_keys(rights, branch, (key,))
 
 
-def _require_namespaces(rights: Rights, call: CreateTable) -> None:
+def _require_namespaces(rights: Rights, call: CreateTable | CloneTable) -> None:
     """``Denied`` if a namespace above a table is missing that the caller may not create."""
     caller = rights.caller
     if caller.keys_everywhere(Role.WRITE).are_all:
@@ -188,6 +198,7 @@ RULES: Final[dict[type[calls.Call[Any]], AccessRule]] = {
     PublishTable: publish_table,
     ReserveIdentities: reserve_identities,
     CreateTable: create_table,
+    CloneTable: clone_table,
     AdoptTable: adopt_table,
     ReleaseTable: write_rules.for_administrators,
     AdoptTables: adopt_tables,

@@ -70,7 +70,7 @@ def scan(
         return manifest_files.union(
             scan(spark, place, once_more, manifest_files.schema, constants, how, parse_value)
         )
-    spelled = [(path, file.values) for file in files for path in _spellings(f"{root}/{file.name}")]
+    spelled = [(path, file.values) for file in files for path in _spellings(file.address(root))]
     table = None if parse_value is None else _table(place, constants.fields, spelled, parse_value)
     lookup = _lookup(spark, constants.fields, spelled, table, how.zone)
     # What Spark tells is percent-encoded, by rules that are Java's own; nobody but a form means ' ' by '+'.
@@ -229,11 +229,11 @@ def _put(place: Place, lines: Iterable[bytes]) -> str:
 
 def _lines(root: str, files: Iterable[ScanFile]) -> Iterable[bytes]:
     """Files as Spark's file sink writes them down."""
-    scheme, _, path = root.partition("://")
     yield b"v1"
     for file in files:
+        scheme, _, path = file.address(root).partition("://")
         status = {
-            "path": f"{scheme}://{quote(f'{path}/{file.name}')}",
+            "path": f"{scheme}://{quote(path)}",
             "size": file.size,
             "isDir": False,
             "modificationTime": file.modified_ms,

@@ -16,9 +16,12 @@ from penstock.errors import PenstockError
 from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.line import Line, LineTip, line_of
 from penstock.formats.delta.branch_log.prepared_table import live_at, steps
+from penstock.formats.delta.branch_log.ratification import read_declared
 from penstock.formats.delta.branch_log.shifts import shifts_between
+from penstock.formats.delta.errors import UnsupportedFeature
 from penstock.formats.delta.log.snapshot import LogSnapshot
 from penstock.formats.delta.protocol.actions import Add, DeletionVector, FileKey, Remove, decode_path
+from penstock.formats.delta.rows.inside import check_inside, table_place
 from penstock.formats.delta.rows.vectors import vector_file
 from penstock.kernel.format import PrepareAgain, Table
 from penstock.model.decoders import json_decoder
@@ -177,15 +180,17 @@ def _with_statistics(
 def missing_files(
     table: Table, commits: Commits, before: DeltaTable | None, after: DeltaTable
 ) -> Sequence[str]:
-    """Of the files that one state has and another has not, those that are not in the table's folder.
-
-    Files elsewhere, which a clone names by their whole addresses, are not looked at.
-    """
+    """Of the files that one state has and another has not, those that are gone."""
     names: dict[str, None] = {}
     for add in file_changes(table, commits, before, after).added.values():
         names |= dict.fromkeys(_files_of(add))
-    inside = [name for name in names if not name.startswith("/") and ":/" not in name]
-    return commits.places.at(after.location).missing(inside)
+    metadata = read_declared(table, line_of(after).declared).metadata
+    place = table_place(commits.places, after.location, metadata.configuration)
+    inside: list[str] = []
+    for name in names:
+        with suppress(UnsupportedFeature):  # what nobody could read is not looked at
+            inside.append(check_inside(name, place))
+    return place.missing(inside)
 
 
 def _files_of(add: Add) -> Iterator[str]:

@@ -31,7 +31,7 @@ from penstock.formats.delta.protocol.actions import (
 )
 from penstock.formats.delta.protocol.engine import engine_info
 from penstock.formats.delta.protocol.features import complete_protocol
-from penstock.formats.delta.protocol.lint import LintState, check_commit
+from penstock.formats.delta.protocol.lint import LintRules, LintState, check_commit
 from penstock.formats.delta.protocol.row_ids import (
     ENABLED,
     assigns_row_ids,
@@ -107,7 +107,9 @@ class NextVersions:
             timestamp_ms=None if old_declared is None else line.timestamp_ms,
             live=standing.live,
         )
-        problems = check_commit(enumerate((info.at(time_ms), *actions), 1), before)
+        # What comes back to a clone, or is brought to it, was in it before.
+        rules = LintRules(absolute_paths=True)
+        problems = check_commit(enumerate((info.at(time_ms), *actions), 1), before, rules)
         if problems:
             shown = "; ".join(problem.reason for problem in problems[:_SHOWN])
             more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""

@@ -19,6 +19,7 @@ from penstock.formats.delta.branch_log.line import Line, Read, declared_of
 from penstock.formats.delta.errors import InvalidTable, ManagedElsewhere, UnsupportedFeature
 from penstock.formats.delta.protocol.actions import CommitInfo, Metadata, Protocol, parse_action, write_commit
 from penstock.formats.delta.protocol.agreement import agree, disagreements
+from penstock.formats.delta.protocol.clones import OWNER_CONF, clone_sources, write_sources
 from penstock.formats.delta.protocol.engine import engine_info
 from penstock.formats.delta.protocol.feature_table import (
     BASIC,
@@ -49,12 +50,11 @@ from penstock.formats.delta.protocol.properties import (
     is_on,
 )
 from penstock.formats.delta.protocol.property_changes import FEATURE_PROPERTY, asked_features
-from penstock.formats.delta.protocol.row_ids import name_row_columns
+from penstock.formats.delta.protocol.row_ids import NO_ROW_ID, name_row_columns
 from penstock.formats.rows.schema import parse_schema
 from penstock.model.decoders import json_decoder
 from penstock.storage.locations import without_secrets
 
-OWNER_CONF: Final = "delta.managedCommitOwnerConf"
 PENSTOCK: Final = "penstock"
 """The owner's name in every table that a lake owns."""
 PROTECTED: Final = (
@@ -85,9 +85,10 @@ class OwnerIdentity(msgspec.Struct, frozen=True):
     url: str = ""
     """Where the lake is found, empty if nobody else can open it. Secrets in it are never written down."""
 
-    def configuration(self, table_id: UUID, noted: str = "") -> dict[str, str]:
-        """The properties by which a table names this lake as its owner, and notes what managing added."""
-        identity = {"lake": self.lake_id, "table": str(table_id)}
+    def configuration(self, table_id: UUID, noted: str = "", sources: Sequence[str] = ()) -> dict[str, str]:
+        """The properties by which a table names this lake as its owner, and notes what managing added, and
+        the tables whose files a clone has."""
+        identity = {"lake": self.lake_id, "table": str(table_id), **write_sources(sources)}
         if noted:
             identity[NOTED] = noted
         if self.url and not self.url.startswith("memory:"):
@@ -255,6 +256,10 @@ class NewTable(msgspec.Struct, frozen=True, kw_only=True):
     """What it is to be known by; made up if nothing is given."""
     actions: bytes | FileBody | None = None
     """Its first files, as the lines of a commit; ``None`` for an empty table."""
+    sources: tuple[str, ...] = ()
+    """The locations of other tables that files of it lie in: it is a clone."""
+    highest_row_id: int = NO_ROW_ID
+    """How far ids of rows are given in its first files, if these have any."""
 
 
 def first_commit(
@@ -280,7 +285,7 @@ def first_commit(
     if MATERIALIZE_PARTITIONS in requested_features:
         configuration[MATERIALIZED_PARTITIONS] = "true"
     configuration = name_row_columns(configuration)
-    configuration |= {TIMESTAMPS: "true"} | identity.configuration(table_id, noted)
+    configuration |= {TIMESTAMPS: "true"} | identity.configuration(table_id, noted, new.sources)
     metadata = Metadata(
         id=str(table_id),
         schema_string=new.schema_string,
@@ -329,7 +334,9 @@ def conversion(
     """
     time = max(now_ms, before.timestamp_ms + 1)
     properties = before.metadata.configuration
-    configuration = {**properties, **identity.configuration(table_id, _addition_of(before))}
+    # Of a table that comes from the file system nothing of the kind is believed.
+    sources = () if owner_of(before.protocol, before.metadata) is None else clone_sources(properties)
+    configuration = {**properties, **identity.configuration(table_id, _addition_of(before), sources)}
     if not is_timed(before.protocol, before.metadata):
         configuration[TIMESTAMPS] = "true"
         configuration[ENABLED_VERSION] = str(before.version + 1)

@@ -23,7 +23,7 @@ from penstock.formats.delta.protocol.actions import (
 )
 from penstock.formats.delta.protocol.engine import engine_info
 from penstock.formats.delta.protocol.lint import Problem
-from penstock.formats.delta.protocol.lint_files import Fault, Numbered
+from penstock.formats.delta.protocol.lint_files import Fault, Numbered, has_whole_address
 from penstock.formats.delta.protocol.lint_lines import read_lines
 from penstock.formats.delta.protocol.row_ids import is_high_water_mark
 from penstock.formats.delta.protocol.transaction import DeltaReads
@@ -95,7 +95,8 @@ class DeltaProposal:
     def touches_files(self) -> bool:
         """Whether it says something about files that must be in the table for it."""
         return any(
-            isinstance(action, Remove) or (isinstance(action, Add) and action.deletion_vector is not None)
+            isinstance(action, Remove)
+            or (isinstance(action, Add) and (action.deletion_vector is not None or has_whole_address(action)))
             for action in self.plain_actions
         )
 

@@ -61,7 +61,7 @@ from penstock.formats.delta.protocol.column_rules import added_constraints
 from penstock.formats.delta.protocol.commit_summary import some
 from penstock.formats.delta.protocol.row_ids import is_high_water_mark
 from penstock.formats.delta.protocol.transaction import DeltaReads, Partitions, Region, last
-from penstock.formats.delta.rows.inside import name_inside
+from penstock.formats.delta.rows.inside import name_inside, table_place
 from penstock.formats.delta.rows.vectors import DeletedRows, inline_vector
 from penstock.kernel.format import AppliedChange, LaterCommitLookup, Refused, Table
 from penstock.model.nessie import DeltaTable
@@ -485,8 +485,9 @@ class _Undo:
         return self._with_rows_of(path, shift, before, current, changes)
 
     def _vectors(self, file: Add) -> FileVectors:
-        place = self._commits.places.at(self._target.location)
-        return FileVectors(file, place.read_range, lambda path: name_inside(path, place.roots))
+        metadata = read_declared(self._table, line_of(self._target).declared).metadata
+        place = table_place(self._commits.places, self._target.location, metadata.configuration)
+        return FileVectors(file, place.read_range, lambda path: name_inside(path, place))
 
     def _with_rows_of(
         self, path: str, shift: Shift, before: Add, current: Add, changes: Sequence[VectorChange]

@@ -15,6 +15,7 @@ from penstock.cli.declaration import (
     key_argument,
     key_option,
     message_option,
+    ref_option,
 )
 from penstock.cli.rendering.history import short
 from penstock.cli.rendering.screen import Screen, printable
@@ -109,6 +110,50 @@ def delta_create(
         idempotency_key=idempotency_key,
     )
     show_handed_table(call, made, "created")
+
+
+@delta.command(
+    "clone",
+    prints=TableMade,
+    examples="""
+$ penstock delta clone web.orders web.orders_trial
+$ penstock delta clone web.orders web.orders_first --version 0
+""",
+)
+@click.argument("source", metavar="SOURCE", shell_complete=complete_key)
+@click.argument("target", metavar="TARGET")
+@ref_option
+@click.option("--version", type=int, help="A version of the source. [the latest that it has there]")
+@branch_option
+@message_option
+@key_option
+@pass_call
+def delta_clone(
+    call: Call,
+    source: str,
+    target: str,
+    ref: str | None,
+    version: int | None,
+    branch: str | None,
+    message: str | None,
+    idempotency_key: str | None,
+) -> None:
+    """Create the Delta table TARGET with the files of the table SOURCE.
+
+    It is a shallow clone: no file is copied, and the two tables go their own ways from then on. The clone's
+    rows stay readable whatever becomes of the source: sweeps leave files that a clone needs.
+    """
+    made = call.open().delta.clone(
+        source,
+        target,
+        ref=ref,
+        version=version,
+        branch=branch,
+        message=message,
+        author=call.who,
+        idempotency_key=idempotency_key,
+    )
+    show_handed_table(call, made, "cloned")
 
 
 delta.add_command(delta_release)

@@ -233,6 +233,36 @@ class CreateTable(Write[TableMade], frozen=True, kw_only=True):
         return made if self.location is None else _kept_promise(ask, self, made)
 
 
+class CloneTable(Write[TableMade], frozen=True, kw_only=True):
+    """Create a Delta table that has the files of another one where they are.
+
+    None is copied, and both go their own ways from then on. It is one version and one commit.
+    """
+
+    path = "/delta/clone"
+    target = "branch"
+    answer = TableMade
+    makes_lake = False
+    unhashed = ("branch",)
+    revisions = ("at",)
+
+    source: Key
+    """The table that is cloned."""
+    key: Key
+    """What the clone is called."""
+    at: str | None = None
+    """The branch, tag or commit that has the source; the default branch's head if nothing is given."""
+    version: int | None = None
+    """The version of the source; the latest that it has there, if nothing is given."""
+    branch: str | None = None
+    """The branch that the clone is created on; the default one, if nothing is given."""
+    said: CommitDescription = CommitDescription()
+    """What the lake's commit says of itself."""
+
+    def recover(self, ask: Ask, landing: Landing) -> TableMade:
+        return _table_made(ask, self, self.key, landing)
+
+
 class AdoptTable(Write[TableMade], frozen=True, kw_only=True):
     """Take over a Delta table that so far got its commits from the file system.
 
@@ -442,6 +472,7 @@ CALLS: Final[tuple[type[Call[Any]], ...]] = (
     PublishTable,
     ReserveIdentities,
     CreateTable,
+    CloneTable,
     AdoptTable,
     ReleaseTable,
     AdoptTables,

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import InvalidLog, LocationRefused, PenstockError
 from penstock.formats.delta.branch_log.line import OwnershipPhase, line_of
+from penstock.formats.delta.lake.clone_needs import CloneNeeds, clone_holders
 from penstock.formats.delta.lake.parts import DeltaParts
-from penstock.formats.delta.lake.retained_tables import KeptTables
 from penstock.kernel.kernel import Kernel
 from penstock.lake.answers import SweptTable
 from penstock.lake.dropped_erase import DroppedErasure
+from penstock.lake.erase import TableHolder
 from penstock.lake.sweep_engine import Listing, SweepEngine, SweepTally
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable
@@ -41,6 +42,13 @@ class DroppedDelta(DroppedErasure):
         with suppress(InvalidLog):  # an earlier erase may have removed a part of it
             self._parts.log_check.require_in_sync(self._key, content, is_default=False, again=True)
 
+    def holders(self, first: int | None) -> Iterator[TableHolder]:  # noqa: ARG002 - it goes as a whole
+        """Clones that still need files of it."""
+        return clone_holders(self._kernel, self._parts, self.content, self._all_files)
+
+    def _all_files(self) -> list[str]:
+        return [entry.key for entry in self.place.entries()]
+
     def sweep(self, progress: Progress) -> SweptTable:
         engine = SweepEngine(
             remove_data=True, dry_run=False, pinned_us=self.forks.pinned_us, progress=progress
@@ -60,7 +68,7 @@ class _GoneFolder:
     def __init__(self, kernel: Kernel, parts: DeltaParts, location: str, before_us: int) -> None:
         self._location, self._before_us = location.rstrip("/"), before_us
         self._place = parts.places.at(location)
-        self._kept = KeptTables(kernel, parts.owner.tables)
+        self._kept = CloneNeeds(kernel, parts)
 
     def begin(self) -> None:
         self.look_again()
@@ -81,9 +89,12 @@ class _GoneFolder:
                     location=self._location,
                 )
         self._kept.neighbours.check(self._location)
+        self._kept.check(self._location)
 
     def judge_again(self, candidate: JudgedFile) -> FileFate:
-        return candidate.fate
+        """A clone that was made since the erase began keeps what it needs."""
+        is_needed = self._kept.names(self._location, candidate.entry.key)
+        return FileFate.KEPT if is_needed else candidate.fate
 
     def remove(self, files: Sequence[JudgedFile]) -> None:
         self._place.delete([file.entry.key for file in files])

@@ -17,6 +17,7 @@ from penstock.formats.delta.branch_log.line import line_of
 from penstock.formats.delta.branch_log.replacements import removal
 from penstock.formats.delta.format import check_phase
 from penstock.formats.delta.lake.calls import CommitTables, GetTableVersions, TableCommit, WriterReads
+from penstock.formats.delta.lake.clone_needs import clone_holders
 from penstock.formats.delta.lake.former_files import list_other_names, read_note, remove_note, write_note
 from penstock.formats.delta.lake.sweep import DeltaSweep
 from penstock.formats.delta.lake.table import lines_of, lines_to_send
@@ -24,12 +25,14 @@ from penstock.formats.delta.log.cleanup import GRACE_MS
 from penstock.formats.delta.log.erasure import earlier_files, end_log
 from penstock.formats.delta.log.referenced_files import DeltaNamedFiles
 from penstock.formats.delta.log.snapshot import LogSnapshot
+from penstock.formats.delta.ownership.clones import SourceFinder
 from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, Remove, parse_commit
 from penstock.formats.delta.protocol.clustering import clustering_columns
 from penstock.formats.delta.protocol.mapping import Mapping, mapping_of
 from penstock.formats.delta.protocol.names import LAST_CHECKPOINT, LOG, SIDECARS, parse_name
 from penstock.formats.delta.protocol.row_ids import ids_by_path
 from penstock.formats.delta.publishing.leftovers import DeltaNeeds, judge
+from penstock.formats.delta.rows.inside import table_place
 from penstock.kernel.format import Refused
 from penstock.lake.answers import SweptTable
 from penstock.lake.call import CommitDescription
@@ -41,6 +44,7 @@ from penstock.model.content import ManagedTable
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable
+from penstock.storage.buckets import BucketEntry
 from penstock.storage.fates import FileFate
 from penstock.storage.places import SCRATCH, Place
 
@@ -72,7 +76,9 @@ class DeltaErasure:
 
     @property
     def _place(self) -> Place:
-        return self._lake.places.at(self.content.location)
+        content = self.content
+        _, metadata = self._tables.parse_declared(line_of(content))
+        return table_place(self._lake.places, content.location, metadata.configuration)
 
     def require_erasable(self) -> None:
         """``ManagedElsewhere`` for a table of another lake, ``OutOfSync`` for one whose log has what the lake
@@ -92,9 +98,14 @@ class DeltaErasure:
         """Whether a branch has versions of the table that the default branch does not have."""
         return isinstance(content, DeltaTable) and line_of(content).tail is not None
 
-    def holders(self, first: int | None) -> Iterator[TableHolder]:  # noqa: ARG002
-        """Nobody but those that every table may have."""
-        return iter(())
+    def holders(self, first: int | None) -> Iterator[TableHolder]:  # noqa: ARG002 - it is known here
+        """Clones that need files which are to go, beside those that every table may have."""
+        return clone_holders(self._kernel, self._parts, self.content, self._list_going)
+
+    def _list_going(self) -> list[str]:
+        """The names of the files that the erase is to remove."""
+        rewritten = {add.key.path for add in self._to_rewrite(self._snapshot())}
+        return [entry.key for entry in self._unneeded_entries()] + sorted(rewritten)
 
     # -- before anything goes --------------------------------------------------------------------------------
 
@@ -250,6 +261,9 @@ class DeltaErasure:
 
     def unneeded_files(self) -> list[int]:
         """The sizes of data files that the newest version does not need, nor any from the first one on."""
+        return [entry.size for entry in self._unneeded_entries()]
+
+    def _unneeded_entries(self) -> list[BucketEntry]:
         live = DeltaNamedFiles()
         for file in self._snapshot(self._first).files():
             live.take_key(file.key)
@@ -258,7 +272,7 @@ class DeltaErasure:
                 live.take_commit(self._place.url, name, data)
         former = read_note(self._place) | list_other_names(self._place)
         judged = judge(self._place.entries(), _needs(live, former))
-        return [judged_file.entry.size for judged_file in judged if judged_file.fate is FileFate.DATA]
+        return [judged_file.entry for judged_file in judged if judged_file.fate is FileFate.DATA]
 
     def cut(self, first: int) -> tuple[int, int, str]:
         """Let the log begin with a version: how many files went, until when others have to wait in
@@ -300,7 +314,12 @@ class DeltaErasure:
         )
         pinned_us = ForkNotes(self._kernel.store, self._lake.places).pinned_us()
         leftovers = leftovers_of(times_us, pinned_us, grace_us)
-        return leftovers._replace(strangers=strangers, needed=needed)
+        elsewhere = tuple(
+            f"files at {source}, which '{self._key}' was cloned from, may hold rows that were deleted here: "
+            "erase that table as well"
+            for source in SourceFinder(self._tables).find(self.content)
+        )
+        return leftovers._replace(strangers=strangers, needed=needed, elsewhere=elsewhere)
 
     def _find_needed_files(self, first: int, named: Container[str]) -> Iterator[str]:
         """Describe files with rows deleted before the first retained version that retained versions still

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import chain
 from time import monotonic
@@ -14,12 +14,16 @@ import msgspec
 
 from penstock.errors import (
     CommitConflict,
+    ConflictError,
+    HistoryExpired,
     InvalidKey,
     InvalidRequest,
     KeyNotFound,
     LocationRefused,
     NotManaged,
+    ReferenceNotFound,
     TableConflict,
+    TableStateRefused,
 )
 from penstock.formats.delta.branch_log import intents
 from penstock.formats.delta.branch_log.line import LineTip, Read, declared_of, line_of
@@ -37,6 +41,7 @@ from penstock.formats.delta.lake.answers import (
     TableVersion,
     TableVersions,
 )
+from penstock.formats.delta.lake.clones import plan_clone, require_cloneable
 from penstock.formats.delta.lake.log_maintenance import Upkeep
 from penstock.formats.delta.log.files import PlaceFiles
 from penstock.formats.delta.log.snapshot import load_snapshot
@@ -49,6 +54,7 @@ from penstock.formats.delta.ownership.tables import TableRequest
 from penstock.formats.delta.protocol.actions import Metadata, parse_action
 from penstock.formats.delta.protocol.column_rules import IdentityColumn, identities_of
 from penstock.formats.delta.protocol.transaction import DeltaReads, Partitions
+from penstock.kernel.description import CLONES_VERSION, raise_version
 from penstock.kernel.number_ranges import RangeRequest, find_ranges, reserve_numbers
 from penstock.kernel.reachable import Progress
 from penstock.kernel.table_horizons import find_horizon
@@ -60,7 +66,7 @@ from penstock.model.commits import Commit
 from penstock.model.encoding import ObjectId, digest
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable
-from penstock.model.operations import Change
+from penstock.model.operations import Change, Delete
 from penstock.model.references import Kind
 from penstock.storage.locations import normalise
 
@@ -86,6 +92,7 @@ class DeltaAnswers:
             delta_calls.PublishTable: self._publish,
             delta_calls.ReserveIdentities: self._reserve,
             delta_calls.CreateTable: self._create,
+            delta_calls.CloneTable: self._clone,
             delta_calls.AdoptTable: self._adopt,
             delta_calls.ReleaseTable: self._release,
             delta_calls.RecoverTable: self._recover,
@@ -240,7 +247,7 @@ class DeltaAnswers:
             actions=None if call.actions is None else _body(call.key, call.actions),
         )
         branch = self._lake.or_default(call.branch)
-        try:
+        with self._existing_named(branch, call.key):
             made_table = self._owner.create(
                 branch,
                 call.key,
@@ -250,18 +257,71 @@ class DeltaAnswers:
                 sole_writer=call.sole_writer,
                 asked=self._table_request(call, f"create {call.key}"),
             )
-        except CommitConflict as conflict:
-            content = self._tables.content(self._tables.head(branch), call.key)
-            if (
-                isinstance(conflict, TableConflict)
-                or not isinstance(content, DeltaTable)
-                or not content.state
-            ):
-                raise
-            raise CommitConflict(conflict.conflicts, EXISTS.format(key=call.key)) from None
         if call.actions is not None and branch == self._tables.default_branch:
             self._wait(made_table.commit, [(made_table.key, made_table.version, False)])
         return _made_answer(made_table)
+
+    @contextmanager
+    def _existing_named(self, branch: str, key: Key) -> Iterator[None]:
+        """The error of a creation says so if the table exists."""
+        try:
+            yield
+        except CommitConflict as conflict:
+            content = self._tables.content(self._tables.head(branch), key)
+            is_delta = isinstance(content, DeltaTable) and content.state
+            if isinstance(conflict, TableConflict) or not is_delta:
+                raise
+            raise CommitConflict(conflict.conflicts, EXISTS.format(key=key)) from None
+
+    def _clone(self, call: delta_calls.CloneTable) -> TableMade:
+        branch = self._lake.or_default(call.branch)
+        request = self._table_request(call, f"clone {call.source} as {call.key}")
+        if (made_table := self._owner.handover.find_created(branch, call.key, request)) is not None:
+            return _made_answer(made_table)
+        commit, reference = self._kernel.resolve(self._lake.or_default(call.at))
+        if reference is None:
+            self._kernel.references.require_reachable(commit)
+        content = self._tables.require_managed(commit, call.source)
+        require_cloneable(self._parts, call.source, content)
+        new = plan_clone(self._parts, call, self._drop_erased(content, call.version))
+        if new.sources:
+            raise_version(self._kernel.store, self._kernel.settings, CLONES_VERSION)
+        with self._existing_named(branch, call.key):
+            made_table = self._owner.create(
+                branch, call.key, new, warehouse=self._lake.warehouse, asked=request
+            )
+        self._require_source(call, content, made_table)
+        if branch == self._tables.default_branch:
+            self._wait(made_table.commit, [(made_table.key, made_table.version, False)])
+        return _made_answer(made_table)
+
+    def _require_source(
+        self, call: delta_calls.CloneTable, content: DeltaTable, made_table: HandoverResult
+    ) -> None:
+        """Drop the clone if the source was released or erased while it was made, and raise that.
+
+        An erase says that it is under way before it looks who holds rows. So either it has found the clone,
+        or it is found here.
+        """
+        assert content.id is not None
+        horizon = find_horizon(self._kernel.store, content.id)
+        last = self._tables.find_last(content.id) or content
+        try:
+            require_cloneable(self._parts, call.source, last)
+            if horizon is not None and horizon.is_under_way:
+                raise horizon.expired_error()
+            self._drop_erased(content, call.version)
+        except (HistoryExpired, TableStateRefused):
+            with suppress(ConflictError, ReferenceNotFound):  # somebody else has dropped it, or the branch
+                self._kernel.commit(
+                    self._lake.or_default(call.branch),
+                    [Delete(made_table.key)],
+                    commit_meta(
+                        CommitDescription(), call.who, f"drop {made_table.key}: its source was erased"
+                    ),
+                    base=made_table.commit,
+                )
+            raise
 
     def _adopt(self, call: delta_calls.AdoptTable) -> TableMade:
         self._require_default(call.branch, "adopted")

@@ -51,9 +51,7 @@ def mark_rows(
     for mark in marks:
         count = count_rows(place, mark.file)
         file = replace(mark.file, stats=_loose_stats(mark.file.stats, count), data_change=True)
-        before = rows_of(
-            file, file.deletion_vector, place.read_range, lambda path: name_inside(path, place.roots)
-        )
+        before = rows_of(file, file.deletion_vector, place.read_range, lambda path: name_inside(path, place))
         bits = before.bits | mark.bits
         if bits.bit_count() < before.total:
             files[file.path], deleted[file.path] = file, DeletedRows(bits, before.total)

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 from penstock.errors import PenstockError
 from penstock.formats.delta.lake.parts import DeltaParts
-from penstock.formats.delta.rows.inside import name_inside
+from penstock.formats.delta.rows.inside import name_inside, table_place
 from penstock.formats.plugin import MissingFile, MissingFiles, list_missing
 from penstock.lake.table import Table
 from penstock.model.nessie import DeltaTable
+from penstock.storage.linked_places import LinkedPlace
+from penstock.storage.places import Place
 
 
 class MissingDeltaFiles(MissingFiles):
@@ -22,16 +24,23 @@ class MissingDeltaFiles(MissingFiles):
     def find(self, table: Table, reference: str) -> Iterator[MissingFile]:
         content = table.content
         assert isinstance(content, DeltaTable)
-        key, place = str(table.key), self._parts.places.at(content.location)
+        key = str(table.key)
         try:
             # Not as readers get it: nothing is written for them at a place that may be the wrong one.
             snapshot = self._parts.commits.snapshot(content, self._parts.owner.tables.read)
-            names = [name_inside(add.path, place.roots) for add in snapshot.files()]
+            place = table_place(self._parts.places, content.location, snapshot.metadata.configuration)
+            names = [name_inside(add.path, place) for add in snapshot.files()]
         except PenstockError as problem:
             yield MissingFile(key, reference, None, f"its log cannot be read: {problem.message}")
             return
-        if place.url not in self._listed:
-            self._listed[place.url] = frozenset(entry.key for entry in place.entries())
-        gone = sorted(name for name in names if name not in self._listed[place.url])
+        present_names = self._list(place)
+        for source in place.sources if isinstance(place, LinkedPlace) else ():
+            present_names = present_names | {f"{source.url}/{name}" for name in self._list(source)}
+        gone = sorted(name for name in names if name not in present_names)
         if gone:
             yield MissingFile(key, reference, snapshot.version, list_missing(gone))
+
+    def _list(self, place: Place) -> frozenset[str]:
+        if place.url not in self._listed:
+            self._listed[place.url] = frozenset(entry.key for entry in place.entries())
+        return self._listed[place.url]

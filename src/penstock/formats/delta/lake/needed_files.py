@@ -1,13 +1,14 @@
 """The files of Delta tables that a lake needs.
 
 These are the log up to the last version that the lake has, what lies beside it, and the data files that any
-of its versions names. ``_last_checkpoint`` is left out: it is a hint, and would tell of later versions.
+of its versions names, or any of a clone. ``_last_checkpoint`` is left out: it is a hint, and would tell of
+later versions.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from penstock.errors import Damaged, InvalidLog
@@ -16,6 +17,7 @@ from penstock.formats.delta.branch_log.line import line_of
 from penstock.formats.delta.lake.parts import DeltaParts
 from penstock.formats.delta.lake.retained_tables import KeptTables
 from penstock.formats.delta.log.referenced_files import DeltaNamedFiles, LogRead, read_log
+from penstock.formats.delta.ownership.clones import SourceFinder, has_clones
 from penstock.formats.delta.protocol.names import (
     LAST_CHECKPOINT,
     LOG,
@@ -43,15 +45,25 @@ def needed_folders(
 ) -> Iterator[NeededFolder]:
     """The folders of Delta tables. What stands against knowing what one needs is added to ``problems``."""
     needs: dict[str, _LogNeeds] = {}
+    finder = SourceFinder(parts.owner.tables) if has_clones(kernel) else None
+    clones: dict[str, set[str]] = {}
     for content in KeptTables(kernel, parts.owner.tables, progress).unseen():
         location = normalise(content.location)
         if location not in needs:
             needs[location] = _LogNeeds(parts, content, location)
         needs[location].take(content)
-    for location in sorted(needs):
-        needed = needs.pop(location)  # the names of one table at a time are in memory
-        if problem := needed.settle():
-            problems.append(f"the Delta table at {location}: {problem}")
+        for source in () if finder is None else finder.find(content):
+            clones.setdefault(source, set()).add(location)
+    borrowers = {location: needs[location] for location in set().union(*clones.values())}
+    for location in sorted({*needs, *clones}):
+        # The names of one table at a time are in memory, and those of clones.
+        needed = needs.pop(location, None) or _LogNeeds(parts, DeltaTable(location=location), location)
+        needed.borrowers = [borrowers[clone] for clone in sorted(clones.get(location, ()))]
+        problems += (
+            f"the Delta table at {folder.location}: {problem}"
+            for folder in (needed, *needed.borrowers)
+            if (problem := folder.settle())
+        )
         yield NeededFolder(location, needed.files, needed.needs, _is_unique)
 
 
@@ -59,7 +71,10 @@ class _LogNeeds:
     """What kept commits need of the folder of a Delta table."""
 
     def __init__(self, parts: DeltaParts, content: DeltaTable, location: str) -> None:
-        self._content, self._place = content, parts.places.at(location)
+        self._content, self._place, self.location = content, parts.places.at(location), location
+        self.borrowers: Sequence[_LogNeeds] = ()
+        """Clones that have files of the table."""
+        self._is_settled = False
         self._read = parts.owner.tables.read
         self._entries = Entries(self._read)
         self._named, self._beside = DeltaNamedFiles(), set[str]()
@@ -90,7 +105,10 @@ class _LogNeeds:
             self._waiting.append((version, entry))
 
     def settle(self) -> str:
-        """Read what the versions name; returns what stands against knowing it, if anything."""
+        """Read what the versions name, once; returns what stands against knowing it, if anything."""
+        if self._is_settled:
+            return ""
+        self._is_settled = True
         try:
             log = read_log(self._place, self._named, self._latest)
             reported: set[int] = set()
@@ -123,12 +141,16 @@ class _LogNeeds:
     def needs(self, name: str) -> bool:
         """Of the log, a checkpoint may take the place of commits, and a published commit that of a staged
         one: whether all can be read is found out from the log as a whole."""
-        return name in self._named or name in self._required
+        return name in self._required or self._is_named(name)
+
+    def _is_named(self, name: str) -> bool:
+        return name in self._named or any(name in clone._named for clone in self.borrowers)
 
     def _is_kept(self, name: str) -> bool:
         if name == LAST_CHECKPOINT:
             return False
-        if not self._is_clear or name in self._named or name in self._beside:
+        is_clear = self._is_clear and all(clone._is_clear for clone in self.borrowers)
+        if not is_clear or name in self._beside or self._is_named(name):
             return True
         if name.startswith(SIDECARS):
             return True

@@ -11,6 +11,7 @@ from penstock.formats.delta.branch_log.line import LineTip, line_of
 from penstock.formats.delta.branch_log.snapshots import Snapshots
 from penstock.formats.delta.log.scan import batches
 from penstock.formats.delta.log.snapshot import LogSnapshot
+from penstock.formats.delta.rows.inside import table_place
 from penstock.kernel.objects import Objects
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
@@ -25,12 +26,16 @@ if TYPE_CHECKING:
 
 def read_proposed(lake: Embedded, commits: Commits, proposal: Proposal, key: Key, content: DeltaTable) -> Any:
     """Begin to read the rows, where the lake is."""
-    return batches(_snapshot(lake, commits, proposal, key, content), lake.places.at(content.location))
+    return _batches(_snapshot(lake, commits, proposal, key, content), lake.places, content)
 
 
 def read_in_worker(content: DeltaTable, objects: Objects, places: Places) -> Any:
     """Begin to read the rows, in a process that has nothing of the lake but its objects."""
-    return batches(Commits(places).snapshot(content, _blobs(objects)), places.at(content.location))
+    return _batches(Commits(places).snapshot(content, _blobs(objects)), places, content)
+
+
+def _batches(snapshot: LogSnapshot, places: Places, content: DeltaTable) -> Any:
+    return batches(snapshot, table_place(places, content.location, snapshot.metadata.configuration))
 
 
 def _snapshot(

@@ -33,6 +33,7 @@ from penstock.formats.rows.predicates import (
 from penstock.formats.rows.schema import Field, StructType
 from penstock.formats.rows.spark_conditions import is_exact_decimal
 from penstock.lake.scan_files import ScanCondition, SkippedFiles
+from penstock.storage.linked_places import LinkedPlace
 
 DEPTH_MAX: Final = 100
 _WHOLE: Final = frozenset({"byte", "short", "integer", "long"})
@@ -43,7 +44,10 @@ _SPECIAL: Final = str.maketrans({character: f"\\{character}" for character in "\
 
 
 def skip_files(snapshot: TableSnapshot, conditions: Sequence[ScanCondition]) -> SkippedFiles:
-    """The files that have no row for which all conditions are true, or the others if these are fewer."""
+    """The files that have no row for which all conditions are true, or the others if these are fewer.
+
+    Files of a clone that lie elsewhere are not left out: they are told by names below the table.
+    """
     reader = _ConditionReader(snapshot.schema, mapping_of(snapshot.metadata))
     predicate = reader.read_all(conditions)
     if predicate is None:
@@ -51,10 +55,13 @@ def skip_files(snapshot: TableSnapshot, conditions: Sequence[ScanCondition]) -> 
     pruner = Pruner(predicate, snapshot.metadata)
     kept: list[str] = []
     skipped: list[str] = []
+    place = snapshot.place
+    is_clone = isinstance(place, LinkedPlace)
     for file in snapshot.files():
-        names = kept if pruner.keeps(file) else skipped
-        names.append(name_inside(file.path, snapshot.place.roots))
-    is_kept = len(kept) < len(skipped)
+        name = name_inside(file.path, place)
+        if not isinstance(place, LinkedPlace) or place.find_source(name) is None:
+            (kept if pruner.keeps(file) else skipped).append(name)
+    is_kept = len(kept) < len(skipped) and not is_clone
     return SkippedFiles(is_kept=is_kept, files=tuple(kept if is_kept else skipped))
 
 

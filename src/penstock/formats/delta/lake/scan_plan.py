@@ -32,6 +32,7 @@ from penstock.lake.scan_files import (
     read_strictly,
 )
 from penstock.storage.hadoop import hadoop_address
+from penstock.storage.linked_places import LinkedPlace
 from penstock.storage.places import Place
 
 FILE: Final = "__penstock_file"
@@ -63,7 +64,10 @@ def to_scan_file(
     noted = file.partition_values or {}
     values = [noted.get(field.name) or None for field in columns.partition_fields]
     modified_ms = file.modification_time if isinstance(file, Add) else 0
-    name = name_inside(file.path, place.roots)
+    name = name_inside(file.path, place)
+    if isinstance(place, LinkedPlace) and (source := place.find_source(name)) is not None:
+        address = f"{hadoop_address(source.url)}{name.removeprefix(source.url)}"
+        return ScanFile(address, file.size or 0, modified_ms, (*values, *more), is_elsewhere=True)
     return ScanFile(name, file.size or 0, modified_ms, (*values, *more))
 
 

@@ -30,6 +30,7 @@ from penstock.formats.delta.protocol.actions import (
 )
 from penstock.formats.delta.protocol.clustering import clustering_columns
 from penstock.formats.delta.protocol.names import CommitName
+from penstock.formats.delta.rows.inside import table_place
 from penstock.formats.registry import load as load_part
 from penstock.formats.rows.predicate_text import parse_predicate
 from penstock.formats.rows.reader import RowReader
@@ -277,7 +278,8 @@ def load(table: Table, version: int | None = None, timestamp: str | datetime | N
     except RequestError:
         table.note_read()  # that there is none, or another kind of table
         raise
-    place = table.lake.places.at(log.location)
+    places = table.lake.places
+    place = places.at(log.location)
     files = files_of(log, place)
     try:
         if timestamp is not None:
@@ -285,7 +287,9 @@ def load(table: Table, version: int | None = None, timestamp: str | datetime | N
             version = version_at(files, replay(files, _segment(files, log)), _ms(timestamp), times)
         is_noted = table.is_noted and version is None  # what a named version is, nobody changes
         note = table.note_read if is_noted else None
-        return TableSnapshot(replay(files, _segment(files, log, version)), place, log, note)
+        snapshot = replay(files, _segment(files, log, version))
+        place = table_place(places, log.location, snapshot.metadata.configuration)
+        return TableSnapshot(snapshot, place, log, note)
     except VersionNotFound:
         _require_retained(table, log, 0 if version is None else version)
         raise

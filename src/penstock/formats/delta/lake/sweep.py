@@ -12,9 +12,9 @@ from typing import Final
 
 from penstock.errors import PenstockError, ReferenceNotFound
 from penstock.formats.delta.branch_log.line import OwnershipPhase, line_of
+from penstock.formats.delta.lake.clone_needs import CloneNeeds
 from penstock.formats.delta.lake.parts import DeltaParts
 from penstock.formats.delta.lake.retained_files import RetainedFiles
-from penstock.formats.delta.lake.retained_tables import KeptTables
 from penstock.formats.delta.lake.unlanded_tables import UnlandedTables
 from penstock.formats.delta.log.cleanup import GRACE_MS
 from penstock.formats.delta.publishing.leftovers import DeltaNeeds, is_needed, judge
@@ -95,10 +95,10 @@ class DeltaSweep:
         (location,) = self.locations()
         key, content, is_default = self._managed_tables()[location]
         word = RetainedFiles(self._parts, key, content, is_default=is_default)
-        look = _RetainedFilesReader(KeptTables(self._kernel, self._tables, self._progress), [word])
+        look = self._look([word])
         look.once()
         look.check(word)
-        return self._needs(word)
+        return self._needs(word, look)
 
     # -- which tables --------------------------------------------------------------------------------------
 
@@ -132,22 +132,25 @@ class DeltaSweep:
         """Sweep some tables, whose logs have been read, one after the other."""
         if not words:
             return
-        look = _RetainedFilesReader(KeptTables(self._kernel, self._tables, self._progress), words)
+        look = self._look(words)
         for word in words:
             yield self._sweep_table(word, look)
+
+    def _look(self, words: Sequence[RetainedFiles]) -> _RetainedFilesReader:
+        return _RetainedFilesReader(CloneNeeds(self._kernel, self._parts, self._progress), words)
 
     def _sweep_table(self, word: RetainedFiles, look: _RetainedFilesReader) -> SweptTable:
         tally, problem = SweepTally(), ""
         look.once()
         try:
-            self._engine.sweep(_Folder(self._kernel, word, look, self._needs(word)), tally)
+            self._engine.sweep(_Folder(self._kernel, word, look, self._needs(word, look)), tally)
         except PenstockError as error:
             problem = error.message
         return self._engine.answer(word.key, word.content.location, tally, problem)
 
-    def _needs(self, word: RetainedFiles) -> DeltaNeeds:
+    def _needs(self, word: RetainedFiles, look: _RetainedFilesReader) -> DeltaNeeds:
         return DeltaNeeds(
-            named=word.named,
+            named=_NamedByAnybody(word, look.clone_needs),
             beside=word.beside,
             published=word.published,
             data_us=self._data_us,
@@ -189,11 +192,23 @@ class _Folder:
         self._word.place.tidy(self._needs.scratch_us)
 
 
+class _NamedByAnybody:
+    """The files that retained versions of a table reference, and those of its clones."""
+
+    def __init__(self, word: RetainedFiles, clone_needs: CloneNeeds) -> None:
+        self._word, self._clone_needs = word, clone_needs
+
+    def __contains__(self, name: object) -> bool:
+        if name in self._word.named:
+            return True
+        return isinstance(name, str) and self._clone_needs.names(self._word.content.location, name)
+
+
 class _RetainedFilesReader:
     """A look at all that kept commits name of some tables; each further one costs what came in between."""
 
-    def __init__(self, kept_tables: KeptTables, words: Sequence[RetainedFiles]) -> None:
-        self._kept = kept_tables
+    def __init__(self, clone_needs: CloneNeeds, words: Sequence[RetainedFiles]) -> None:
+        self.clone_needs = clone_needs
         self._words = {_place(word.content): word for word in words}
         self._is_begun = False
 
@@ -204,7 +219,7 @@ class _RetainedFilesReader:
             self._is_begun = True
 
     def again(self) -> None:
-        for content in self._kept.unseen():
+        for content in self.clone_needs.unseen():
             if (word := self._words.get(_place(content))) is not None:
                 word.take(content)
         for word in self._words.values():
@@ -212,7 +227,8 @@ class _RetainedFilesReader:
 
     def check(self, word: RetainedFiles) -> None:
         """Raise what stands against knowing everything that is needed in a table's folder, if anything."""
-        self._kept.neighbours.check(_place(word.content))
+        self.clone_needs.neighbours.check(_place(word.content))
+        self.clone_needs.check(word.content.location)
         word.check()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from penstock.formats.delta.branch_log.ownership import OWNER_CONF
+from penstock.formats.delta.protocol.clones import OWNER_CONF
 from penstock.formats.delta.protocol.mapping import mapping_of
 from penstock.formats.delta.rows.pruning import read_stats
 from penstock.formats.plugin import ColumnBounds, DescribedTable, FileFacts, PastSize, VersionFacts

@@ -17,6 +17,7 @@ from penstock.formats.delta.lake.table import clustering_of, data_folder, table_
 from penstock.formats.delta.lake.written_files import removed_if_refused
 from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, Metadata
 from penstock.formats.delta.protocol.row_ids import FileRowIds
+from penstock.formats.delta.rows.inside import table_place
 from penstock.formats.rows.schema import StructType, parse_schema
 from penstock.lake.answers import Ratified
 from penstock.lake.call import CommitDescription
@@ -59,7 +60,7 @@ class DeltaJob:
     @property
     def place(self) -> Place:
         """Where its files are."""
-        return self.lake.places.at(self.location)
+        return table_place(self.lake.places, self.location, self.metadata.configuration)
 
     @property
     def version(self) -> int:

@@ -25,6 +25,7 @@ from penstock.formats.delta.lake.calls import (
     AdoptTables,
     CheckpointTable,
     CleanLog,
+    CloneTable,
     CommitTables,
     CompactLog,
     CreateTable,
@@ -220,6 +221,35 @@ class DeltaTables(TableAlterations):
         if not dry_run:
             self._lake.begin_write()
         return convert_folder(self._lake, call, partition_by or {}, dry_run=dry_run, progress=progress)
+
+    def clone(
+        self,
+        source: str | Key,
+        key: str | Key,
+        *,
+        ref: str | None = None,
+        version: int | None = None,
+        branch: str | None = None,
+        **options: Unpack[CommitOptions],
+    ) -> TableMade:
+        """Create a table that has the files of another one where they are: a shallow clone, in one commit.
+
+        No row is read or copied, and both tables go their own ways from then on. The clone's rows stay
+        readable whatever becomes of the source: a sweep leaves the files that a clone needs. ``ref`` is the
+        branch, tag or commit that has the source, and ``version`` one of its versions there; ``branch`` is
+        where the clone is created. ``ManagedElsewhere`` for a source that belongs to another lake.
+        """
+        call = CloneTable(
+            source=Key.parse(source),
+            key=Key.parse(key),
+            at=ref,
+            version=version,
+            branch=branch,
+            said=calls.describe_commit(options.get("message"), options.get("author")),
+            idempotency_key=options.get("idempotency_key"),
+            who=self._lake.author,
+        )
+        return self._lake.do(call)
 
     def adopt_all(
         self,

@@ -24,8 +24,8 @@ from uuid import UUID
 import msgspec
 
 from penstock.errors import Damaged, Denied, PenstockError, Unavailable
+from penstock.formats.delta.lake.clone_needs import CloneNeeds
 from penstock.formats.delta.lake.parts import DeltaParts
-from penstock.formats.delta.lake.retained_tables import KeptTables
 from penstock.formats.delta.ownership.tables import Tables
 from penstock.formats.delta.protocol.names import LOG, VERSION_MAX, StagedName, parse_name
 from penstock.formats.delta.publishing.leftovers import DeltaNeeds, judge
@@ -71,7 +71,7 @@ class UnlandedTables:
         lake = read_description(kernel.store)
         self._lake_id, self._warehouse = lake.id, lake.warehouse
         self._places, self._tables = parts.places, parts.owner.tables
-        self._known = _KnownTables(KeptTables(kernel, self._tables), self._tables, lake.warehouse)
+        self._known = _KnownTables(CloneNeeds(kernel, parts), self._tables, lake.warehouse)
         # Where there is no log, whatever is staged is of no use to anybody.
         self._needs = DeltaNeeds(
             named=(), beside=(), published=VERSION_MAX, data_us=data_us, scratch_us=data_us
@@ -165,15 +165,18 @@ class _UnlandedFolder:
 
 
 class _KnownTables:
-    """The tables that any kept commit has, or had and dropped; or that lie where a folder of that name is."""
+    """The tables that any kept commit has, or had and dropped; or that lie where a folder of that name is; or
+    whose files a clone has."""
 
-    def __init__(self, kept: KeptTables, tables: Tables, warehouse: str) -> None:
-        self._kept, self._tables, self._warehouse = kept, tables, warehouse
+    def __init__(self, clone_needs: CloneNeeds, tables: Tables, warehouse: str) -> None:
+        self._kept, self._tables, self._warehouse = clone_needs, tables, warehouse
         self._names: set[str] = set()
 
     def look(self) -> None:
         for content in self._kept.unseen():
             self._names.update(content.location.lower().split("/"), (str(content.id),))
+        for source in self._kept.sources:
+            self._names.update(source.lower().split("/"))
 
     def has(self, table: UUID) -> bool:
         is_near = self._kept.neighbours.is_near(own_place(self._warehouse, table))

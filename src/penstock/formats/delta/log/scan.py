@@ -5,8 +5,8 @@ at a time: however large the table, only so many batches are in memory. What a f
 columns is null, what its partition values say is filled in, what its deletion vector names is left out, and
 what it holds in a narrower type, from before a column was widened, is widened.
 
-Only files below the table are read. An absolute address that leads elsewhere (a shallow clone has such) is
-refused: what a lake may read is said by its roots, and not by a log.
+Only files below the table are read, and of a clone that the lake made those of its sources. An absolute
+address that leads elsewhere is refused: what a lake may read is said by its roots, and not by a log.
 """
 
 from __future__ import annotations
@@ -244,7 +244,7 @@ class _Plan:
         return pc.invert(deleted)
 
     def _name(self, path: str) -> str:
-        return name_inside(path, self._place.roots)
+        return name_inside(path, self._place)
 
     @contextmanager
     def _reading(self, file: Add) -> Iterator[None]:

@@ -21,6 +21,7 @@ from penstock.formats.delta.branch_log.line import OwnershipPhase, line_of
 from penstock.formats.delta.branch_log.ownership import OwnerIdentity, owner_of
 from penstock.formats.delta.log.files import PlaceFiles
 from penstock.formats.delta.log.snapshot import load_snapshot
+from penstock.formats.delta.ownership.clones import require_releasable
 from penstock.formats.delta.ownership.handover import RELEASES_MAX, Handover, check_snapshot
 from penstock.formats.delta.ownership.handover_settler import TABLES_AT_ONCE
 from penstock.formats.delta.ownership.tables import TableRequest, Tables
@@ -267,6 +268,7 @@ class BulkHandover:
                 raise InvalidRequest(f"belongs to {owner}, and is removed from there")
             if line.phase is OwnershipPhase.OWNED:
                 self._log_check.require_in_sync(key, content, is_default=True)
+                require_releasable(self._tables, key, content)
         except (PenstockError, OSError) as problem:
             return msgspec.structs.replace(
                 about, outcome=HandoverOutcome.REFUSED, problem=_message(content.location, problem)

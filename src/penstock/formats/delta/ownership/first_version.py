@@ -27,7 +27,13 @@ from penstock.formats.delta.protocol.actions import (
 from penstock.formats.delta.protocol.clustering import DOMAIN
 from penstock.formats.delta.protocol.lint import WHOLE_COMMIT, LintRules, LintState, Problem, check_commit
 from penstock.formats.delta.protocol.lint_files import Numbered
-from penstock.formats.delta.protocol.row_ids import NO_ROW_ID, RowIdCounter, assigns_row_ids
+from penstock.formats.delta.protocol.row_ids import (
+    NO_ROW_ID,
+    RowIdCounter,
+    assigns_row_ids,
+    high_water_mark,
+    ids_by_path,
+)
 from penstock.model.keys import Key
 from penstock.storage.places import Places
 
@@ -63,7 +69,12 @@ class FirstVersion:
             raise refusal_error(key, sorted(problems))
         if not assigns_row_ids(protocol, metadata):
             return write_commit(first) + proposal.lines
-        return write_commit(first) + number_lines(proposal, {}, RowIdCounter(0, NO_ROW_ID)).lines
+        if not new.sources:
+            return write_commit(first) + number_lines(proposal, {}, RowIdCounter(0, NO_ROW_ID)).lines
+        counter = RowIdCounter(0, new.highest_row_id)
+        lines = number_lines(proposal, ids_by_path(proposal.plain_actions), counter).lines
+        mark = [] if counter.marks else [high_water_mark(new.highest_row_id)]
+        return write_commit(first) + lines + write_commit(mark)
 
 
 def _is_clustering(action: Action) -> bool:

@@ -41,6 +41,7 @@ from penstock.formats.delta.branch_log.ownership import (
 )
 from penstock.formats.delta.log.files import PlaceFiles
 from penstock.formats.delta.log.snapshot import LogSnapshot, load_snapshot
+from penstock.formats.delta.ownership.clones import require_releasable
 from penstock.formats.delta.ownership.first_version import FirstVersion
 from penstock.formats.delta.ownership.handover_settler import HandoverSettler
 from penstock.formats.delta.ownership.tables import TableRequest, Tables, line_at
@@ -94,8 +95,8 @@ class Handover(HandoverSettler):
 
         ``InvalidRequest`` for a given id that is known already.
         """
-        if (known_outcome := self._tables.find_outcome(asked, branch)) is not None:
-            return self._made_table(key, known_outcome)
+        if (made_table := self.find_created(branch, key, asked)) is not None:
+            return made_table
         with self._new_id(new, branch, asked) as made:
             uuid, location = uuid4(), own_place(warehouse, made.id)
             actions = self._first.of(key, new, made.id, location, uuid, self._now_ms())
@@ -106,6 +107,11 @@ class Handover(HandoverSettler):
             made.is_sent = True
             outcome = self._tables.commit([change(key, intent)], asked, branch)
         return self._made_table(key, outcome)
+
+    def find_created(self, branch: str, key: Key, request: TableRequest) -> HandoverResult | None:
+        """The table that the same request has created before; ``None`` if it did not."""
+        outcome = self._tables.find_outcome(request, branch)
+        return None if outcome is None else self._made_table(key, outcome)
 
     @contextmanager
     def _new_id(self, new: NewTable, branch: str, request: TableRequest) -> Iterator[NewId]:
@@ -281,6 +287,7 @@ class Handover(HandoverSettler):
             if line.phase is OwnershipPhase.ADOPTING:
                 self.resolve(key, content)
                 continue
+            require_releasable(self._tables, key, content)
             try:
                 return self._tables.commit([change(key, self.release_intent(line))], request)
             except CommitConflict:
@@ -335,9 +342,9 @@ def check_snapshot(place: Place, snapshot: LogSnapshot) -> None:
     read afterwards."""
     check_adoptable(snapshot.protocol, snapshot.metadata, place.location)
     for key in snapshot.file_keys():
-        check_inside(key.path, place.roots)
+        check_inside(key.path, place)
         if key.vector is not None and key.vector.startswith("p"):
-            name_inside(key.vector.removeprefix("p"), place.roots)
+            name_inside(key.vector.removeprefix("p"), place)
 
 
 def _time_ms(place: Place, snapshot: LogSnapshot) -> int:

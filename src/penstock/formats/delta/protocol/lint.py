@@ -28,6 +28,7 @@ from penstock.formats.delta.protocol.actions import (
     Sidecar,
     Txn,
 )
+from penstock.formats.delta.protocol.clones import clone_sources
 from penstock.formats.delta.protocol.clustering import CLUSTERING, lacking_statistics, parse_clustering
 from penstock.formats.delta.protocol.clustering import DOMAIN as CLUSTERING_DOMAIN
 from penstock.formats.delta.protocol.feature_table import (
@@ -398,13 +399,18 @@ def _files(commit: _Commit) -> Iterator[Fault]:
         partitions=_partitions(commit.metadata),
         partitions_before=_partitions(commit.before.metadata),
         features=commit.features,
-        absolute_paths=commit.rules.absolute_paths,
+        absolute_paths=commit.rules.absolute_paths or _begins_clone(commit),
         live=commit.before.live,
         needs_row_counts=_needs_row_counts(commit),
         iceberg=None if version is None else ICEBERG_COMPAT[version],
         has_vectors=commit.metadata is None or allows_vectors(commit.metadata),
     )
     yield from file_faults(commit.actions, expected)
+
+
+def _begins_clone(commit: _Commit) -> bool:
+    """Whether it is the first version of a clone, which the owner itself writes."""
+    return commit.before.metadata is None and bool(clone_sources(commit.configuration))
 
 
 _RULES: Final = (

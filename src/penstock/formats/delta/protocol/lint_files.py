@@ -8,6 +8,7 @@ from typing import Any, Final, TypeAlias
 from urllib.parse import quote, unquote
 
 import msgspec
+from msgspec.structs import replace
 
 from penstock.formats.delta.protocol.actions import Action, Add, Cdc, DeletionVector, FileKey, Remove, Values
 from penstock.formats.delta.protocol.feature_table import ROW_TRACKING
@@ -39,6 +40,7 @@ class ExpectedFiles(msgspec.Struct, frozen=True, kw_only=True):
     """Those of the files that are there already, and may be removed: a commit can change the partitioning."""
     features: frozenset[str]
     absolute_paths: bool = False
+    """Whether files may lie elsewhere, as the first ones of a clone do, and those that come back to one."""
     live: Lookup | None = None
     """``None`` if nobody can look: then removes are believed."""
     needs_row_counts: bool = False
@@ -51,13 +53,40 @@ class ExpectedFiles(msgspec.Struct, frozen=True, kw_only=True):
 
 def file_faults(actions: Sequence[Numbered], expected: ExpectedFiles) -> Iterator[Fault]:
     """Everything that is wrong with the files of a commit."""
+    elsewhere = _known_elsewhere(actions, expected)
     for line, action in actions:
         if isinstance(action, Add | Remove | Cdc):
-            for reason in _faults_of(action, expected):
+            is_known = isinstance(action, Add) and action.key in elsewhere
+            rules = replace(expected, absolute_paths=True) if is_known else expected
+            for reason in _faults_of(action, rules):
                 yield line, reason
     yield from _lint_repeated_files(actions)
     if expected.live is not None:
         yield from _not_live(actions, expected, expected.live)
+
+
+def _known_elsewhere(actions: Sequence[Numbered], expected: ExpectedFiles) -> set[FileKey]:
+    """Of the files that a commit adds by their whole addresses, those that the table has: as they are, or to
+    be added with another deletion vector of its own."""
+    added = [action for _, action in actions if isinstance(action, Add) and has_whole_address(action)]
+    if not added or expected.live is None:
+        return set()
+    live = expected.live({action.key.path for action in added})
+    return {
+        action.key
+        for action in added
+        if action.key.path in live
+        and (not has_whole_vector(action.deletion_vector) or live[action.key.path] == action.key.vector)
+    }
+
+
+def has_whole_address(add: Add) -> bool:
+    """Whether a file, or its deletion vector, is named by a whole address, as files of a clone are."""
+    return _ABSOLUTE.match(add.path) is not None or has_whole_vector(add.deletion_vector)
+
+
+def has_whole_vector(vector: DeletionVector | None) -> bool:
+    return vector is not None and vector.storage_type == "p"
 
 
 def _faults_of(action: Add | Remove | Cdc, expected: ExpectedFiles) -> Iterator[str]:
@@ -242,6 +271,7 @@ until the branch is merged its log does not name them."""
 _NOT_FOR_DATA: Final = frozenset({LOG.rstrip("/"), SCRATCH})
 """Folders of a table, be it this one or one below it, for what is no data."""
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
+_ABSOLUTE: Final = re.compile(r"/|[A-Za-z][A-Za-z0-9+.\-]*:/")
 _ROOT: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*:)?/*")
 _BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _NOT_IN_A_URI: Final = re.compile(r"[\x00-\x20\x7f\"<>\\^`{|}\[\]#?]")
@@ -278,7 +308,9 @@ def path_fault(path: str, *, absolute_allowed: bool = False) -> str | None:
     steps = _ROOT.sub("", decoded, count=1).split("/") if absolute else decoded.split("/")
     if wrong := {"", ".", ".."}.intersection(steps):
         return f"the path {path!r} contains the step {min(wrong)!r}; give the path without it"
-    if not absolute and decoded.startswith(BRANCH_DATA):
+    if absolute:
+        steps = f"/{'/'.join(steps)}".replace(f"/{BRANCH_DATA}", "/", 1).split("/")
+    elif decoded.startswith(BRANCH_DATA):
         steps = steps[2:]
     if reserved_steps := _NOT_FOR_DATA.intersection(steps):
         return f"the path {path!r} is in '{min(reserved_steps)}', which is reserved"

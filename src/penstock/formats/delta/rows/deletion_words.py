@@ -132,7 +132,7 @@ class WordBudget:
 def _read_vector(place: Place, file: Add | Remove, vector: DeletionVector) -> BitmapWords:
     try:
         count = count_rows(place, file)
-        found = deleted_rows(vector, count, place.read_range, lambda path: name_inside(path, place.roots))
+        found = deleted_rows(vector, count, place.read_range, lambda path: name_inside(path, place))
     except (pa.ArrowException, ValueError, OSError) as problem:
         raise InvalidLog(
             f"{file.path} of the table {place.url} cannot be read: {problem}", table=place.url, file=file.path
@@ -149,7 +149,7 @@ def count_rows(place: Place, file: Add | Remove) -> int:
     noted = stats.get("numRecords") if isinstance(stats, dict) else None
     if isinstance(noted, int) and noted >= 0:
         return noted
-    name = name_inside(file.path, place.roots)
+    name = name_inside(file.path, place)
     footer = tail(place, name, place.size(name) or 0)
     if footer is None:
         raise ValueError("there is no such file")

@@ -32,7 +32,7 @@ from penstock.formats.delta.protocol.change_feed import CHANGE_TYPE, COMMIT_TIME
 from penstock.formats.delta.protocol.durations import TOMBSTONE_RETENTION, duration_ms
 from penstock.formats.delta.protocol.properties import CHANGE_DATA_FEED, is_on
 from penstock.formats.delta.rows.deletion_words import NONE, BitmapWords, with_deleted
-from penstock.formats.delta.rows.inside import name_inside
+from penstock.formats.delta.rows.inside import name_inside, table_place
 from penstock.formats.delta.spark.scan import scans
 from penstock.formats.delta.spark.scan.older_schemas import unreadable
 from penstock.formats.delta.spark.scan.scans import Piece
@@ -61,7 +61,8 @@ def read_changes(spark: SparkSession, table: Table, first: int, last: int | None
     log = table.get_commits()
     wanted = _versions(log, first, last)
     metadata = table.snapshot(wanted[-1]).metadata
-    feed = _Feed(table, log, table.lake.places.at(log.location), metadata)
+    place = table_place(table.lake.places, log.location, metadata.configuration)
+    feed = _Feed(table, log, place, metadata)
     groups: dict[Group, list[Piece]] = {}
     for piece in feed.pieces(wanted):
         held = piece.file.partition_values or {}
@@ -241,7 +242,7 @@ class _Feed:
         kept_ms = duration_ms(metadata.configuration, TOMBSTONE_RETENTION)
         if kept_ms is None or commit.timestamp_ms > now_us() // 1000 - kept_ms:
             return
-        names = [name_inside(piece.file.path, self.place.roots) for piece in pieces]
+        names = [name_inside(piece.file.path, self.place) for piece in pieces]
         for start in range(0, len(names), _LOOKED_AT_ONCE):
             some = names[start : start + _LOOKED_AT_ONCE]
             gone = [name for name, size in zip(some, self.place.sizes(some), strict=True) if size is None]

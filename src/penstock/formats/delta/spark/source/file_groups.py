@@ -16,10 +16,11 @@ from penstock.formats.delta.log.segments import LogSegment
 from penstock.formats.delta.log.snapshot import replay
 from penstock.formats.delta.protocol.actions import Add, Metadata, Protocol, write_commit
 from penstock.formats.delta.protocol.names import END_OF_VERSIONS
+from penstock.formats.delta.rows.inside import table_place
 from penstock.formats.rows.arrow_types import arrow_schema, loosened, pa
 from penstock.formats.rows.schema import Field, StructType, parse_schema
 from penstock.storage.moved_roots import MovedRoot, MovedRoots
-from penstock.storage.places import Place, Places
+from penstock.storage.places import Places
 
 GROUP_BYTES: Final = 64 * 1024 * 1024
 """About how much one task reads."""
@@ -31,16 +32,19 @@ _NAME: Final = "files"
 class FileGroup(InputPartition):
     """Files for one task: the table as if it had no others."""
 
-    def __init__(self, roots: tuple[str, ...], lines: bytes) -> None:
-        self.location, *self.formers = roots
-        self.lines = lines
+    def __init__(self, location: str, moved: tuple[MovedRoot, ...], lines: bytes) -> None:
+        self.location, self.moved, self.lines = location, moved, lines
 
 
 def group_files(
-    place: Place, protocol: Protocol, metadata: Metadata, files: Iterable[Add]
+    places: Places, location: str, protocol: Protocol, metadata: Metadata, files: Iterable[Add]
 ) -> list[FileGroup]:
     """Files in their order, in groups of about the same size."""
-    return [FileGroup(place.roots, write_commit((protocol, metadata, *group))) for group in _by_size(files)]
+    where = places.at(location).url
+    return [
+        FileGroup(where, places.moved.all, write_commit((protocol, metadata, *group)))
+        for group in _by_size(files)
+    ]
 
 
 def rows(group: InputPartition, columns: tuple[str, ...], where: str | None) -> Iterator[Any]:
@@ -52,9 +56,10 @@ def rows(group: InputPartition, columns: tuple[str, ...], where: str | None) -> 
     snapshot = replay(files, segment)
     wanted = tuple(_nullable(_field(snapshot.schema, name)) for name in columns)
     schema = arrow_schema(wanted)
-    places = Places(MovedRoots(MovedRoot(former, group.location) for former in group.formers))
+    places = Places(MovedRoots(group.moved))
+    place = table_place(places, group.location, snapshot.metadata.configuration)
     try:
-        for batch in batches(snapshot, places.at(group.location), columns=columns, where=where):
+        for batch in batches(snapshot, place, columns=columns, where=where):
             yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
     finally:
         places.close()

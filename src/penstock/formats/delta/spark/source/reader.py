@@ -77,7 +77,7 @@ class TableReader(DataSourceReader):
                 table.note_read(self._options.where)
             snapshot = table.snapshot(self._pin.version)
             files = snapshot.files(self._options.where)
-            return group_files(lake.places.at(snapshot.location), snapshot.protocol, snapshot.metadata, files)
+            return group_files(lake.places, snapshot.location, snapshot.protocol, snapshot.metadata, files)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         with mark_errors():

@@ -120,11 +120,12 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             check_condition(self._options.where, metadata)
             begin = first.start_of(final)
             files = between(begin, final, lambda versions: self._under(versions, begin, metadata))
-            place = self._lake.places.at(now.location)
             return [
                 group
                 for under, found in groupby(files, key=lambda one: one[0])
-                for group in group_files(place, protocol, under, (file for _, file in found))
+                for group in group_files(
+                    self._lake.places, now.location, protocol, under, (file for _, file in found)
+                )
             ]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:

@@ -1,0 +1,130 @@
+"""What clones need of the folders of other tables.
+
+Whoever removes files of a Delta table looks at the retained commits through this: it tells the tables that
+they have, as ``KeptTables`` does, and learns which of them are clones, and which files these reference. The
+log of a clone is read when it is first met, and the commits that landed until then are looked at once more:
+so whatever the log shows by then, the commits explain.
+
+A lake in which no table was cloned says so by its format version, which is raised before the first clone
+lands. Nothing is looked up there for the sake of clones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from penstock.errors import PenstockError
+from penstock.formats.delta.lake.retained_files import RetainedFiles
+from penstock.formats.delta.lake.retained_tables import KeptTables
+from penstock.formats.delta.ownership.clones import SourceFinder, has_clones
+from penstock.kernel.kernel import Kernel
+from penstock.kernel.reachable import Progress, silent
+from penstock.lake.erase import TableHolder
+from penstock.model.encoding import NO_COMMIT
+from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
+from penstock.storage.locations import normalise
+
+if TYPE_CHECKING:
+    from penstock.formats.delta.lake.parts import DeltaParts
+    from penstock.lake.retained_history import Neighbours
+
+
+class CloneNeeds:
+    """The Delta tables of all retained commits, and what those that are clones need of others."""
+
+    def __init__(self, kernel: Kernel, parts: DeltaParts, progress: Progress = silent) -> None:
+        self._kernel, self._parts, self._progress = kernel, parts, progress
+        self._kept = KeptTables(kernel, parts.owner.tables, progress)
+        self._has_clones = False
+        """Whether any table was cloned, as far as was known when commits were looked at."""
+        self._finder = SourceFinder(parts.owner.tables)
+        self._clones: dict[str, RetainedFiles] = {}
+        """By their own locations."""
+        self._borrowers: dict[str, set[str]] = {}
+        """The locations of clones, by those of the tables whose files they have."""
+
+    @property
+    def neighbours(self) -> Neighbours:
+        return self._kept.neighbours
+
+    def unseen(self) -> Iterator[DeltaTable]:
+        """As ``KeptTables.unseen``."""
+        if not self._has_clones and has_clones(self._kernel):
+            self._has_clones = True
+            self._kept = KeptTables(self._kernel, self._parts.owner.tables, self._progress)
+        clone_count = len(self._clones)
+        yield from self._walk()
+        if not self._has_clones and has_clones(self._kernel):  # the first one came meanwhile
+            yield from self.unseen()
+        elif len(self._clones) > clone_count:
+            yield from self._walk()
+        for clone in self._clones.values():
+            clone.settle()
+
+    @property
+    def sources(self) -> list[str]:
+        """The locations of all tables whose files a clone has."""
+        return sorted(self._borrowers)
+
+    def clones_of(self, location: str) -> list[RetainedFiles]:
+        """The clones that have had files of the table at a location."""
+        return [self._clones[clone] for clone in sorted(self._borrowers.get(normalise(location), ()))]
+
+    def names(self, location: str, name: str) -> bool:
+        """Whether a clone needs a file of the table at a location. ``check`` says whether that is known."""
+        return any(name in clone.named for clone in self.clones_of(location))
+
+    def check(self, location: str) -> None:
+        """Raise what stands against knowing all files that clones need at a location, if anything."""
+        for clone in self.clones_of(location):
+            clone.check()
+
+    def _walk(self) -> Iterator[DeltaTable]:
+        for content in self._kept.unseen():
+            if self._has_clones:
+                self._take(content)
+            yield content
+
+    def _take(self, content: DeltaTable) -> None:
+        where = normalise(content.location)
+        sources = self._finder.find(content)
+        if where not in self._clones:
+            if not sources:
+                return
+            self._clones[where] = RetainedFiles(self._parts, self._key_of(content), content, is_default=False)
+        for source in sources:
+            self._borrowers.setdefault(source, set()).add(where)
+        self._clones[where].take(content)
+
+    def _key_of(self, content: DeltaTable) -> Key:
+        """The key of a table on the default branch, or what else it can be called."""
+        tables = self._parts.owner.tables
+        try:
+            head = tables.head()
+            key = None if head == NO_COMMIT else tables.where_is(head, content.id)
+        except PenstockError:
+            key = None
+        return Key(str(content.id)) if key is None else key
+
+
+def clone_holders(
+    kernel: Kernel, parts: DeltaParts, content: DeltaTable, list_going: Callable[[], Sequence[str]]
+) -> Iterator[TableHolder]:
+    """The clones of a table that need files of it which an erase is to remove, by their names."""
+    if not has_clones(kernel):
+        return
+    needs = CloneNeeds(kernel, parts)
+    for _ in needs.unseen():
+        pass
+    clones = needs.clones_of(content.location)
+    going = list_going() if clones else ()
+    for clone in clones:
+        clone.check()
+        if any(name in clone.named for name in going):
+            way = (
+                f"it has files with these rows; delete the rows there too and erase it (penstock erase "
+                f"{clone.key}), or drop it and erase it (penstock erase {clone.key} --dropped)"
+            )
+            yield TableHolder(f"clone '{clone.key}'", False, way)

@@ -1,0 +1,118 @@
+"""Shallow clones: a new table that has the files of another one, where they are. None of them is copied.
+
+The clone's log names these files by their whole addresses, and the lake notes whose they are. Sweeps, erases
+and backups of the other table look at that (``lake.clone_needs``). So its rows stay readable, whatever
+becomes of the table that it was cloned from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from penstock.errors import TableStateRefused
+from penstock.formats.delta.branch_log.line import line_of
+from penstock.formats.delta.branch_log.ownership import PROTECTED, NewTable
+from penstock.formats.delta.format import check_phase
+from penstock.formats.delta.log.snapshot import LogSnapshot
+from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, DeletionVector, write_commit
+from penstock.formats.delta.protocol.clones import whole_address
+from penstock.formats.delta.protocol.clustering import DOMAIN
+from penstock.formats.delta.protocol.feature_table import IN_COMMIT_TIMESTAMP, MANAGED_COMMITS
+from penstock.formats.delta.protocol.features import supported_features
+from penstock.formats.delta.protocol.property_changes import FEATURE_PROPERTY
+from penstock.formats.delta.protocol.row_ids import highest_row_id
+from penstock.formats.delta.rows.inside import name_inside, table_place
+from penstock.formats.delta.rows.vectors import vector_file
+from penstock.kernel.format import Refused
+from penstock.model.keys import Key
+from penstock.model.nessie import DeltaTable
+from penstock.storage.linked_places import LinkedPlace
+from penstock.storage.places import Place
+
+if TYPE_CHECKING:
+    from penstock.formats.delta.lake.calls import CloneTable
+    from penstock.formats.delta.lake.parts import DeltaParts
+
+
+def require_cloneable(parts: DeltaParts, key: Key, content: DeltaTable) -> None:
+    """``ManagedElsewhere`` for a table of another lake, whose sweeps would not know of the clone;
+    ``TableStateRefused`` for one that is on its way in or out."""
+    parts.publisher.check_owned(content)
+    try:
+        check_phase(line_of(content))
+    except Refused as refused:
+        raise TableStateRefused(f"'{key}' {refused}", key=str(key)) from None
+
+
+def plan_clone(parts: DeltaParts, call: CloneTable, content: DeltaTable) -> NewTable:
+    """What a clone of a table is to be. Nothing is read but the table's log."""
+    snapshot = parts.commits.snapshot(content, parts.owner.tables.read, call.version)
+    files = _ClonedFiles(table_place(parts.places, content.location, snapshot.metadata.configuration))
+    actions = [*files.of(snapshot), *_clustering(snapshot)]
+    features = supported_features(snapshot.protocol) - {MANAGED_COMMITS, IN_COMMIT_TIMESTAMP}
+    metadata = snapshot.metadata
+    properties = {name: text for name, text in metadata.configuration.items() if name not in PROTECTED}
+    info = CommitInfo(
+        {
+            "operation": "CLONE",
+            "operationParameters": {
+                "source": content.location,
+                "sourceVersion": str(snapshot.version),
+                "isShallow": "true",
+            },
+        }
+    )
+    return NewTable(
+        schema_string=metadata.schema_string,
+        partition_columns=metadata.partition_columns,
+        properties=properties | {f"{FEATURE_PROPERTY}{name}": "supported" for name in features},
+        name=str(call.key),
+        description=metadata.description,
+        actions=write_commit([info, *actions]),
+        sources=tuple(sorted(files.sources)),
+        highest_row_id=highest_row_id(snapshot.domains),
+    )
+
+
+def _clustering(snapshot: LogSnapshot) -> Iterator[Action]:
+    domain = snapshot.domains.get(DOMAIN)
+    if domain is not None and not domain.removed:
+        yield domain
+
+
+class _ClonedFiles:
+    """The files of a table as a clone of it names them."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self.sources: set[str] = set()
+        """The locations of the tables whose files they are."""
+
+    def of(self, snapshot: LogSnapshot) -> Iterator[Add]:
+        for file in snapshot.files():
+            vector = file.deletion_vector
+            yield replace(
+                file,
+                path=self._address(name_inside(file.path, self._place)),
+                deletion_vector=None if vector is None else self._vector(vector),
+                data_change=True,
+            )
+
+    def _vector(self, vector: DeletionVector) -> DeletionVector:
+        if vector.storage_type == "i":
+            return vector
+        name = (
+            vector_file(vector)
+            if vector.storage_type == "u"
+            else name_inside(vector.path_or_inline_dv, self._place)
+        )
+        return replace(vector, storage_type="p", path_or_inline_dv=self._address(name))
+
+    def _address(self, name: str) -> str:
+        source = self._place.find_source(name) if isinstance(self._place, LinkedPlace) else None
+        owner = self._place if source is None else source
+        self.sources.add(owner.location)
+        return whole_address(owner.url, name.removeprefix(f"{owner.url}/") if source is not None else name)

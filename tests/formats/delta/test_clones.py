@@ -1,0 +1,270 @@
+"""Shallow clones: what they are, what other readers see of them, and what nobody can make of them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa  # type: ignore[import-untyped]
+import pytest
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
+from pyarrow.parquet import write_table  # type: ignore[import-untyped]
+
+import penstock
+from penstock.errors import CommitConflict, InvalidContent, InvalidRequest, KeyNotFound, NotManaged
+from penstock.formats.delta.errors import UnsupportedFeature, VersionNotFound
+from penstock.formats.delta.protocol.actions import Add, Metadata, parse_commit
+from penstock.formats.delta.protocol.clones import OWNER_CONF, clone_sources
+from penstock.lake.lake import Lake
+from penstock.lake.table import Table
+
+DAYS = ["a b", "ü", "100%", "a=b", "%3A", None]
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[Lake]:
+    with penstock.init(tmp_path / "lake", warehouse=str(tmp_path / "ware house")) as lake:
+        yield lake
+
+
+def rows(*ids: int) -> pa.Table:
+    return pa.table({"id": pa.array(ids, pa.int64())})
+
+
+def ids(table: Table) -> list[int]:
+    found: list[int] = table.to_arrow()["id"].to_pylist()
+    return sorted(found)
+
+
+def files(table: Table) -> list[Add]:
+    return list(table.snapshot().files())
+
+
+def first_commit(table: Table) -> bytes:
+    return (Path(table.location) / "_delta_log" / f"{0:020}.json").read_bytes()
+
+
+def test_it_has_the_source_s_files_and_goes_its_own_way(lake: Lake) -> None:
+    source = lake.create_table("a.source", data=rows(1, 2))
+    made = lake.delta.clone("a.source", "a.clone", message="to try something")
+    clone = lake.table("a.clone")
+    assert (made.version, lake.branch().log(limit=1)[0].message) == (0, "to try something")
+    assert [file.path for file in files(clone)] == [
+        f"{source.location}/{file.path}".replace(" ", "%20") for file in files(source)
+    ]
+    assert not list(Path(clone.location).glob("*.parquet"))
+    clone.append(rows(3))
+    source.append(rows(4))
+    clone.update({"id": "id + 10"}, "id = 1")
+    assert (ids(clone), ids(source)) == ([2, 3, 11], [1, 2, 4])
+    clone.merge(rows(2, 5), ["id"]).when_not_matched_insert_all().commit()
+    assert ids(clone) == [2, 3, 5, 11]
+
+
+def test_its_history_says_what_it_was_cloned_from(lake: Lake) -> None:
+    source = lake.create_table("source", data=rows(1))
+    lake.delta.clone("source", "clone")
+    (past,) = lake.table("clone").snapshot().history()
+    assert past.operation == "CLONE"
+    info = next(line.raw for line in parse_commit(first_commit(lake.table("clone"))))
+    told = msgspec.json.decode(info)["commitInfo"]["operationParameters"]
+    assert told == {"source": source.location, "sourceVersion": "0", "isShallow": "true"}
+
+
+def test_names_of_partitions_are_found_again(lake: Lake) -> None:
+    data = pa.table({"id": range(len(DAYS)), "day": DAYS})
+    lake.create_table("source", data=data, partition_by="day")
+    lake.delta.clone("source", "clone")
+    lake.delta.clone("clone", "again")
+    for key in ("clone", "again"):
+        assert lake.table(key).to_arrow().sort_by("id").to_pydict() == data.to_pydict()
+    lake.table("clone").delete("day = '100%'")
+    assert ids(lake.table("clone")) == [0, 1, 3, 4, 5]
+
+
+def test_mapped_columns_constraints_and_clusters_come_along(lake: Lake) -> None:
+    properties = {"delta.columnMapping.mode": "name"}
+    lake.delta.create("source", data=rows(1), properties=properties, cluster_by="id")
+    lake.delta.rename_column("source", "id", "number")
+    lake.delta.add_constraint("source", "positive", "number > 0")
+    lake.delta.clone("source", "clone")
+    clone = lake.table("clone")
+    assert clone.to_arrow().to_pydict() == {"number": [1]}
+    assert clone.snapshot().clustering == lake.table("source").snapshot().clustering
+    with pytest.raises(InvalidRequest, match="positive"):
+        clone.append(pa.table({"number": [-1]}))
+    clone.append(pa.table({"number": [2]}))
+
+
+def test_rows_keep_their_ids_and_new_ones_get_others(lake: Lake) -> None:
+    lake.delta.create("source", data=rows(1, 2, 3), properties={"delta.enableRowTracking": "true"})
+    lake.table("source").update({"id": "id + 10"}, "id = 2")
+    lake.table("source").append(rows(4))
+    lake.delta.clone("source", "clone")
+
+    def row_ids(key: str) -> dict[int, int]:
+        found = lake.table(key).snapshot().to_arrow(["id", "_row_id"])
+        return dict(zip(found["id"].to_pylist(), found["_row_id"].to_pylist(), strict=True))
+
+    before = row_ids("source")
+    assert row_ids("clone") == before
+    lake.table("clone").append(rows(5))
+    after = row_ids("clone")
+    assert len(set(after.values())) == len(after)
+    lake.table("clone").optimize()
+    assert row_ids("clone") == after
+
+
+def test_an_empty_table_is_cloned(lake: Lake) -> None:
+    lake.delta.create("source", schema=rows().schema)
+    lake.delta.clone("source", "clone")
+    lake.table("clone").append(rows(1))
+    assert (ids(lake.table("clone")), ids(lake.table("source"))) == ([1], [])
+    lake.delta.release("clone")  # it needs nothing of others
+
+
+def test_adopted_and_converted_tables_are_cloned(lake: Lake, tmp_path: Path) -> None:
+    adopted, folder = tmp_path / "ware house" / "adopted", tmp_path / "ware house" / "folder"
+    write_deltalake(str(adopted), rows(1, 2))
+    folder.mkdir()
+    write_table(rows(3), folder / "any name.parquet")
+    lake.delta.adopt(adopted, "adopted")
+    lake.delta.convert(folder, "converted")
+    for key, expected in (("adopted", [1, 2]), ("converted", [3])):
+        lake.delta.clone(key, f"{key}_clone")
+        lake.table(key).delete("id > 0")
+        assert (ids(lake.table(f"{key}_clone")), ids(lake.table(key))) == (expected, [])
+
+
+def test_it_is_done_once_under_a_key(lake: Lake) -> None:
+    lake.create_table("source", data=rows(1))
+    made = lake.delta.clone("source", "clone", idempotency_key="k")
+    lake.branch().drop("source")
+    assert lake.delta.clone("source", "clone", idempotency_key="k") == made
+    assert ids(lake.table("clone")) == [1]
+
+
+def test_what_cannot_be_cloned_is_refused_before_anything_is_written(lake: Lake) -> None:
+    lake.create_table("source", data=rows(1))
+    lake.table("files").files.put("a.csv", b"1")
+    lake.table("vectors").write(rows(1), format="lance")
+    head = lake.branch().head
+    with pytest.raises(CommitConflict, match="exists"):
+        lake.delta.clone("source", "source")
+    with pytest.raises(KeyNotFound):
+        lake.delta.clone("nothing", "clone")
+    with pytest.raises(VersionNotFound):
+        lake.delta.clone("source", "clone", version=9)
+    for other in ("files", "vectors"):
+        with pytest.raises(NotManaged):
+            lake.delta.clone(other, "clone")
+    assert lake.branch().head == head
+
+
+# -- other readers -----------------------------------------------------------------------------------------
+
+
+def test_other_readers_that_take_whole_addresses_read_it(lake: Lake, duckdb: Any, tmp_path: Path) -> None:
+    """DuckDB and deltalake's own engine do; deltalake's Arrow datasets look below the table only."""
+    source = lake.delta.create(
+        "source", data=rows(1, 2, 3), properties={"delta.enableDeletionVectors": "true"}
+    )
+    source.delete("id = 1")
+    lake.create_table("plain", data=rows(5))
+    for key in ("source", "plain"):
+        lake.delta.clone(key, f"{key}_clone")
+    lake.table("plain_clone").append(rows(6))
+    (found,) = duckdb.sql(
+        f"SELECT list(id ORDER BY id) FROM delta_scan('{location(lake, 'plain_clone')}')"
+    ).fetchall()
+    assert found == ([5, 6],)
+    (found,) = duckdb.sql(
+        f"SELECT list(id ORDER BY id) FROM delta_scan('{location(lake, 'source_clone')}')"
+    ).fetchall()
+    assert found == ([2, 3],)
+    foreign = DeltaTable(location(lake, "plain_clone"))
+    read = pa.table(QueryBuilder().register("t", foreign).execute("SELECT id FROM t ORDER BY id"))
+    assert read["id"].to_pylist() == [5, 6]
+    with pytest.raises(FileNotFoundError):
+        foreign.to_pyarrow_table()
+
+
+def location(lake: Lake, key: str) -> str:
+    lake.delta.publish(key)
+    return lake.table(key).location
+
+
+# -- what nobody can make of them --------------------------------------------------------------------------
+
+
+def test_no_commit_brings_files_of_others_into_a_table(lake: Lake) -> None:
+    """Not into a clone either: it has those that it was cloned with, and no more."""
+    source = lake.create_table("source", data=rows(1))
+    lake.delta.clone("source", "clone")
+    source.append(rows(2))
+    secret = next(file for file in files(source) if '"minValues":{"id":2}' in (file.stats or ""))
+    for key in ("source", "clone"):
+        whole = msgspec.structs.replace(secret, path=f"{source.location}/{secret.path}".replace(" ", "%20"))
+        with pytest.raises(InvalidContent, match="is absolute"):
+            lake.delta.commit({key: [whole]})
+    assert ids(lake.table("clone")) == [1]
+
+
+def test_no_writer_says_whose_files_a_table_has(lake: Lake, tmp_path: Path) -> None:
+    lake.create_table("source", data=rows(1))
+    lake.create_table("other", data=rows(2))
+    settings = msgspec.json.encode({"sources": msgspec.json.encode([str(tmp_path)]).decode()}).decode()
+    with pytest.raises(InvalidRequest, match="can only be set by the owner"):
+        lake.delta.create("mine", schema=rows().schema, properties={OWNER_CONF: settings})
+    metadata = lake.table("other").snapshot().metadata
+    assert isinstance(metadata, Metadata)
+    forged = msgspec.structs.replace(metadata, configuration={**metadata.configuration, OWNER_CONF: settings})
+    with pytest.raises(InvalidContent, match="can only change with the owner"):
+        lake.delta.commit({"other": [forged]}, versions={"other": 1})
+
+
+def test_a_shallow_clone_of_others_is_not_adopted(lake: Lake, tmp_path: Path) -> None:
+    """Whatever its log says of an owner: nobody here knows whose the files are."""
+    source = lake.create_table("source", data=rows(1))
+    lake.delta.clone("source", "clone")
+    copy = tmp_path / "ware house" / "copy"
+    (copy / "_delta_log").mkdir(parents=True)
+    shutil.copy(Path(lake.table("clone").location) / "_delta_log" / f"{0:020}.json", copy / "_delta_log")
+    with pytest.raises(UnsupportedFeature, match="outside the table"):
+        penstock.read_delta(copy).to_arrow()
+    lines = [msgspec.json.decode(line) for line in first_commit(lake.table("clone")).splitlines()]
+    for line in lines:
+        if "protocol" in line:
+            line["protocol"] = {"minReaderVersion": 1, "minWriterVersion": 2}
+        if "metaData" in line:
+            line["metaData"]["configuration"] = {}
+    (copy / "_delta_log" / f"{0:020}.json").write_bytes(b"\n".join(map(msgspec.json.encode, lines)))
+    with pytest.raises(UnsupportedFeature, match="outside the table"):
+        lake.delta.adopt(copy, "copy")
+    assert ids(source) == [1]
+
+
+def test_whose_files_it_has_stays_known_when_the_table_changes(lake: Lake) -> None:
+    source = lake.create_table("source", data=rows(1))
+    lake.delta.clone("source", "clone")
+    clone = lake.table("clone")
+    lake.delta.set_properties("clone", {"delta.appendOnly": "false"})
+    lake.delta.add_columns("clone", pa.schema({"more": pa.string()}))
+    assert clone_sources(clone.snapshot().metadata.configuration) == (source.location,)
+    clone.restore(version=0)
+    assert clone_sources(clone.snapshot().metadata.configuration) == (source.location,)
+    assert ids(clone) == [1]
+
+
+def test_a_lake_that_was_lost_gives_clones_back(lake: Lake, tmp_path: Path) -> None:
+    lake.create_table("source", data=rows(1))
+    lake.delta.clone("source", "clone")
+    with penstock.init(tmp_path / "new", warehouse=str(tmp_path / "ware house")) as new:
+        for key in ("source", "clone"):
+            new.delta.recover(lake.table(key).location, key, lost=lake.id)
+        assert ids(new.table("clone")) == [1]
+        new.table("clone").delete("id = 1")
+        assert (ids(new.table("clone")), ids(new.table("source"))) == ([], [1])

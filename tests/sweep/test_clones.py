@@ -1,0 +1,391 @@
+"""The rows of a clone stay readable, whatever becomes of the table that it was cloned from."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyarrow.parquet import read_table  # type: ignore[import-untyped]
+
+import penstock
+from penstock.errors import EraseRefused, HistoryExpired, TableStateRefused
+from penstock.formats.delta.lake import handlers
+from penstock.formats.delta.lake.clone_needs import CloneNeeds
+from penstock.formats.delta.lake.clones import plan_clone
+from penstock.formats.delta.ownership.clones import SourceFinder, has_clones
+from penstock.formats.delta.plugin import DeltaPlugin
+from penstock.kernel.description import CLONES_VERSION, read_description
+from penstock.kernel.settings import Settings
+from penstock.lake.answers import ErasedTable
+from penstock.lake.backup import backup_lake, restore_backup
+from penstock.lake.copy import copy_lake
+from penstock.lake.embedded import Embedded
+from penstock.lake.lake import Lake
+from penstock.lake.root_maps import map_root
+from tests.sweep.tables import LateClock, abandoned, data_files, ids, only, root_of, rows
+
+ALONE = Settings(grace_s=0, nobody_writes=True, publish_wait_s=60.0)
+VECTORS = {"delta.enableDeletionVectors": "true"}
+
+
+@pytest.fixture
+def lake(tmp_path: Path, later: LateClock) -> Iterator[Lake]:
+    with penstock.open(tmp_path / "lake", create=True, author="tester", settings=ALONE, clock=later) as lake:
+        yield lake
+
+
+def embedded(lake: Lake) -> Embedded:
+    found = lake.catalogue
+    assert isinstance(found, Embedded)
+    return found
+
+
+@pytest.fixture
+def cloned(lake: Lake) -> Lake:
+    """A table with two files, and a clone of it."""
+    lake.create_table("source", data=rows(1, 2)).append(rows(3))
+    lake.delta.clone("source", "clone")
+    return lake
+
+
+def forget(lake: Lake, later: LateClock) -> None:
+    """Let nothing be retained but what heads have, also not in logs, and sweep long afterwards."""
+    lake.keep_history(max_commits=1)
+    later.days += 40
+    lake.sweep()
+    for status in lake.delta.status():
+        lake.delta.checkpoint(status.key)
+        lake.table(status.key).append(rows())
+        lake.table(status.key).append(rows())  # so that the lake knows that the checkpoint is published
+    later.days += 40
+    lake.sweep()
+    for status in lake.delta.status():
+        lake.delta.clean_log(status.key)
+    lake.sweep_tables(remove_data=True)
+
+
+def erase(
+    lake: Lake, later: LateClock, key: str, *, dropped: bool = False, dry_run: bool = False
+) -> ErasedTable:
+    """Erase a table long after its files were written."""
+    later.days += 40
+    return lake.erase(key, dropped=dropped, dry_run=dry_run)
+
+
+def overwritten(lake: Lake, later: LateClock) -> None:
+    lake.table("source").overwrite(rows(9))
+    lake.table("source").append(rows(8))
+    forget(lake, later)
+    assert ids(lake.table("source")) == [8, 9]
+
+
+def dropped(lake: Lake, later: LateClock) -> None:
+    lake.branch().drop("source")
+    lake.create_table("other", data=rows(0)).append(rows(1))
+    forget(lake, later)
+
+
+def optimized(lake: Lake, later: LateClock) -> None:
+    lake.table("source").optimize()
+    lake.table("source").append(rows(8))
+    forget(lake, later)
+    lake.delta.clean_log("source")
+
+
+@pytest.mark.parametrize("become", [overwritten, dropped, optimized])
+def test_a_sweep_of_the_source_leaves_the_files_of_a_clone(
+    cloned: Lake, later: LateClock, become: Callable[[Lake, LateClock], None]
+) -> None:
+    become(cloned, later)
+    assert ids(cloned.table("clone")) == [1, 2, 3]
+    cloned.table("clone").delete("id = 1")
+    assert ids(cloned.table("clone")) == [2, 3]
+
+
+def test_files_go_once_no_version_of_a_clone_has_them(cloned: Lake, later: LateClock) -> None:
+    left = abandoned(cloned, cloned.table("source"), 7)
+    source = root_of(cloned.table("source"))
+    before = data_files(source)
+    overwritten(cloned, later)
+    assert data_files(source) >= before - left, "a clone has them"
+    assert not data_files(source) & left
+    cloned.table("clone").overwrite(rows(5))
+    cloned.table("clone").append(rows(6))
+    erase(cloned, later, "clone")
+    assert data_files(source) >= before - left, "earlier versions of the source have them"
+    erase(cloned, later, "source")
+    forget(cloned, later)
+    assert not data_files(source) & before
+    assert (ids(cloned.table("clone")), ids(cloned.table("source"))) == ([5, 6], [8, 9])
+
+
+def test_a_clone_on_a_branch_that_is_merged(cloned: Lake, later: LateClock) -> None:
+    dev = cloned.branch("dev").create()
+    dev.table("source").append(rows(4))
+    cloned.delta.clone("source", "trial", ref="dev", branch="dev")
+    cloned.delta.clone("clone", "again", branch="dev")
+    dev.table("trial").append(rows(5))
+    overwritten(cloned, later)
+    assert ids(dev.table("trial")) == [1, 2, 3, 4, 5]
+    cloned.merge("dev", keys={"source": "drop"})
+    dev.delete()
+    forget(cloned, later)
+    assert ids(cloned.table("trial")) == [1, 2, 3, 4, 5]
+    assert ids(cloned.table("again")) == [1, 2, 3]
+
+
+def test_a_source_that_was_only_on_a_branch_that_is_gone(lake: Lake, later: LateClock) -> None:
+    lake.create_table("other", data=rows(0))
+    dev = lake.branch("dev").create()
+    lake.delta.create("source", data=rows(1, 2), branch="dev")
+    lake.delta.clone("source", "clone", ref="dev")
+    dev.delete()
+    lake.table("other").append(rows(1))
+    forget(lake, later)
+    assert ids(lake.table("clone")) == [1, 2]
+
+
+def test_a_revert_of_the_clone_lets_the_files_go(cloned: Lake, later: LateClock) -> None:
+    source = root_of(cloned.table("source"))
+    before = data_files(source)
+    cloned.revert(cloned.branch().head)
+    assert not cloned.table("clone").exists
+    cloned.table("source").overwrite(rows(9))
+    cloned.table("source").append(rows(8))
+    erase(cloned, later, "clone", dropped=True)
+    erase(cloned, later, "source")
+    assert not data_files(source) & before
+
+
+def test_what_a_clone_deletes_comes_back_by_a_revert(cloned: Lake, later: LateClock) -> None:
+    clone = cloned.table("clone")
+    clone.delete("id < 3")
+    commit = cloned.branch().head
+    clone.append(rows(4))
+    cloned.table("source").overwrite(rows(9))
+    cloned.table("source").append(rows(8))
+    later.days = 40
+    cloned.sweep_tables(remove_data=True)
+    cloned.revert(commit)
+    assert ids(clone) == [1, 2, 3, 4]
+    clone.restore(version=0)
+    assert ids(clone) == [1, 2, 3]
+
+
+def test_an_older_version_is_cloned(lake: Lake) -> None:
+    lake.create_table("source", data=rows(1)).append(rows(2))
+    lake.delta.clone("source", "first", version=0)
+    assert ids(lake.table("first")) == [1]
+
+
+def test_deletion_vectors_of_the_source_and_of_the_clone(lake: Lake, later: LateClock) -> None:
+    lake.delta.create("source", data=rows(*range(1, 50)), properties=VECTORS)
+    lake.table("source").delete("id > 3")
+    lake.delta.clone("source", "clone")
+    lake.table("source").delete("id = 1")
+    lake.table("clone").delete("id = 2")
+    lake.table("source").append(rows(8))
+    forget(lake, later)
+    assert (ids(lake.table("clone")), ids(lake.table("source"))) == ([1, 3], [2, 3, 8])
+    lake.delta.clone("clone", "again")
+    lake.table("clone").optimize()
+    lake.table("clone").append(rows(7))
+    forget(lake, later)
+    assert (ids(lake.table("again")), ids(lake.table("clone"))) == ([1, 3], [1, 3, 7])
+
+
+def test_an_optimized_clone_has_files_of_its_own(cloned: Lake, later: LateClock) -> None:
+    cloned.table("clone").optimize()
+    assert all(not file.path.startswith("/") for file in cloned.table("clone").snapshot().files())
+    assert ids(cloned.table("clone")) == [1, 2, 3]
+
+
+# -- erase -------------------------------------------------------------------------------------------------
+
+
+def test_an_erase_of_the_source_lists_the_clone_that_holds_rows(cloned: Lake, later: LateClock) -> None:
+    cloned.table("source").delete("id = 1")
+    with pytest.raises(EraseRefused) as refused:
+        erase(cloned, later, "source")
+    assert refused.value.details["holders"] == ["clone 'clone'"]
+    assert any("clone 'clone'" in line for line in erase(cloned, later, "source", dry_run=True).left)
+    cloned.table("clone").delete("id = 1")
+    with pytest.raises(EraseRefused):
+        erase(cloned, later, "source")  # earlier versions of the clone have the row
+    erased = erase(cloned, later, "clone")
+    assert erased.finished
+    assert any("was cloned from" in line for line in erased.left)
+    assert erase(cloned, later, "source").finished
+    assert (ids(cloned.table("clone")), ids(cloned.table("source"))) == ([2, 3], [2, 3])
+    (table,) = {root_of(cloned.table("source"))}
+    assert not any(1 in read_table(table / name)["id"].to_pylist() for name in data_files(table))
+
+
+def test_a_clone_that_has_none_of_the_erased_rows_is_not_in_the_way(lake: Lake, later: LateClock) -> None:
+    lake.create_table("source", data=rows(1, 2)).append(rows(3))
+    lake.table("source").delete("id = 1")
+    lake.delta.clone("source", "clone")
+    assert erase(lake, later, "source").finished
+    assert ids(lake.table("clone")) == [2, 3]
+
+
+def test_rows_that_the_source_deleted_by_vectors_are_held_by_the_clone(lake: Lake, later: LateClock) -> None:
+    lake.delta.create("source", data=rows(1, 2), properties=VECTORS)
+    lake.delta.clone("source", "clone")
+    lake.table("source").delete("id = 1")
+    with pytest.raises(EraseRefused, match="clone 'clone'"):
+        erase(lake, later, "source")
+
+
+def test_a_dropped_source_is_erased_after_its_clone(cloned: Lake, later: LateClock) -> None:
+    source = root_of(cloned.table("source"))
+    cloned.branch().drop("source")
+    with pytest.raises(EraseRefused, match="clone 'clone'"):
+        erase(cloned, later, "source", dropped=True)
+    assert ids(cloned.table("clone")) == [1, 2, 3]
+    cloned.branch().drop("clone")
+    with pytest.raises(EraseRefused):
+        erase(cloned, later, "source", dropped=True)  # the clone can be restored
+    assert erase(cloned, later, "clone", dropped=True).finished
+    assert erase(cloned, later, "source", dropped=True).finished
+    assert not source.exists()
+
+
+def test_a_clone_of_what_is_erased_meanwhile_is_dropped(
+    cloned: Lake, later: LateClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cloned.branch().drop("clone")
+    erase(cloned, later, "clone", dropped=True)
+    cloned.table("source").delete("id = 1")
+
+    def erase_between(*asked: object) -> object:
+        plan = plan_clone(*asked)  # type: ignore[arg-type]
+        erase(cloned, later, "source")
+        return plan
+
+    monkeypatch.setattr(f"{handlers.__name__}.plan_clone", erase_between)
+    with pytest.raises(HistoryExpired):
+        cloned.delta.clone("source", "late", version=0)
+    assert not cloned.table("late").exists
+
+
+# -- races and crashes of sweeps ---------------------------------------------------------------------------
+
+
+def test_the_first_clone_of_a_lake_is_seen_by_the_next_look_of_a_sweep_that_goes_on(lake: Lake) -> None:
+    """What was looked at before was not looked at for the sake of clones."""
+    lake.create_table("source", data=rows(1, 2))
+    catalogue = embedded(lake)
+    (plugin,) = (plugin for plugin in catalogue.plugins if isinstance(plugin, DeltaPlugin))
+    needs = CloneNeeds(catalogue.kernel, plugin.parts)
+    location = lake.table("source").get_commits().location
+    assert [table.location for table in needs.unseen()] == [location]
+    assert (needs.clones_of(location), has_clones(catalogue.kernel)) == ([], False)
+    lake.delta.clone("source", "clone")
+    (file,) = data_files(root_of(lake.table("source")))
+    assert not needs.names(location, file)
+    assert len({table.location for table in needs.unseen()}) == 2
+    assert needs.names(location, file)
+    needs.check(location)
+
+
+def test_nothing_of_the_source_goes_while_the_log_of_a_clone_cannot_be_read(
+    cloned: Lake, later: LateClock
+) -> None:
+    for key in ("source", "clone"):
+        cloned.table(key).overwrite(rows(9))
+        cloned.table(key).append(rows(8))
+    cloned.keep_history(max_commits=1)
+    later.days = 40
+    cloned.sweep()
+    log = root_of(cloned.table("clone")) / "_delta_log"
+    shutil.move(log, log.with_name("away"))
+    before = data_files(root_of(cloned.table("source")))
+    (told,) = cloned.sweep_tables("source", remove_data=True)
+    assert told.problem
+    shutil.move(log.with_name("away"), log)
+    assert data_files(root_of(cloned.table("source"))) == before
+    assert only(cloned.sweep_tables("source", remove_data=True)).problem == ""
+    assert ids(cloned.table("clone"), 0) == [1, 2, 3]
+
+
+def test_a_lake_without_clones_looks_nothing_up_for_them(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake.create_table("source", data=rows(1))
+    monkeypatch.setattr(SourceFinder, "find", None)
+    assert only(lake.sweep_tables(remove_data=True)).problem == ""
+
+
+def test_an_older_penstock_refuses_a_lake_with_clones(cloned: Lake) -> None:
+    assert read_description(embedded(cloned).kernel.store).format_version == CLONES_VERSION
+
+
+# -- whole lakes -------------------------------------------------------------------------------------------
+
+
+def test_a_backup_with_data_has_the_files_of_clones(cloned: Lake, tmp_path: Path, later: LateClock) -> None:
+    overwritten(cloned, later)
+    dropped(cloned, later)
+    cloned.close()
+    backup_lake(tmp_path / "lake", tmp_path / "backups", data=True, clock=later)
+    shutil.rmtree(tmp_path / "lake")
+    restore_backup(tmp_path / "backups", tmp_path / "lake", own=True, source_is_gone=True)
+    with penstock.open(tmp_path / "lake", settings=ALONE, clock=later) as restored:
+        assert ids(restored.table("clone")) == [1, 2, 3]
+        forget(restored, later)
+        assert ids(restored.table("clone")) == [1, 2, 3]
+
+
+def test_a_fork_reads_a_clone_and_makes_none(cloned: Lake, tmp_path: Path, later: LateClock) -> None:
+    copy_lake(tmp_path / "lake", tmp_path / "fork", clock=later)
+    with penstock.open(tmp_path / "fork", settings=ALONE, clock=later) as fork:
+        overwritten(cloned, later)
+        assert ids(fork.table("clone")) == [1, 2, 3]
+        with pytest.raises(penstock.errors.PenstockError, match="lake"):
+            fork.delta.clone("source", "mine")
+
+
+def test_files_that_were_moved_are_found_by_their_clones(tmp_path: Path, later: LateClock) -> None:
+    roots = [str(tmp_path / "one"), str(tmp_path / "two")]
+    with penstock.init(tmp_path / "lake", warehouse=roots[0], settings=ALONE) as lake:
+        lake.create_table("source", data=rows(1, 2))
+        lake.delta.clone("source", "clone")
+    shutil.move(roots[0], roots[1])
+    map_root(tmp_path / "lake", roots[0], roots[1])
+    with penstock.open(tmp_path / "lake", settings=ALONE, clock=later) as lake:
+        assert ids(lake.table("clone")) == [1, 2]
+        lake.delta.clone("clone", "again")
+        lake.table("clone").delete("id = 1")
+        overwritten(lake, later)
+        assert (ids(lake.table("clone")), ids(lake.table("again"))) == ([2], [1, 2])
+    assert not Path(roots[0]).exists()
+
+
+# -- handing back ------------------------------------------------------------------------------------------
+
+
+def test_neither_a_clone_nor_its_source_is_released(cloned: Lake) -> None:
+    with pytest.raises(TableStateRefused, match="is a clone"):
+        cloned.delta.release("clone")
+    with pytest.raises(TableStateRefused, match="its clone 'clone' needs its files"):
+        cloned.delta.release("source")
+    assert {table.outcome for table in cloned.delta.release_all().tables} == {"refused"}
+    cloned.create_table("copy", data=cloned.table("clone").snapshot())
+    cloned.branch().drop("clone")
+    for key in ("source", "copy"):
+        place = cloned.delta.release(key).location
+        assert sorted(penstock.read_delta(place).to_arrow()["id"].to_pylist()) == [1, 2, 3]
+
+
+def test_clones_in_a_bucket(lake_in_a_bucket: Lake, later: LateClock) -> None:
+    lake = lake_in_a_bucket
+    lake.delta.create("source", data=rows(*range(1, 40)), properties=VECTORS)
+    lake.table("source").delete("id > 3")
+    lake.delta.clone("source", "clone")
+    lake.delta.clone("clone", "again")
+    (file,) = lake.table("clone").snapshot().files()
+    assert file.path.startswith(f"{lake.table('source').location}/")
+    lake.table("clone").delete("id = 2")
+    overwritten(lake, later)
+    assert (ids(lake.table("clone")), ids(lake.table("again"))) == ([1, 3], [1, 2, 3])
