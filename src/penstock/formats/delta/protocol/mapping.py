@@ -147,6 +147,18 @@ def assign_columns(metadata: Metadata) -> Metadata:
     return replace(metadata, schema_string=write_schema(assigned), configuration=configuration)
 
 
+def has_ids_in_files(metadata: Metadata) -> bool:
+    """Whether readers of files go by the ids of columns: those of the table, or those of Iceberg."""
+    return mapping_of(metadata) is Mapping.ID or iceberg_version(metadata.configuration) is not None
+
+
+def given_ids(metadata: Metadata) -> dict[int, str]:
+    """The ids of a table's columns, each with what has it: a physical name, or a path of a nested element."""
+    fields = [*parse_schema(metadata.schema_string).walk()]
+    ids = {number: stored_name(field) for field in fields if _is_id(number := field.metadata.get(ID))}
+    return ids | {number: path for field in fields for path, number in nested_ids(field).items()}
+
+
 def has_nested_ids(metadata: Metadata) -> bool:
     """Whether elements of arrays and maps have ids, too: in tables that suit Iceberg by its later rules."""
     return iceberg_version(metadata.configuration) in (2, 3)
