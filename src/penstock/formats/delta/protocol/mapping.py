@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
-from typing import Any, Final, TypeGuard
+from typing import Any, Final, NamedTuple, TypeGuard
 from uuid import uuid4
 
 from msgspec.structs import replace
@@ -173,6 +173,38 @@ def nested_ids(field: Field) -> dict[str, Any]:
 def nested_paths(field: Field) -> Iterator[str]:
     """The paths of elements, keys and values in a column; those inside of structs belong to their fields."""
     return _paths_in(field.type, stored_name(field))
+
+
+class ElementId(NamedTuple):
+    """The id that files have for the elements of an array, or for the keys or values of a map."""
+
+    path: tuple[str, ...]
+    """By the names that files have: of columns, parts of structs, and ``element``, ``key`` or ``value``."""
+    id: int
+
+
+def element_ids(schema: StructType, path: tuple[str, ...] = ()) -> Iterator[ElementId]:
+    """The ids of all elements, keys and values in columns, at any depth."""
+    for field in schema.fields:
+        name = stored_name(field)
+        yield from _elements_in(field.type, (*path, name), nested_ids(field), name)
+
+
+def _elements_in(kind: Type, path: tuple[str, ...], ids: dict[str, Any], noted: str) -> Iterator[ElementId]:
+    match kind:
+        case StructType():
+            yield from element_ids(kind, path)
+            return
+        case ArrayType():
+            inside = {"element": kind.element_type}
+        case MapType():
+            inside = {"key": kind.key_type, "value": kind.value_type}
+        case _:
+            return
+    for name, inner in inside.items():
+        if _is_id(number := ids.get(f"{noted}.{name}")):
+            yield ElementId((*path, name), number)
+        yield from _elements_in(inner, (*path, name), ids, f"{noted}.{name}")
 
 
 def _paths_in(kind: Type, path: str) -> Iterator[str]:
