@@ -62,12 +62,7 @@ class Cell(NamedTuple):
     """And the way out."""
 
 
-_ROW_WRITES: Final = ("append", "overwrite", "update", "merge", "branch and merge")
 _BY_LAKE: Final = Cell(False, "`lake.delta.create` takes the column's expression, Spark's writer does not")
-_ARRAYS: Final = Cell(
-    True,
-    'Spark writes no ids for elements of arrays and maps: write without Spark, or by `format("penstock")`',
-)
 _SHREDDED: Final = Cell(True, "Arrow reads no shredded variants: `penstock.spark` does")
 
 EXCEPTIONS: Final[dict[tuple[str, str, str], Cell]] = {
@@ -84,7 +79,6 @@ EXCEPTIONS: Final[dict[tuple[str, str, str], Cell]] = {
     ("identityColumns", "Spark", "merge"): Cell(
         True, "Spark numbers no rows that a merge inserts: `table.merge`"
     ),
-    **{("icebergCompatV2 (arrays)", "Spark", name): _ARRAYS for name in ("create", "delete", *_ROW_WRITES)},
     **{("variantShredding", "Arrow", name): _SHREDDED for name in ("delete", "update", "merge")},
 }
 """What is not simply done: by feature, writer and operation."""

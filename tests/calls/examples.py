@@ -122,6 +122,7 @@ WRITES: dict[str, Make] = {
     "reserve identities": lambda _: delta_calls.ReserveIdentities(
         key=ORDERS, column="n", count=0, reached=99
     ),
+    "reserve column ids": lambda _: delta_calls.ReserveColumnIds(key=ORDERS, count=0),
     "create a Delta table": lambda _: delta_calls.CreateTable(key=NEW, schema=SCHEMA),
     "create a Delta table with files": lambda _: delta_calls.CreateTable(
         key=NEW, schema=SCHEMA, id=TABLE_ID, actions=LINE

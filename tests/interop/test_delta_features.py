@@ -258,23 +258,29 @@ def test_a_table_whose_columns_spark_mapped_lives_in_a_lake_and_goes_back(
         dev = lake.branch(f"dev-{mode}").create()
         lake.delta.add_columns(key, pa.schema([("more", pa.int64())]), branch=dev.name)
         lake.table(key, dev.name).append(rows(3).append_column("more", [[30]]))
-        if mode == "name":  # both sides have given the same id
-            lake.delta.add_columns(key, pa.schema([("ours", pa.string())]))
+        lake.delta.add_columns(key, pa.schema([("ours", pa.string())]))
+        lake.delta.rename_column(key, ["s", "x"], "y")
+        table.append(rows(6).append_column("ours", [["o6"]]))
         table.overwrite(rows(4).append_column("day", [["tue"]]), partitions={"day": "tue"})
         dev.merge_into("main")
         lake.delta.checkpoint(key)
         table.backfill_to_version()
-        wanted = [[1, "a", "mon", 1, None], [3, "n3", None, None, 30], [4, "n4", "tue", None, None]]
-        asked = f"SELECT id, name, day, s.x, more FROM {name} ORDER BY id"
+        wanted = [
+            [1, "a", "mon", 1, None, None],
+            [3, "n3", None, None, 30, None],
+            [4, "n4", "tue", None, None, None],
+            [6, "n6", None, None, None, "o6"],
+        ]
+        asked = f"SELECT id, name, day, s.y, more, ours FROM {name} ORDER BY id"
         assert spark.sql(asked) == wanted
         assert ids_to_spark(spark, name, "day = 'tue' AND id > 0") == [4]
         lake.delta.release(key)
         spark.sql(f"INSERT INTO {name} (id, day) VALUES (5, 'wed')")
         spark.sql(f"ALTER TABLE {name} ADD COLUMN last STRING")
         spark.sql(f"UPDATE {name} SET name = 'z' WHERE id = 4")
-        assert ids_to_spark(spark, name) == [1, 3, 4, 5]
+        assert ids_to_spark(spark, name) == [1, 3, 4, 5, 6]
         lake.delta.adopt(location, key)
-        assert ids(lake.table(key)) == [1, 3, 4, 5]
+        assert ids(lake.table(key)) == [1, 3, 4, 5, 6]
 
 
 def test_spark_reads_and_writes_a_table_whose_columns_a_lake_mapped(spark: DeltaSpark, lake: Lake) -> None:

@@ -266,6 +266,8 @@ CASES: list[tuple[Make, set[str]]] = [
         always(delta_calls.ReserveIdentities(key=ORDERS, branch="dev/etl", column="n", count=1)),
         DEV_WRITERS,
     ),
+    (always(delta_calls.ReserveColumnIds(key=ORDERS, count=1)), ALL_WRITERS),
+    (always(delta_calls.ReserveColumnIds(key=ORDERS, branch="dev/etl", count=1)), DEV_WRITERS),
     (always(delta_calls.PublishTable(key=ORDERS)), ALL_WRITERS | TABLE_MAINTAINERS),
     (always(delta_calls.PublishTable(key=ORDERS, branch="dev/etl")), DEV_WRITERS | TABLE_MAINTAINERS),
     (always(delta_calls.CreateTable(key=Key("sales", "x"), schema="{}", branch="dev/etl")), DEV_WRITERS),

@@ -10,9 +10,11 @@ from uuid import uuid4
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
+from penstock.errors import UnsupportedFeature
 from penstock.formats.delta.lake.job_outputs import CHANGES, JobTarget
 from penstock.formats.delta.spark.job import jobs
 from penstock.lake.lake import Lake
+from penstock.spark.writer import write
 from tests.spark.reading_tables import using
 
 if TYPE_CHECKING:
@@ -34,6 +36,12 @@ def test_a_session_is_told_once_what_it_lacks(
         jobs.run(bare.range(1), target, uuid4())
     (told,) = [one.getMessage() for one in caplog.records if one.name == "penstock.spark"]
     assert "jar is not in this Spark session" in told
+
+
+def test_ids_of_elements_are_not_written_without_the_jar(bare: SparkSession, lake: Lake) -> None:
+    rows, suits = bare.sql("SELECT array(1) AS l"), {"delta.enableIcebergCompatV2": "true"}
+    with pytest.raises(UnsupportedFeature, match="without Penstock's jar: write its rows without Spark"):
+        write(rows, "shop.orders", lake=lake, properties=suits)
 
 
 def test_jobs_write_apart_and_leave_nothing_but_their_files(

@@ -67,6 +67,32 @@ def test_variants_and_partition_columns_in_files_are_written_by_spark(
     assert sorted(map(tuple, shown)) == [(0, '{"a":1}', "d0"), (1, "[2]", "d1"), (2, '{"a":1}', "d0")]
 
 
+def test_ids_of_elements_are_in_the_files_that_spark_writes(spark: SparkSession, lake: Lake) -> None:
+    made = """SELECT id, array(id) AS l, map('k', array(named_struct('x', array(id)))) AS m,
+        named_struct('l', array(array(id))) AS s FROM range(4)"""
+    rows = spark.sql(made).coalesce(1)
+    write(rows, KEY, lake=lake, properties={"delta.enableIcebergCompatV2": "true"})
+    table = lake.table(KEY)
+    update(spark, KEY, {"l": "array(7, null)"}, "id = 1", lake=lake)
+    table.append(table.to_arrow(where="id = 2"))
+    by_engine = []
+    for file in table.snapshot().files():
+        lines = str(pq.ParquetFile(Path(table.location) / file.path).schema).splitlines()[1:]
+        by_engine.append([line.split(" field_id=")[1].split()[0] for line in lines if " field_id=" in line])
+    assert len(by_engine) == 2
+    assert by_engine[0] == by_engine[1]
+    numbers = [int(number) for number in by_engine[0] if int(number) > 0]
+    assert sorted(numbers) == list(range(1, 14))
+    values = sorted(read(spark, KEY, lake=lake).selectExpr("id", "l", "m['k'][0].x", "s.l").collect())
+    assert [tuple(row) for row in values] == [
+        (0, [0], [0], [[0]]),
+        (1, [7, None], [1], [[1]]),
+        (2, [2], [2], [[2]]),
+        (2, [2], [2], [[2]]),
+        (3, [3], [3], [[3]]),
+    ]
+
+
 # -- constraints -------------------------------------------------------------------------------------------
 
 CHECKED = {

@@ -41,7 +41,9 @@ MADE_MAX: Final = 10_000
 THREADS_MAX: Final = 16
 WRITERS: Final = 4
 """So many threads write files that are to appear together."""
+FIRST_PAGE: Final = 32
 PAGE: Final = 500
+"""How many entries of a folder are looked at together: first few, then more."""
 SECOND_US: Final = 1_000_000
 TICK_US: Final = 10_000
 """How coarse the clock is, at most, that file times are taken from."""
@@ -145,9 +147,11 @@ class LocalBucket(Bucket):
 
     async def list(self, folder: str, after: str = "") -> AsyncIterator[BucketEntry]:
         entries = self._walk(self._root / folder, f"{folder}/" if folder else "", after)
-        while page := await self._do(lambda: list(islice(entries, PAGE))):
+        size = FIRST_PAGE  # who looks for few files next to one another does not have others looked at
+        while page := await self._do(lambda size: list(islice(entries, size)), size):
             for entry in page:
                 yield entry
+            size = min(PAGE, 4 * size)
 
     async def folders(self) -> Sequence[str]:
         """The names of the folders right below the root, in the order of their bytes."""
@@ -427,7 +431,7 @@ class LocalBucket(Bucket):
             if name.endswith("/"):
                 if _may_follow(key, after):
                     yield from self._walk(folder / name, key, after)
-            elif key > after and (status := _status(folder / name)) is not None:
+            elif key > after and (status := _status(f"{folder}/{name}")) is not None:
                 yield BucketEntry(key, status.st_size, status.st_mtime_ns // 1000, EntityTag(None))
 
     def _folders(self) -> Sequence[str]:
@@ -476,10 +480,10 @@ def _may_follow(folder: str, after: str) -> bool:
     return folder > after or after.startswith(folder)
 
 
-def _status(path: Path) -> os.stat_result | None:
+def _status(path: str) -> os.stat_result | None:
     """Size and time of a file that was listed; ``None`` if it is gone, or a link to anything but a file."""
     try:
-        status = path.stat()
+        status = os.stat(path)  # noqa: PTH116
     except FileNotFoundError:
         return None
     except OSError as problem:

@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable
 
 import penstock
-from penstock.errors import InvalidContent, InvalidRequest, MergeConflict
+from penstock.errors import InvalidContent, InvalidRequest
 from penstock.formats.delta.protocol.features import supported_features
 from penstock.formats.delta.protocol.iceberg_compat import ROW_ID_FIELD, ROW_VERSION_FIELD
 from penstock.formats.delta.protocol.mapping import ID, MAX_ID, MODE, NESTED_IDS, PARQUET_ID, stored_name
@@ -182,19 +182,21 @@ def test_a_table_with_vectors_suits_iceberg_once_its_files_are_written_anew(lake
     assert any(nested.items() <= field_ids(written).items() for written in files_of(table))
 
 
-def test_ids_in_files_are_never_given_anew(lake: Lake) -> None:
+def test_columns_that_two_branches_add_have_ids_of_their_own(lake: Lake) -> None:
     create(lake, 2)
     dev = lake.branch("dev").create()
     lake.delta.add_columns(KEY, pa.schema([("l", pa.list_(pa.string()))]), branch="dev")
-    lake.table(KEY, "dev").append(rows(3))
+    lake.table(KEY, "dev").append(rows(3).append_column("l", [[["x"]]]))
+    lake.delta.add_columns(KEY, pa.schema([("k", pa.list_(pa.int64()))]))
     dev.merge_into("main")
-    added = lake.table(KEY).snapshot().schema.fields[-1]
-    assert list(added.metadata[NESTED_IDS].values()) == [11]
-    both = lake.branch("both").create()
-    lake.delta.add_columns(KEY, pa.schema([("a", pa.string())]), branch="both")
-    lake.delta.add_columns(KEY, pa.schema([("b", pa.string())]))
-    with pytest.raises(MergeConflict):
-        both.merge_into("main")
+    table = lake.table(KEY)
+    *_, ours, theirs = table.snapshot().schema.fields
+    assert (ours.name, list(ours.metadata[NESTED_IDS].values())) == ("k", [13])
+    assert (theirs.name, list(theirs.metadata[NESTED_IDS].values())) == ("l", [11])
+    assert any(
+        theirs.metadata[NESTED_IDS].items() <= field_ids(written).items() for written in files_of(table)
+    )
+    assert table.properties[MAX_ID] == "13"
 
 
 @pytest.mark.parametrize(

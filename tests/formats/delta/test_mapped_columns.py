@@ -17,12 +17,15 @@ from deltalake import DeltaTable
 
 import penstock
 from penstock.errors import InvalidContent, InvalidRequest, MergeConflict, UnsupportedFeature
+from penstock.formats.delta.lake.calls import ReserveColumnIds
+from penstock.formats.delta.protocol import column_changes
 from penstock.formats.delta.protocol.actions import Metadata
 from penstock.formats.delta.protocol.features import supported_features
 from penstock.formats.delta.protocol.mapping import ID, MAX_ID, MODE, PARQUET_ID, PHYSICAL_NAME, stored_name
 from penstock.formats.rows.schema import Field, StructType
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table as LakeTable
+from penstock.model.keys import Key
 from tests.formats.delta.logs import Table, protocol
 from tests.formats.delta.rows import as_rows, metadata_for
 
@@ -171,20 +174,96 @@ def test_a_rename_alone_is_undone_and_merged(lake: Lake) -> None:
     assert table.to_arrow().column_names[0] == "number"
     lake.revert("main")
     assert ids(table) == [1, 2]
-    other = lake.branch("other").create()
-    lake.delta.rename_column(KEY, "id", "number", branch="other")
-    table.append(rows(3))
-    other.merge_into("main")
-    assert sorted(table.to_arrow()["number"].to_pylist()) == [1, 2, 3]
-    late = lake.branch("late").create()
-    lake.table(KEY, "late").append(rows(4).rename_columns(["number", *SCHEMA.names[1:]]))
-    lake.delta.rename_column(KEY, "number", "id")
-    with pytest.raises(MergeConflict, match="schemaString"):
-        late.merge_into("main")
 
 
-def test_columns_that_two_branches_add_are_both_there(lake: Lake, duckdb: Any) -> None:
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("renamed_on", ["main", "dev", "both"])
+def test_rows_of_a_branch_and_a_new_name_of_a_column_come_together(
+    lake: Lake, duckdb: Any, mode: str, renamed_on: str
+) -> None:
+    table = create(lake, mode)
+    dev = lake.branch("dev").create()
+    there = lake.table(KEY, "dev")
+    there.append(rows(3))
+    there.delete("id = 1")
+    for branch in ("main", "dev"):
+        if renamed_on in (branch, "both"):
+            lake.delta.rename_column(KEY, "id", "number", branch=branch)
+            lake.delta.rename_column(KEY, ["part", "x"], "z", branch=branch)
+    name = "id" if renamed_on == "dev" else "number"
+    table.append(rows(4, day="tue").select([0, 3]).rename_columns([name, "day"]))
+    dev.merge_into("main")
+    found = {row["number"]: row["part"] and row["part"]["z"] for row in table.to_arrow().to_pylist()}
+    assert found == {2: 2, 3: 3, 4: None}
+    check_readers(table, duckdb)
+    lake.merge("main", "dev")
+    assert as_rows(there.to_arrow()) == as_rows(table.to_arrow())
+
+
+def test_a_writer_lands_after_a_column_that_it_writes_got_another_name(lake: Lake) -> None:
     table = create(lake, "name")
+    with lake.transaction() as tx:
+        tx.table(KEY).append(rows(3))
+        lake.delta.rename_column(KEY, "id", "number")
+        lake.delta.add_columns(KEY, pa.schema([("id", pa.string())]))
+    found = table.to_arrow().sort_by("number")
+    assert found["number"].to_pylist() == [1, 2, 3]
+    assert found["id"].null_count == 3
+
+
+def rename(lake: Lake, branch: str, name: str) -> None:
+    lake.delta.rename_column(KEY, "id", name, branch=branch)
+
+
+def constrain(lake: Lake, branch: str, name: str) -> None:
+    lake.delta.add_constraint(KEY, name, "id > 0", branch=branch)
+
+
+def add(lake: Lake, branch: str, name: str) -> None:
+    lake.delta.add_columns(KEY, pa.schema([(name, pa.string())]), branch=branch)
+
+
+@pytest.mark.parametrize(
+    ("change", "name"), [(rename, "other"), (constrain, "positive"), (add, "NUMBER"), (add, "number")]
+)
+def test_a_new_name_is_a_conflict_where_the_other_side_needs_the_old_one_or_has_the_new_one(
+    lake: Lake, change: Callable[[Lake, str, str], None], name: str
+) -> None:
+    create(lake, "name")
+    dev = lake.branch("dev").create()
+    change(lake, "dev", name)
+    rename(lake, "main", "number")
+    with pytest.raises(MergeConflict, match=r"changed the metadata \(schemaString\), as the other side does"):
+        dev.merge_into("main")
+    with pytest.raises(MergeConflict, match="changed the metadata"):
+        lake.merge("main", "dev")
+
+
+def test_names_that_columns_exchange_are_those_of_the_branch(lake: Lake) -> None:
+    table = create(lake, "name")
+    dev = lake.branch("dev").create()
+    lake.delta.rename_column(KEY, "id", "number", branch="dev")
+    lake.delta.add_columns(KEY, pa.schema([("id", pa.string())]), branch="dev")
+    lake.delta.add_columns(KEY, pa.schema([("more", pa.string())]))
+    table.append(rows(3))
+    dev.merge_into("main")
+    assert table.to_arrow().sort_by("number").select(["number", "id", "more"]).to_pylist() == [
+        {"number": number, "id": None, "more": None} for number in (1, 2, 3)
+    ]
+
+
+def test_a_column_that_a_side_dropped_takes_no_rows_of_the_other_along(lake: Lake) -> None:
+    create(lake, "name")
+    dev = lake.branch("dev").create()
+    lake.table(KEY, "dev").append(rows(3))
+    lake.delta.drop_column(KEY, "odd name")
+    with pytest.raises(MergeConflict, match="changed the metadata"):
+        dev.merge_into("main")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_columns_that_two_branches_add_are_both_there(lake: Lake, duckdb: Any, mode: str) -> None:
+    table = create(lake, mode)
     dev = lake.branch("dev").create()
     lake.delta.add_columns(KEY, pa.schema([("theirs", pa.int64())]), branch="dev")
     there = lake.table(KEY, "dev")
@@ -192,14 +271,86 @@ def test_columns_that_two_branches_add_are_both_there(lake: Lake, duckdb: Any) -
     lake.delta.add_columns(KEY, pa.schema([("ours", pa.int64()), ("more", PART)]))
     table.append(rows(4).append_column("ours", [[40]]))
     dev.merge_into("main")
+    there.append(rows(5).append_column("theirs", [[50]]))
+    dev.merge_into("main")
     numbers = [one.metadata[ID] for one in table.snapshot().schema.walk()]
     assert len(set(numbers)) == len(numbers)
     assert int(table.properties[MAX_ID]) == max(numbers)
     found = {row["id"]: (row["ours"], row["theirs"]) for row in table.to_arrow().to_pylist()}
-    assert found == {1: (None, None), 2: (None, None), 3: (None, 30), 4: (40, None)}
+    assert found == {1: (None, None), 2: (None, None), 3: (None, 30), 4: (40, None), 5: (None, 50)}
     check_readers(table, duckdb)
     lake.delta.add_columns(KEY, pa.schema([("last", pa.int64())]))
     assert field(table, "last").metadata[ID] == max(numbers) + 1
+    lake.merge("main", "dev")
+    assert as_rows(there.to_arrow()) == as_rows(table.to_arrow())
+
+
+def test_columns_that_rows_of_two_branches_bring_along_are_both_there(lake: Lake, duckdb: Any) -> None:
+    table = create(lake, "id")
+    dev = lake.branch("dev").create()
+    lake.table(KEY, "dev").append({"id": [3], "theirs": [30]}, merge_schema=True)
+    table.append({"id": [4], "ours": ["x"]}, merge_schema=True)
+    dev.merge_into("main")
+    found = {row["id"]: (row["ours"], row["theirs"]) for row in table.to_arrow().to_pylist()}
+    assert found == {1: (None, None), 2: (None, None), 3: (None, 30), 4: ("x", None)}
+    check_readers(table, duckdb)
+
+
+def add_as_others_do(table: LakeTable, name: str) -> None:
+    """A column with the next id, as an engine gives it that knows nothing of other branches."""
+    snapshot = table.snapshot()
+    about = column_changes.add_columns(
+        snapshot.metadata, StructType((Field(name=name, type="long", nullable=True),))
+    )
+    table.commit(snapshot.version + 1, [about])
+
+
+@pytest.mark.parametrize("is_dropped", [False, True])
+@pytest.mark.parametrize("way", ["force", "drop", "redo"])
+def test_ids_that_other_engines_gave_twice_are_a_conflict_with_ways_out(
+    lake: Lake, duckdb: Any, way: str, is_dropped: bool
+) -> None:
+    table = create(lake, "id")
+    dev = lake.branch("dev").create()
+    there = lake.table(KEY, "dev")
+    add_as_others_do(there, "theirs")
+    there.append(rows(3).append_column("theirs", [[30]]))
+    if is_dropped:
+        lake.delta.drop_column(KEY, "theirs", branch="dev")
+    add_as_others_do(table, "ours")
+    table.append(rows(4).append_column("ours", [[40]]))
+    with pytest.raises(MergeConflict, match="on each side a new column with the id 8, which files hold"):
+        dev.merge_into("main")
+    if way == "redo":
+        lake.rebase("dev", "main", keys={KEY: "drop"})
+        lake.delta.add_columns(KEY, pa.schema([("theirs", pa.int64())]), branch="dev")
+        there.append(rows(3).append_column("theirs", [[30]]))
+        dev.merge_into("main")
+        found = {row["id"]: (row["ours"], row["theirs"]) for row in table.to_arrow().to_pylist()}
+        assert found == {1: (None, None), 2: (None, None), 3: (None, 30), 4: (40, None)}
+    else:
+        dev.merge_into("main", keys={KEY: way})
+        assert ids(table) == ([1, 2, 3] if way == "force" else [1, 2, 4])
+    check_readers(table, duckdb)
+
+
+def test_the_first_id_of_a_copy_comes_after_those_of_all_branches(lake: Lake, tmp_path: Path) -> None:
+    """A copy does not have the row that tells which ids were reserved."""
+    create(lake, "id")
+    lake.branch("dev").create()
+    for number in range(3):
+        add(lake, "dev", f"c{number}")
+    lake.close()
+    penstock.copy(tmp_path / "lake", tmp_path / "copy")
+    with penstock.open(tmp_path / "copy") as copy:
+        assert copy.do(ReserveColumnIds(key=Key.parse(KEY), count=1)).last == 11
+
+
+def test_no_more_ids_are_reserved_at_once_than_a_table_can_spare(lake: Lake) -> None:
+    create(lake, "name")
+    for count in (-1, 100_001):
+        with pytest.raises(InvalidRequest, match="count must be from 0 to 100000"):
+            lake.do(ReserveColumnIds(key=Key.parse(KEY), count=count))
 
 
 def test_a_branch_that_adds_a_column_is_merged_into_one_that_appended(lake: Lake) -> None:
@@ -215,15 +366,14 @@ def test_a_branch_that_adds_a_column_is_merged_into_one_that_appended(lake: Lake
         assert table.properties[MAX_ID] == "8"
 
 
-def test_the_same_column_on_both_sides_is_a_conflict_and_so_are_ids_that_files_have(lake: Lake) -> None:
-    for mode, names in (("name", ("same", "same")), ("id", ("ours", "theirs"))):
-        key = f"shop.{mode}"
-        lake.delta.create(key, data=rows(1), properties={MODE: mode})
-        dev = lake.branch(f"dev-{mode}").create()
-        lake.delta.add_columns(key, pa.schema([(names[0], pa.int64())]), branch=dev.name)
-        lake.delta.add_columns(key, pa.schema([(names[1], pa.int64())]))
-        with pytest.raises(MergeConflict):
-            dev.merge_into("main")
+@pytest.mark.parametrize("mode", MODES)
+def test_one_name_for_a_new_column_on_both_sides_is_a_conflict(lake: Lake, mode: str) -> None:
+    create(lake, mode)
+    dev = lake.branch("dev").create()
+    add(lake, "dev", "same")
+    add(lake, "main", "same")
+    with pytest.raises(MergeConflict, match="changed the metadata"):
+        dev.merge_into("main")
 
 
 # -- what is refused ---------------------------------------------------------------------------------------
@@ -364,12 +514,17 @@ class Model:
         return sorted(made, key=lambda row: int(str(row["id"])))
 
 
-def change(lake: Lake, model: Model, branch: str, number: int, *, may_rename: bool = True) -> None:
+EVERYTHING = frozenset({"append", "overwrite", "add", "rename", "drop"})
+MERGING = EVERYTHING - {"overwrite", "drop"}
+"""What may happen on both sides of a merge."""
+
+
+def change(lake: Lake, model: Model, branch: str, number: int, kinds: frozenset[str] = EVERYTHING) -> None:
     """One random thing that happens to a branch."""
     dice, table = model.dice, lake.table(KEY, branch)
     own = [name for name, key in model.columns.items() if key > 1]
-    match dice.choice(["append", "append", "overwrite", "add", "rename", "drop"]):
-        case "overwrite" if may_rename:
+    match dice.choice(["append", *sorted(kinds)]):
+        case "overwrite":
             rows = model.make(number)
             day = model.rows[-1][1]
             model.rows = [row for row in model.rows[:-1] if row[1] != day] + model.rows[-1:]
@@ -377,12 +532,12 @@ def change(lake: Lake, model: Model, branch: str, number: int, *, may_rename: bo
         case "add":
             lake.delta.add_columns(KEY, pa.schema([(f"c{number}", pa.int64())]), branch=branch)
             model.columns[f"c{number}"] = number + 2
-        case "rename" if own and may_rename:
+        case "rename" if own:
             old = dice.choice(own)
             lake.delta.rename_column(KEY, old, f"r{number}", branch=branch)
             renamed = {f"r{number}" if name == old else name: key for name, key in model.columns.items()}
             model.columns = renamed
-        case "drop" if own and may_rename:
+        case "drop" if own:
             gone = dice.choice(own)
             lake.delta.drop_column(KEY, gone, branch=branch)
             del model.columns[gone]
@@ -406,16 +561,21 @@ def test_random_histories_of_mapped_columns_are_those_of_plain_values(
         dev = lake.branch(name).create()
         theirs = model.copy()
         for step in range(2, 4):
-            change(lake, theirs, name, number + step, may_rename=False)
-        both_add = theirs.columns.keys() - base.columns.keys()
-        before = model.copy()
+            change(lake, theirs, name, number + step, MERGING)
         table.append(model.make(number + 4))
-        if mode == "name":
-            change(lake, model, "main", number + 5, may_rename=False)
-        assert before.columns.items() <= model.columns.items()
+        change(lake, model, "main", number + 5, MERGING)
+        names = {side: {key: one for one, key in side.columns.items()} for side in (base, theirs, model)}
+        old, brought, kept = names[base], names[theirs], names[model]
+        if any(old[key] not in (brought[key], kept[key]) for key in old):
+            with pytest.raises(MergeConflict, match="changed the metadata"):
+                dev.merge_into("main")
+            continue
         dev.merge_into("main")
         model.rows += theirs.rows[len(base.rows) :]
-        model.columns |= {one: theirs.columns[one] for one in theirs.columns if one in both_add}
+        model.columns = {
+            kept[key] if kept.get(key, one) != old.get(key, one) else one: key
+            for key, one in (kept | brought).items()
+        }
         found = sorted(table.to_arrow().to_pylist(), key=lambda row: int(row["id"]))
         assert found == model.shown()
     check_readers(table, duckdb)

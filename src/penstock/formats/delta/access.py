@@ -13,6 +13,7 @@ from penstock.formats.delta.lake.answers import (
     HandedOver,
     PublishedTable,
     RecoveredTable,
+    ReservedColumnIds,
     ReservedIdentities,
     TableMade,
     TablePlace,
@@ -36,6 +37,7 @@ from penstock.formats.delta.lake.calls import (
     RecoverTable,
     ReleaseTable,
     ReleaseTables,
+    ReserveColumnIds,
     ReserveIdentities,
 )
 from penstock.lake import calls
@@ -73,6 +75,12 @@ def publish_table(rights: Rights, call: PublishTable) -> PublishedTable:
 
 def reserve_identities(rights: Rights, call: ReserveIdentities) -> ReservedIdentities:
     """For those who may write rows that have the numbers."""
+    _require_keys(rights, call.branch, (call.key,))
+    return rights.do(call)
+
+
+def reserve_column_ids(rights: Rights, call: ReserveColumnIds) -> ReservedColumnIds:
+    """For those who may add the columns."""
     _require_keys(rights, call.branch, (call.key,))
     return rights.do(call)
 
@@ -197,6 +205,7 @@ RULES: Final[dict[type[calls.Call[Any]], AccessRule]] = {
     GetTableVersions: get_table_versions,
     PublishTable: publish_table,
     ReserveIdentities: reserve_identities,
+    ReserveColumnIds: reserve_column_ids,
     CreateTable: create_table,
     CloneTable: clone_table,
     AdoptTable: adopt_table,

@@ -63,7 +63,13 @@ from penstock.formats.delta.protocol.added_columns import can_hold, missing_colu
 from penstock.formats.delta.protocol.column_rules import added_constraints, keep_marks
 from penstock.formats.delta.protocol.conflicts import DeltaConflict, rebase
 from penstock.formats.delta.protocol.features import supported_features
-from penstock.formats.delta.protocol.mapping import MAX_ID, max_id, renamed_partitions
+from penstock.formats.delta.protocol.mapping import (
+    MAX_ID,
+    given_ids,
+    has_ids_in_files,
+    max_id,
+    renamed_partitions,
+)
 from penstock.formats.delta.protocol.transaction import (
     DeltaIsolation,
     DeltaTransaction,
@@ -442,6 +448,8 @@ class _TableMerge:
         for net in nets:
             net = _settle_net(self._table, self._commits, comes, net)
             written = last(net.state, Metadata) or written
+            if last(net.state, Metadata) is not None:
+                self._check_column_ids(stays, comes, parted, after)
             try:
                 landing.append(self._check_conflicts(stays, after, since, net, mine))
             except LineClash as clash:
@@ -522,6 +530,32 @@ class _TableMerge:
                 outcome, next(winner for winner in unmerged.winners if winner.version == outcome.winner)
             )
         return net
+
+    def _check_column_ids(self, stays: DeltaTable, comes: DeltaTable, parted: int, after: int) -> None:
+        """``Refused`` if both sides gave an id to a new column, and readers of files go by ids.
+
+        A column counts that is gone by now: files of its side may hold its values.
+        """
+        is_on = self._base_tip.is_on(line_of(comes), self._table.read)
+        since = max(parted, self._base_tip.version) if is_on else parted
+        ids_here, ids_there = self._ids_since(stays, after), self._ids_since(comes, since)
+        for number in sorted(ids_here.keys() & ids_there.keys()):
+            if ids_here[number] != ids_there[number]:
+                raise Refused(
+                    f"has on each side a new column with the id {number}, which files hold and readers go "
+                    f"by; {WAY_OUT}"
+                )
+
+    def _ids_since(self, content: DeltaTable, version: int) -> dict[int, str]:
+        """The ids of all columns that a table has had since a version of its line, if readers go by them."""
+        line = line_of(content)
+        ids: dict[int, str] = {}
+        if has_ids_in_files(read_declared(self._table, line.declared).metadata):
+            for step in steps(self._table, self._commits, content, version, line.latest):
+                for action in step.actions:
+                    if isinstance(action, Metadata):
+                        ids |= given_ids(action)
+        return ids
 
     def _written_before(self, comes: DeltaTable) -> Metadata | None:
         """What the table was to the writers of the commits that come, as far as these do not change it."""

@@ -15,6 +15,7 @@ from penstock.errors import InvalidRequest
 from penstock.formats.delta.branch_log.ownership import protected_changes
 from penstock.formats.delta.errors import UnsupportedFeature
 from penstock.formats.delta.lake.calls import CommitTables, GetTableVersions, WriterReads
+from penstock.formats.delta.lake.column_ids import reserve_column_ids
 from penstock.formats.delta.lake.table import done_before, table_commit
 from penstock.formats.delta.protocol import column_changes, property_changes
 from penstock.formats.delta.protocol.actions import Action, CommitInfo, Metadata, Protocol
@@ -358,6 +359,8 @@ class TableAlterations:
         now = self._lake.do(GetTableVersions(key=table.key, at=branch, limit=0))
         protocol, metadata = now.parse_declared()
         altered = change(metadata, lambda: table.outside_read_set.snapshot(now.latest_version))
+        numbered = reserve_column_ids(self._lake, table.key, branch, metadata, altered.metadata)
+        altered = msgspec.structs.replace(altered, metadata=numbered)
         needed = complete_protocol(protocol, altered.metadata)
         needed = with_features(needed, with_required(altered.features))
         _check_altered(table, metadata, needed, altered.metadata)

@@ -81,6 +81,14 @@ class ReservedIdentities(msgspec.Struct, frozen=True, kw_only=True):
     """The last of the numbers; those before it follow by the step of the column."""
 
 
+class ReservedColumnIds(msgspec.Struct, frozen=True, kw_only=True):
+    """Ids for new columns of a table that no column of it has, or gets, on any branch."""
+
+    key: Key
+    last: int
+    """The last of the ids; the others are the numbers before it."""
+
+
 class TableMade(msgspec.Struct, frozen=True, kw_only=True):
     """A table that was created, adopted or released."""
 

@@ -16,6 +16,7 @@ from penstock.formats.delta.lake.answers import (
     HandedOver,
     PublishedTable,
     RecoveredTable,
+    ReservedColumnIds,
     ReservedIdentities,
     TableMade,
     TablePlace,
@@ -188,6 +189,25 @@ class ReserveIdentities(Call[ReservedIdentities], frozen=True, kw_only=True):
     """How many; none, to have numbers kept free."""
     reached: int | None = None
     """A number that rows came with: it is kept free, and so are all before it."""
+
+
+class ReserveColumnIds(Call[ReservedColumnIds], frozen=True, kw_only=True):
+    """Reserve ids for new columns of a Delta table with mapped columns, for all branches.
+
+    Ids that are not used are never given to any other column. Doing it again reserves others.
+    """
+
+    method = "POST"
+    path = "/delta/column-ids"
+    answer = ReservedColumnIds
+    retry = Retry.SAFE
+    makes_lake = False
+
+    key: Key
+    branch: str | None = None
+    """Where the columns are added; the default branch if nothing is given."""
+    count: int
+    """How many; none, to learn the last one that was given."""
 
 
 class CreateTable(Write[TableMade], frozen=True, kw_only=True):
@@ -471,6 +491,7 @@ CALLS: Final[tuple[type[Call[Any]], ...]] = (
     GetTableVersions,
     PublishTable,
     ReserveIdentities,
+    ReserveColumnIds,
     CreateTable,
     CloneTable,
     AdoptTable,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec.structs import replace
 
 from penstock.errors import InvalidRequest, TableConflict
+from penstock.formats.delta.lake.column_ids import reserve_column_ids
 from penstock.formats.delta.lake.table import done_before
 from penstock.formats.delta.lake.table_job import DeltaJob
 from penstock.formats.delta.lake.written_files import removed_if_refused
@@ -50,7 +51,8 @@ def append_with_columns(
     schema = schema_of(rows.schema)
 
     def evolve_schema(metadata: Metadata) -> Metadata:
-        return with_columns(metadata, schema, case_sensitive=False)
+        becomes = with_columns(metadata, schema, case_sensitive=False)
+        return reserve_column_ids(table.lake, table.key, branch, metadata, becomes)
 
     becomes = evolve_schema(job.metadata)
     check_names(becomes)

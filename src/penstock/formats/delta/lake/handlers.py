@@ -26,13 +26,14 @@ from penstock.errors import (
     TableStateRefused,
 )
 from penstock.formats.delta.branch_log import intents
-from penstock.formats.delta.branch_log.line import LineTip, Read, declared_of, line_of
+from penstock.formats.delta.branch_log.line import LineTip, declared_of, line_of
 from penstock.formats.delta.branch_log.ownership import NewTable
 from penstock.formats.delta.lake import calls as delta_calls
 from penstock.formats.delta.lake.answers import (
     HandedOver,
     PublishedTable,
     RecoveredTable,
+    ReservedColumnIds,
     ReservedIdentities,
     TableHandedOver,
     TableMade,
@@ -52,7 +53,8 @@ from penstock.formats.delta.ownership.handover import HandoverResult
 from penstock.formats.delta.ownership.status import Status
 from penstock.formats.delta.ownership.tables import TableRequest
 from penstock.formats.delta.protocol.actions import Metadata, parse_action
-from penstock.formats.delta.protocol.column_rules import IdentityColumn, identities_of
+from penstock.formats.delta.protocol.column_rules import identities_of
+from penstock.formats.delta.protocol.mapping import MAX_ID, max_id
 from penstock.formats.delta.protocol.transaction import DeltaReads, Partitions
 from penstock.kernel.description import CLONES_VERSION, raise_version
 from penstock.kernel.number_ranges import RangeRequest, find_ranges, reserve_numbers
@@ -76,6 +78,8 @@ if TYPE_CHECKING:
 
 
 VERSION_MAX: Final = 2**63 - 1
+COLUMN_IDS_MAX: Final = 100_000
+"""How many ids of columns are reserved at once, at most: a table can give 2**31 in its life."""
 """What Delta's numbers can hold."""
 
 
@@ -91,6 +95,7 @@ class DeltaAnswers:
             delta_calls.GetTableVersions: self._versions,
             delta_calls.PublishTable: self._publish,
             delta_calls.ReserveIdentities: self._reserve,
+            delta_calls.ReserveColumnIds: self._reserve_column_ids,
             delta_calls.CreateTable: self._create,
             delta_calls.CloneTable: self._clone,
             delta_calls.AdoptTable: self._adopt,
@@ -206,29 +211,48 @@ class DeltaAnswers:
             raise InvalidRequest(f"count must be 0 or greater, got {call.count}")
         content = self._table(self._lake.or_default(call.branch), call.key)
         assert content.id is not None  # of a managed table
-        columns = _identities(content, self._tables.read)
+        columns = identities_of(self._metadata(content))
         column = next((each for each in columns if each.name.lower() == call.column.lower()), None)
         if column is None:
             raise InvalidRequest(f"'{call.key}' has no identity column '{call.column}'", column=call.column)
         marks, ranges = [column.mark, call.reached], find_ranges(self._kernel.store, content.id)
         if ranges is None or column.stored not in ranges.last:
-            marks += self._marks_everywhere(content.id, column.stored)
+            for metadata in self._metadata_everywhere(content.id):
+                columns = identities_of(metadata)
+                marks += [each.mark for each in columns if each.stored == column.stored]
         request = RangeRequest(column.start, column.step, column.furthest(*marks), call.count)
         last = reserve_numbers(
             self._kernel.store, self._kernel.settings, content.id, {column.stored: request}
         )
         return ReservedIdentities(key=call.key, column=column.name, last=last[column.stored])
 
-    def _marks_everywhere(self, identity: UUID, stored: str) -> Iterator[int | None]:
-        """How far every branch has come with the numbers of a column."""
+    def _reserve_column_ids(self, call: delta_calls.ReserveColumnIds) -> ReservedColumnIds:
+        if not 0 <= call.count <= COLUMN_IDS_MAX:
+            raise InvalidRequest(f"count must be from 0 to {COLUMN_IDS_MAX}, got {call.count}")
+        content = self._table(self._lake.or_default(call.branch), call.key)
+        assert content.id is not None  # of a managed table
+        metadata = self._metadata(content)
+        reached, ranges = max_id(metadata), find_ranges(self._kernel.store, content.id)
+        if ranges is None or MAX_ID not in ranges.last:
+            reached = max(reached, *map(max_id, self._metadata_everywhere(content.id)))
+        request = RangeRequest(1, 1, reached, call.count)
+        last = reserve_numbers(self._kernel.store, self._kernel.settings, content.id, {MAX_ID: request})
+        return ReservedColumnIds(key=call.key, last=last[MAX_ID])
+
+    def _metadata_everywhere(self, identity: UUID) -> Iterator[Metadata]:
+        """What a table is on every branch, by every tag and in every open transaction."""
         references = self._kernel.references
         open_transactions = (reference.head for reference in references.all(Kind.TRANSACTION))
         for head in chain((head for _, head in references.heads()), open_transactions):
             key = self._tables.where_is(head, identity)
             content = None if key is None else self._tables.content(head, key)
             if isinstance(content, DeltaTable) and content.state:
-                columns = _identities(content, self._tables.read)
-                yield from (column.mark for column in columns if column.stored == stored)
+                yield self._metadata(content)
+
+    def _metadata(self, content: DeltaTable) -> Metadata:
+        metadata = parse_action(declared_of(line_of(content), self._tables.read).metadata)
+        assert isinstance(metadata, Metadata)  # as the owner noted it
+        return metadata
 
     # -- tables --------------------------------------------------------------------------------------------
 
@@ -440,12 +464,6 @@ class DeltaAnswers:
         if key is None:
             return None
         return TablePlace(key=key, location=self._tables.require_managed(commit, key).location)
-
-
-def _identities(content: DeltaTable, read: Read) -> tuple[IdentityColumn, ...]:
-    metadata = parse_action(declared_of(line_of(content), read).metadata)
-    assert isinstance(metadata, Metadata)  # as the owner noted it
-    return identities_of(metadata)
 
 
 def _change(call: delta_calls.CommitTables, one: delta_calls.TableCommit) -> Change:

@@ -180,6 +180,7 @@ class _ParquetFile:
         if not fields:
             return
         name = ACTION_NAMES[kind]
+        fields = self._with_values(name, fields)
         required = [
             fields[field.name]
             for field in msgspec.structs.fields(kind)
@@ -205,6 +206,14 @@ class _ParquetFile:
             missing -= len(read.paths)
             if search is not None and missing <= 0:
                 return
+
+    def _with_values(self, name: str, fields: dict[str, str]) -> dict[str, str]:
+        """The fields without deletion vectors, if no action of a kind has one: to decode nulls takes time,
+        too."""
+        column = fields.get("deletion_vector")
+        if column is None or _groups_with(self._file.metadata, {f"{name}.{column}"}):
+            return fields
+        return {field: column for field, column in fields.items() if field != "deletion_vector"}
 
     def _groups_with_paths(self, name: str, column: str, search: _PathSearch) -> list[int]:
         """The groups of rows in which some paths are: of the others nothing else is decoded."""
@@ -257,12 +266,14 @@ class _ParquetFile:
             raise _invalid(self._table, self._name, problem) from None
 
 
-def _groups_with(metadata: Any, kinds: Set[str]) -> list[int]:
-    """The groups of rows that may hold actions of some kinds: what is known to be empty is not decoded."""
+def _groups_with(metadata: Any, columns: Set[str]) -> list[int]:
+    """The groups of rows that may hold values of some columns, or of parts of them: what is known to be empty
+    is not decoded."""
+    beginnings = tuple(f"{column}." for column in columns)
     leaves = [
         number
         for number in range(metadata.num_columns)
-        if metadata.schema.column(number).path.partition(".")[0] in kinds
+        if f"{metadata.schema.column(number).path}.".startswith(beginnings)
     ]
     return [
         group
@@ -348,12 +359,16 @@ class _PathSearch:
         if not types.is_string(paths.type) and not types.is_large_string(paths.type):
             return True
         buffer = paths.buffers()[2]
-        text = b"" if buffer is None else buffer.to_pybytes()
-        return any(mark.encode() in text for mark in _ENCODED)
+        if buffer is not None and _PERCENT in buffer.to_pybytes():
+            return True
+        compute = self._arrow.compute
+        return bool(compute.any(compute.starts_with(paths, _ADDRESS)).as_py())
 
 
-_ENCODED: Final = ("%", "file:")
-"""What a path has that is written in another way than it is meant."""
+_PERCENT: Final = b"%"
+_ADDRESS: Final = "file:"
+_ENCODED: Final = ("%", _ADDRESS)
+"""What a path has, and begins with, that is written in another way than it is meant."""
 
 
 def _is_text(path: str) -> bool:

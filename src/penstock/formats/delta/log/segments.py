@@ -27,9 +27,10 @@ from penstock.formats.delta.protocol.names import (
 )
 from penstock.model.decoders import json_decoder
 
-NEAR_VERSIONS: Final = 900
-"""For a version behind the newest checkpoint, so many versions before it are listed first, and none after it:
-a request to a bucket. Most often a checkpoint is among them, and a long log is not listed as a whole."""
+NEAR_VERSIONS: Final = (120, 900)
+"""For a version behind the newest checkpoint, so many versions before it are listed first, then so many more,
+and none after it: a request to a bucket each. Most often a checkpoint is among them, and a long log is not
+listed as a whole."""
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
@@ -80,11 +81,12 @@ def find_segment(files: TableFiles, version: int | None = None) -> LogSegment:
         listing = _Listing(files.url, files.list(before_version(hint)))
         if listing.checkpoint_for(version) is not None:
             return listing.segment(version)
-    if hint is not None and version is not None and NEAR_VERSIONS <= version < hint:
-        near = files.list(before_version(version - NEAR_VERSIONS), before_version(version + 1))
-        listing = _Listing(files.url, near)
-        if listing.has(version) and listing.checkpoint_for(version) is not None:
-            return listing.segment(version)
+    for count in NEAR_VERSIONS:
+        if hint is not None and version is not None and count <= version < hint:
+            near = files.list(before_version(version - count), before_version(version + 1))
+            listing = _Listing(files.url, near)
+            if listing.has(version) and listing.checkpoint_for(version) is not None:
+                return listing.segment(version)
     return _Listing(files.url, files.list("")).segment(version)
 
 

@@ -8,6 +8,7 @@ asks nothing else of writers. Parts of structs are like columns.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import Enum, auto
 from functools import lru_cache
 from typing import Final, Literal, TypeVar
@@ -15,18 +16,19 @@ from typing import Final, Literal, TypeVar
 import msgspec
 
 from penstock.formats.delta.protocol.actions import Metadata
+from penstock.formats.delta.protocol.column_changes import is_named
 from penstock.formats.delta.protocol.column_rules import HIGH_WATER_MARK, IDENTITY_STEP
 from penstock.formats.delta.protocol.mapping import (
     COLUMN_NOTES,
     MAX_ID,
     PHYSICAL_NAME,
     Mapping,
+    has_ids_in_files,
     mapping_of,
     max_id,
     renumber_columns,
     stored_name,
 )
-from penstock.formats.delta.protocol.properties import iceberg_version
 from penstock.formats.delta.protocol.wider_types import TYPE_CHANGES, is_wider
 from penstock.formats.rows.schema import (
     ArrayType,
@@ -50,6 +52,12 @@ def only_adds(before: str, after: str) -> bool:
 
     ``MalformedAction`` if one of the two cannot be understood.
     """
+    return only_adds_or_renames(before, after) and not _renamed_columns(before, after)
+
+
+@lru_cache(maxsize=64)
+def only_adds_or_renames(before: str, after: str) -> bool:
+    """The same, but that columns may have got other names, too: those in files have stayed."""
     return before == after or _extends(parse_schema(after), parse_schema(before))
 
 
@@ -75,12 +83,11 @@ def unite(before: Metadata, ours: Metadata, theirs: Metadata) -> Metadata | None
     """Our metadata with everything that they changed of what was before; ``None`` if that does not go
     together.
 
-    Ids that both sides have given to new columns are given anew where readers go by physical names; where
-    they go by ids, as Iceberg does, files have them already, and the columns do not go together.
+    Ids that both sides have given to new columns are given anew where readers go by physical names. Where
+    they go by ids, as Iceberg does, files have them already, and columns of the same id do not go together.
     """
-    if mapping_of(ours) is not Mapping.NONE and max_id(ours) != max_id(before) != max_id(theirs):
-        if mapping_of(ours) is Mapping.ID or iceberg_version(ours.configuration) is not None:
-            return None
+    is_given_on_both = max_id(ours) != max_id(before) != max_id(theirs)
+    if mapping_of(ours) is not Mapping.NONE and is_given_on_both and not has_ids_in_files(ours):
         before_field, theirs_field = parse_schema(before.schema_string), parse_schema(theirs.schema_string)
         renumbered, last = renumber_columns(before_field, theirs_field, max_id(ours))
         configuration = {**theirs.configuration, MAX_ID: str(last)}
@@ -121,7 +128,11 @@ def _merge_metadata(before: Metadata, ours: Metadata, theirs: Metadata) -> Metad
     # As it is spelled, where it is the same.
     spelled = (item.schema_string for item in (ours, theirs) if parse_schema(item.schema_string) == united)
     schema_string = next(spelled, None) or write_schema(united)
-    return msgspec.structs.replace(ours, schema_string=schema_string, configuration=configuration, **others)
+    metadata = msgspec.structs.replace(
+        ours, schema_string=schema_string, configuration=configuration, **others
+    )
+    renamed = _renamed_columns(before.schema_string, schema_string)
+    return None if any(is_named(metadata, [name]) for name in renamed) else metadata
 
 
 class _Clash(Enum):
@@ -149,8 +160,8 @@ def _extends(after: Type, before: Type) -> bool:
     """Whether a type is another one, and any further fields of structs in it may be added."""
     match before, after:
         case StructType(), StructType():
-            pairs = [(field, _field_of_same_name(after, field)) for field in before.fields]
-            new = (field for field in after.fields if _field_of_same_name(before, field) is None)
+            pairs = [(field, _same(after, field)) for field in before.fields]
+            new = (field for field in after.fields if _same(before, field) is None)
             return all(
                 fields_after is not None and _extends_field(fields_after, field)
                 for field, fields_after in pairs
@@ -170,7 +181,7 @@ def _extends(after: Type, before: Type) -> bool:
 
 def _extends_field(after: Field, before: Field) -> bool:
     return (
-        after.name == before.name
+        (after.name == before.name or PHYSICAL_NAME in before.metadata)
         and after.nullable == before.nullable
         and _notes(after) == _notes(before)
         and highest_mark(after, before) == after.metadata.get(HIGH_WATER_MARK)
@@ -211,29 +222,31 @@ def _merge_type(before: Type, ours: Type, theirs: Type) -> Type | None:
 
 
 def _with_fields(before: StructType, ours: StructType, theirs: StructType) -> StructType | None:
-    fields = {field.name: field for field in ours.fields}
+    fields = {stored_name(field): field for field in ours.fields}
     for before_field in before.fields:
         mine, theirs_field = _same(ours, before_field), _same(theirs, before_field)
         if mine is None or theirs_field is None:
             if (mine or theirs_field or before_field) != before_field:
                 return None  # dropped here, and changed there
             if mine is not None:
-                del fields[mine.name]
+                del fields[stored_name(mine)]
             continue
         field = _united_field(before_field, mine, theirs_field)
         if field is None:
             return None
-        fields[mine.name] = field
+        fields[stored_name(mine)] = field
     for theirs_field in theirs.fields:
         if _same(before, theirs_field) is not None:
             continue
         mine = _field_of_same_name(ours, theirs_field)
+        if mine is not None and _same(before, mine) is not None:
+            mine = None  # which has another name by now, or the two do not go together
         if mine is not None:
             kind = _both_added(mine, theirs_field)
             if kind is None:
                 return None
             theirs_field = msgspec.structs.replace(mine, type=kind)
-        fields[theirs_field.name if mine is None else mine.name] = theirs_field
+        fields[stored_name(theirs_field if mine is None else mine)] = theirs_field
     fields_after = tuple(fields.values())
     if len({item.name.lower() for item in fields_after}) < len(fields_after):
         return None
@@ -250,6 +263,27 @@ def _same(struct: StructType, field: Field) -> Field | None:
         return by_stored
     named = _field_of_same_name(struct, field)
     return named if named is not None and PHYSICAL_NAME not in named.metadata else None
+
+
+@lru_cache(maxsize=64)
+def _renamed_columns(before: str, after: str) -> tuple[str, ...]:
+    """The names of columns, and of parts of some, that have other ones afterwards."""
+    return () if before == after else tuple(_renamed_in(parse_schema(before), parse_schema(after)))
+
+
+def _renamed_in(before: Type, after: Type) -> Iterator[str]:
+    match before, after:
+        case StructType(), StructType():
+            for field in before.fields:
+                if (field_after := _same(after, field)) is not None:
+                    if field_after.name != field.name:
+                        yield field.name
+                    yield from _renamed_in(field.type, field_after.type)
+        case ArrayType(), ArrayType():
+            yield from _renamed_in(before.element_type, after.element_type)
+        case MapType(), MapType():
+            yield from _renamed_in(before.key_type, after.key_type)
+            yield from _renamed_in(before.value_type, after.value_type)
 
 
 def _united_field(before: Field, ours: Field, theirs: Field) -> Field | None:

@@ -199,6 +199,15 @@ def _check_mapped(metadata: Metadata, done: str) -> None:
         )
 
 
+def is_named(metadata: Metadata, path: Sequence[str]) -> bool:
+    """Whether something names a column: a constraint, a generated column, a property."""
+    try:
+        _check_unnamed(metadata, path, "renamed")
+    except InvalidRequest:
+        return True
+    return False
+
+
 def _check_unnamed(metadata: Metadata, path: Sequence[str], done: str) -> None:
     """``InvalidRequest`` if something names the column that would then name nothing, or something else."""
     _check_not_computed_from(metadata, path, done)

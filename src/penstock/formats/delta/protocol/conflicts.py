@@ -12,7 +12,8 @@ rule  the winner                                  the transaction               
 3     changed the protocol in other ways          did not; it goes on with the new one          none
 4     changed the metadata                        changed it too, and not in the same way (3)   metadata
 5     changed harmless properties, added columns  did not; it goes on with the new ones         none
-      that may be null or widened some, no more
+      that may be null, widened or renamed some
+      that files know by other names, no more
 6     changed anything else in the metadata       any                                           metadata
 7     wrote a domain                              wrote the same domain                         transaction
 8     recorded a batch of an application          read or recorded one of it too                transaction
@@ -27,7 +28,7 @@ rule  the winner                                  the transaction               
 ====  ==========================================  ============================================  ==============
 
 (1) under ``Serializable``; under ``WriteSerializable`` only if the transaction changed the metadata otherwise
-than by new columns that may be null.
+than by new columns that may be null and by new names.
 (2) under ``Serializable`` and ``WriteSerializable``. A file that brings no new rows (``dataChange`` false) is
 no append: if its rows were read, rule 11 or 12 has seen that they moved.
 (3) The same way means: what the winner changed is as in rule 5, and what the transaction wants has all of it.
@@ -54,7 +55,7 @@ from penstock.formats.delta.protocol.actions import (
     Remove,
     Txn,
 )
-from penstock.formats.delta.protocol.added_columns import carries, only_adds
+from penstock.formats.delta.protocol.added_columns import carries, only_adds_or_renames
 from penstock.formats.delta.protocol.commit_summary import batch, places, some
 from penstock.formats.delta.protocol.feature_table import MANAGED_COMMITS
 from penstock.formats.delta.protocol.features import binds_writers, supported_features
@@ -255,16 +256,16 @@ def _metadata(winner: Winner, mine: DeltaTransaction) -> DeltaConflict | None:
 
 
 def _is_harmless(before: Metadata, after: Metadata) -> bool:
-    """Whether metadata changed by harmless properties, new columns and wider types alone."""
+    """Whether metadata changed by harmless properties, new columns, wider types and new names alone."""
     unset = before.configuration.keys() - after.configuration.keys()
     changed = set(_differences(before, after)) - (HARMLESS_PROPERTIES - unset)
-    return changed <= {_SCHEMA} and only_adds(before.schema_string, after.schema_string)
+    return changed <= {_SCHEMA} and only_adds_or_renames(before.schema_string, after.schema_string)
 
 
 def _only_adds(before: Metadata, after: Metadata) -> bool:
-    """Whether metadata changed by new columns alone, if at all."""
+    """Whether metadata changed by new columns and new names alone, if at all."""
     changed = set(_differences(before, after)) - {MAX_ID}
-    return changed <= {_SCHEMA} and only_adds(before.schema_string, after.schema_string)
+    return changed <= {_SCHEMA} and only_adds_or_renames(before.schema_string, after.schema_string)
 
 
 def _domains(winner: Winner, mine: DeltaTransaction) -> DeltaConflict | None:

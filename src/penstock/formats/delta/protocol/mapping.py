@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
-from typing import Any, Final, TypeGuard
+from typing import Any, Final, NamedTuple, TypeGuard
 from uuid import uuid4
 
 from msgspec.structs import replace
@@ -147,6 +147,18 @@ def assign_columns(metadata: Metadata) -> Metadata:
     return replace(metadata, schema_string=write_schema(assigned), configuration=configuration)
 
 
+def has_ids_in_files(metadata: Metadata) -> bool:
+    """Whether readers of files go by the ids of columns: those of the table, or those of Iceberg."""
+    return mapping_of(metadata) is Mapping.ID or iceberg_version(metadata.configuration) is not None
+
+
+def given_ids(metadata: Metadata) -> dict[int, str]:
+    """The ids of a table's columns, each with what has it: a physical name, or a path of a nested element."""
+    fields = [*parse_schema(metadata.schema_string).walk()]
+    ids = {number: stored_name(field) for field in fields if _is_id(number := field.metadata.get(ID))}
+    return ids | {number: path for field in fields for path, number in nested_ids(field).items()}
+
+
 def has_nested_ids(metadata: Metadata) -> bool:
     """Whether elements of arrays and maps have ids, too: in tables that suit Iceberg by its later rules."""
     return iceberg_version(metadata.configuration) in (2, 3)
@@ -161,6 +173,38 @@ def nested_ids(field: Field) -> dict[str, Any]:
 def nested_paths(field: Field) -> Iterator[str]:
     """The paths of elements, keys and values in a column; those inside of structs belong to their fields."""
     return _paths_in(field.type, stored_name(field))
+
+
+class ElementId(NamedTuple):
+    """The id that files have for the elements of an array, or for the keys or values of a map."""
+
+    path: tuple[str, ...]
+    """By the names that files have: of columns, parts of structs, and ``element``, ``key`` or ``value``."""
+    id: int
+
+
+def element_ids(schema: StructType, path: tuple[str, ...] = ()) -> Iterator[ElementId]:
+    """The ids of all elements, keys and values in columns, at any depth."""
+    for field in schema.fields:
+        name = stored_name(field)
+        yield from _elements_in(field.type, (*path, name), nested_ids(field), name)
+
+
+def _elements_in(kind: Type, path: tuple[str, ...], ids: dict[str, Any], noted: str) -> Iterator[ElementId]:
+    match kind:
+        case StructType():
+            yield from element_ids(kind, path)
+            return
+        case ArrayType():
+            inside = {"element": kind.element_type}
+        case MapType():
+            inside = {"key": kind.key_type, "value": kind.value_type}
+        case _:
+            return
+    for name, inner in inside.items():
+        if _is_id(number := ids.get(f"{noted}.{name}")):
+            yield ElementId((*path, name), number)
+        yield from _elements_in(inner, (*path, name), ids, f"{noted}.{name}")
 
 
 def _paths_in(kind: Type, path: str) -> Iterator[str]:

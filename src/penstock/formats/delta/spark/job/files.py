@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
+import msgspec
+
 from penstock.errors import InvalidRequest, PenstockError
 from penstock.formats.delta.errors import UnsupportedFeature
 from penstock.formats.delta.lake.file_actions import file_actions
@@ -14,7 +16,7 @@ from penstock.formats.delta.lake.job_outputs import JobTarget
 from penstock.formats.delta.lake.partition_folders import fields_of
 from penstock.formats.delta.lake.table import data_folder
 from penstock.formats.delta.protocol.actions import Add, Cdc, Metadata
-from penstock.formats.delta.protocol.mapping import has_nested_ids, nested_ids
+from penstock.formats.delta.protocol.mapping import element_ids, has_nested_ids
 from penstock.formats.delta.protocol.properties import RANDOM_PREFIXES, iceberg_version, is_on
 from penstock.formats.delta.rows.merged_schemas import check_names
 from penstock.formats.delta.rows.stats import indexed_leaves
@@ -30,6 +32,7 @@ from penstock.formats.delta.spark.job.stored_columns import (
 )
 from penstock.formats.rows.schema import parse_schema
 from penstock.lake.job_files import remove_files
+from penstock.spark import jar
 from penstock.spark.refusals import raise_refusals
 
 if TYPE_CHECKING:
@@ -60,7 +63,7 @@ def write_files(
     ``InvalidRequest`` for rows that the table cannot have; then no file is left, as far as possible.
     """
     check_features(metadata)
-    _check_elements(metadata)
+    ids = _element_ids(df, metadata)
     check_names(metadata)
     fields = fields_of(metadata)
     leaves = leaves_in_footer(indexed_leaves(metadata, clustering))
@@ -71,7 +74,7 @@ def write_files(
         subdirectory=data_folder(lake, branch).rstrip("/"),
         prefix_length=_prefix_length(metadata.configuration),
         columns=tuple(leaf.stored for leaf in leaves),
-        options=options,
+        options={**options, **ids},
     )
     checked = df if are_checked else enforce_constraints(df, metadata, fields, has_changes=has_changes)
     with raise_refusals():
@@ -88,16 +91,22 @@ def write_files(
     return actions
 
 
-def _check_elements(metadata: Metadata) -> None:
-    """``UnsupportedFeature`` for a table whose files need ids that Spark does not write."""
-    if has_nested_ids(metadata) and any(map(nested_ids, parse_schema(metadata.schema_string).walk())):
-        version = iceberg_version(metadata.configuration)
+def _element_ids(df: DataFrame, metadata: Metadata) -> dict[str, str]:
+    """The option that has Spark write ids of elements of arrays and maps, where the table needs them.
+
+    ``UnsupportedFeature`` without Penstock's jar: Spark itself writes none.
+    """
+    elements = [*element_ids(parse_schema(metadata.schema_string))] if has_nested_ids(metadata) else []
+    if not elements:
+        return {}
+    if not jar.is_loaded(df.sparkSession):
         raise UnsupportedFeature(
             "Spark does not write field ids for elements of arrays and maps, which the table needs for "
-            "Iceberg: write its rows without Spark (table.append, table.update, table.merge) or by "
-            "format('penstock')",
-            feature=f"icebergCompatV{version}",
+            "Iceberg, without Penstock's jar: write its rows without Spark (table.append, table.update, "
+            "table.merge) or by format('penstock')",
+            feature=f"icebergCompatV{iceberg_version(metadata.configuration)}",
         )
+    return {"penstock.element.ids": msgspec.json.encode([element._asdict() for element in elements]).decode()}
 
 
 def _name_max_bytes(target: JobTarget) -> int | None:

@@ -16,6 +16,7 @@ from penstock.errors import InvalidRequest, KeyNotFound, PenstockError
 from penstock.formats.delta.errors import UnsupportedFeature
 from penstock.formats.delta.lake.answers import TableVersions
 from penstock.formats.delta.lake.calls import CommitTables, GetTableVersions, TablePart, WriterReads
+from penstock.formats.delta.lake.column_ids import reserve_column_ids
 from penstock.formats.delta.lake.evolution import protocol_for, with_columns
 from penstock.formats.delta.lake.replaced_parts import check_inside, parts_of
 from penstock.formats.delta.lake.table import clustering_of, data_folder, table_commit
@@ -199,7 +200,8 @@ def target_of(options: Options, schema: StructType, *, is_overwrite: bool) -> So
         folder, began = data_folder(lake, branch), JobStart.now(lake)
         protocol, is_now = now.parse_declared()
         clustering = clustering_of(lake.table(options.table, branch), protocol)
-    metadata = with_columns(is_now, schema, case_sensitive=False) if options.merge_schema else is_now
+        metadata = with_columns(is_now, schema, case_sensitive=False) if options.merge_schema else is_now
+        metadata = reserve_column_ids(lake, options.table, branch, is_now, metadata)
     check_condition(options.replace_where, metadata)
     check_features(metadata)
     _check_unnumbered(metadata)

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.lake.calls import TablePart, WriterReads
+from penstock.formats.delta.lake.column_ids import reserve_column_ids
 from penstock.formats.delta.lake.evolution import (
     commit_fitting,
     metadata_changes,
@@ -54,7 +55,7 @@ def fill(df: DataFrame, table: JobTable, order: WriteOrder) -> Ratified | None:
 def _write_rows(df: DataFrame, table: JobTable, order: WriteOrder) -> Ratified | None:
     if order.mode is SaveMode.OVERWRITE:
         check_changeable(table)
-    becomes = _become(df, table.metadata, order)
+    becomes = _become(df, table, table.metadata, order)
     check_names(becomes)
     rows = fit_rows(df, parse_schema(becomes.schema_string))
     names = {name.lower() for name in df.columns}
@@ -117,13 +118,19 @@ def _commit_files(
         )
 
     def become(metadata: Metadata) -> Metadata:
-        return numbers.mark(_become(df, metadata, order))
+        return numbers.mark(_become(df, table, metadata, order))
 
     return commit_fitting(table, files, numbers.mark(becomes), become, commit)
 
 
-def _become(df: DataFrame, metadata: Metadata, order: WriteOrder) -> Metadata:
+def _become(df: DataFrame, table: JobTable, metadata: Metadata, order: WriteOrder) -> Metadata:
     """What the table is to be after the write. ``InvalidRequest`` for another partitioning than it has."""
+    becomes = _with_rows(df, metadata, order)
+    return reserve_column_ids(table.lake, table.key, table.branch, metadata, becomes)
+
+
+def _with_rows(df: DataFrame, metadata: Metadata, order: WriteOrder) -> Metadata:
+    """The table with the columns of the rows, if the write is to add or replace columns."""
     if order.overwrite_schema:
         schema = new_schema(df.schema)
         return with_schema(metadata, schema, partition_names(schema, order.partition_by or ()))

@@ -144,6 +144,7 @@ public final class CommitProtocol extends SQLHadoopMapReduceCommitProtocol {
     }
     LOG.debug("job {}: task {} begins", job(context), context.getTaskAttemptID());
     files = new ArrayList<>();
+    NumberedElements.writeFor(context.getConfiguration());
   }
 
   @Override
