@@ -13,6 +13,7 @@ import shlex
 import shutil
 import tempfile
 from collections import Counter
+from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -113,6 +114,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_collection_finish() -> None:
     """Take the tests out of the garbage collector's sight, which would look at all of them each time."""
     gc.freeze()
+    _cpu.read()
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
@@ -140,19 +142,58 @@ def _place(nodeid: str, folders: tuple[str, ...]) -> int:
 _last_s: dict[str, float] = {}
 """When each process ended its last test."""
 
-_counted: dict[str, Counter[str]] = {}
-"""What each test noted by ``record_property``, summed up over its cases, beside their number and seconds."""
+
+class CpuMeter:
+    """The CPU time of this process, and of those that it waited for, since it was asked last."""
+
+    def __init__(self) -> None:
+        self._last_s = 0.0
+
+    def read(self) -> float:
+        before_s, self._last_s = self._last_s, sum(os.times()[:4])
+        return self._last_s - before_s
+
+
+_cpu = CpuMeter()
+
+
+class Done:
+    """What the cases of a test took, and what they noted by ``record_counts``, summed up."""
+
+    def __init__(self) -> None:
+        self.seconds = self.cpu_s = 0.0
+        self.counters: Counter[str] = Counter()
+
+    def add(self, report: pytest.TestReport) -> None:
+        self.seconds += report.duration
+        self.cpu_s += getattr(report, "cpu_s", 0.0)
+        if report.when == "call":
+            self.counters["cases"] += 1
+            for name, value in report.user_properties:
+                if isinstance(value, int):
+                    self.counters[name] += value
+
+    def __str__(self) -> str:
+        counts = ", ".join(f"{count:,} {name}" for name, count in self.counters.items())
+        return f"{self.seconds:,.0f} seconds, {self.cpu_s:,.0f} of CPU, {counts}"
+
+
+_done: dict[str, Done] = {}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Note what was used since the last report: what ends with a test, such as a server, counts for it."""
+    report = yield
+    report.cpu_s = _cpu.read()  # type: ignore[attr-defined]  # it takes what it is given
+    return report
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     worker = getattr(report, "worker_id", None)
     if worker is not None:
         _last_s[worker] = max(report.stop, _last_s.get(worker, 0.0))
-    counters = _counted.setdefault(report.nodeid.partition("[")[0], Counter())
-    counters["seconds"] += round(report.duration)
-    if report.when == "call":
-        counters["cases"] += 1
-        counters.update({name: value for name, value in report.user_properties if isinstance(value, int)})
+    _done.setdefault(report.nodeid.partition("[")[0], Done()).add(report)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
@@ -164,9 +205,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
             terminalreporter.write_line(command_that_repeats(nodeid, config.option.markexpr))
     if config.option.markexpr == "reliability":
         terminalreporter.section("what was done")
-        for test, counters in sorted(_counted.items(), key=lambda one: -one[1]["seconds"]):
-            done = ", ".join(f"{count:,} {name}" for name, count in counters.items())
+        for test, done in sorted(_done.items(), key=lambda one: -one[1].seconds):
             terminalreporter.write_line(f"{done}: {test}")
+        seconds, cpu_s = (sum(getattr(one, name) for one in _done.values()) for name in ("seconds", "cpu_s"))
+        terminalreporter.write_line(f"{seconds:,.0f} seconds, {cpu_s:,.0f} of CPU in all")
     if len(_last_s) > 1:
         end_s = max(_last_s.values())
         idle = ", ".join(f"{worker} {end_s - last_s:.0f} s" for worker, last_s in sorted(_last_s.items()))

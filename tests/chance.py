@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias, TypeVar
 
 import pytest
@@ -10,6 +10,9 @@ from _pytest.mark import ParameterSet
 from hypothesis import settings
 
 Seed: TypeAlias = "int | ParameterSet"
+
+RecordCounts: TypeAlias = Callable[[Mapping[str, int]], None]
+"""What a long test counted, by the fixture `record_counts`."""
 
 
 def seeds(count: int) -> list[Seed]:

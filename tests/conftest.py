@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+from collections.abc import Callable, Mapping
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -13,10 +14,12 @@ from tests.arrangement import (
     pytest_collection_finish,
     pytest_collection_modifyitems,
     pytest_runtest_logreport,
+    pytest_runtest_makereport,
     pytest_terminal_summary,
     pytest_xdist_make_scheduler,
     use_memory_for_temporary_files,
 )
+from tests.chance import RecordCounts
 from tests.servers.fixtures import (
     dynamodb_place,
     dynamodb_server,
@@ -48,6 +51,7 @@ __all__ = [
     "pytest_collection_finish",
     "pytest_collection_modifyitems",
     "pytest_runtest_logreport",
+    "pytest_runtest_makereport",
     "pytest_terminal_summary",
     "pytest_xdist_make_scheduler",
     "s3_bucket",
@@ -87,3 +91,14 @@ def seed(request: pytest.FixtureRequest) -> int:
     chosen = int(os.environ.get("PENSTOCK_SEED") or random.SystemRandom().randrange(2**32))
     print(f"repeat with PENSTOCK_SEED={chosen}")
     return chosen
+
+
+@pytest.fixture
+def record_counts(record_property: Callable[[str, object], None]) -> RecordCounts:
+    """Have `make reliability` print at its end what a test counted, summed up over its cases."""
+
+    def record(counts: Mapping[str, int]) -> None:
+        for name, count in counts.items():
+            record_property(name, count)
+
+    return record

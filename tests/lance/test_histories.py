@@ -20,6 +20,7 @@ from penstock.lake.lake import Lake
 from penstock.stores import DATABASE_FILE
 from penstock.stores.sqlite import SqliteStore
 from penstock.testing.faults import FaultyStore, Point
+from tests.chance import RecordCounts
 from tests.lance.collecting import Collecting
 from tests.lance.history_model import Change, Tables, applied, merged, shown
 
@@ -277,6 +278,8 @@ def test_random_histories_in_which_everything_happens_end_as_sets_of_rows_say(tm
 
 @pytest.mark.reliability
 @pytest.mark.parametrize("turn", range(4))
-def test_long_random_histories_end_as_sets_of_rows_say(tmp_path: Path, seed: int, turn: int) -> None:
+def test_long_random_histories_end_as_sets_of_rows_say(
+    tmp_path: Path, seed: int, turn: int, record_counts: RecordCounts
+) -> None:
     for number in range(5 * turn, 5 * turn + 5):
-        run(tmp_path / f"lake{number}", seed + number, 150)
+        record_counts(run(tmp_path / f"lake{number}", seed + number, 150))

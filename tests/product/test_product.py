@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.chance import RecordCounts
 from tests.product.machine import Machine
 from tests.product.readers import Readers
 
@@ -42,10 +43,9 @@ def test_a_random_life_of_a_lake_ends_as_sets_of_rows_say(
 @pytest.mark.reliability
 @pytest.mark.parametrize("turn", range(5))
 def test_long_random_lives_of_a_lake_end_as_sets_of_rows_say(
-    tmp_path: Path, readers: Readers, seed: int, turn: int, record_property: Callable[[str, object], None]
+    tmp_path: Path, readers: Readers, seed: int, turn: int, record_counts: RecordCounts
 ) -> None:
     counts = Counter[str]()
     for number in range(4 * turn, 4 * turn + 4):
         counts.update(run(tmp_path / f"lake{number}", readers, seed + number, 120))
-    for name, number in sorted(counts.items()):
-        record_property(name, number)
+    record_counts(counts)

@@ -39,6 +39,7 @@ from penstock.testing.drill import new_lake
 from penstock.testing.recorder import Answer, attempts
 from penstock.testing.samples import row, sample
 from penstock.testing.threads import at_once
+from tests.chance import RecordCounts
 from tests.reliability import processes
 from tests.reliability.processes import check_lake, run_all
 from tests.reliability.test_histories import threads_on
@@ -242,11 +243,10 @@ def test_an_advance_that_is_cut_happens_whole_or_not_at_all_and_nothing_wrong_is
 
 @pytest.mark.reliability
 def test_a_thousand_advances_that_are_cut_happen_whole_or_not_at_all(
-    cuts: Cuts, record_property: Callable[[str, int], None]
+    cuts: Cuts, record_counts: RecordCounts
 ) -> None:
     cuts.run(1000)
-    for outcome, times in cuts.outcomes.items():
-        record_property(" and ".join(outcome), times)
+    record_counts({" and ".join(outcome): times for outcome, times in cuts.outcomes.items()})
 
 
 def test_an_answer_that_is_swallowed_leaves_the_outcome_unknown(
@@ -360,11 +360,10 @@ def test_kernels_whose_connections_are_cut_leave_one_history(lake: str, proxy: P
 
 @pytest.mark.reliability
 def test_kernels_whose_connections_are_cut_for_long_leave_one_history(
-    lake: str, proxy: Proxy, seed: int, record_property: Callable[[str, int], None]
+    lake: str, proxy: Proxy, seed: int, record_counts: RecordCounts
 ) -> None:
     answers = CutKernels(lake, proxy, seed).run(cuts=600)
-    for answer, times in answers.items():
-        record_property(f"answers {answer.value}", times)
+    record_counts({f"answers {answer.value}": times for answer, times in answers.items()})
     assert answers[Answer.UNKNOWN] > 0, "nobody was left in doubt"
 
 
@@ -487,10 +486,10 @@ def test_a_server_that_crashes_under_load_loses_nothing(crashing: Crashing, seed
 
 @pytest.mark.reliability
 def test_a_server_that_crashes_again_and_again_loses_nothing(
-    crashing: Crashing, seed: int, record_property: Callable[[str, int], None]
+    crashing: Crashing, seed: int, record_counts: RecordCounts
 ) -> None:
-    for answer, times in crash_under_load(crashing, 10, seed).items():
-        record_property(f"answers {answer.value}", times)
+    answers = crash_under_load(crashing, 10, seed)
+    record_counts({f"answers {answer.value}": times for answer, times in answers.items()})
 
 
 def test_a_server_that_does_not_look_after_the_disk_is_named(crashing: Crashing) -> None:

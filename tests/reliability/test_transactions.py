@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import shutil
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import cycle
 from pathlib import Path
@@ -21,6 +21,7 @@ import penstock
 from penstock.errors import ConflictError
 from penstock.kernel import merge
 from penstock.model.transactions import Isolation, Policy
+from tests.chance import RecordCounts
 from tests.reliability.transactions.anomalies import Kind
 from tests.reliability.transactions.checker import check
 from tests.reliability.transactions.crew import Crew
@@ -102,11 +103,10 @@ def test_a_kernel_that_forgets_what_was_read_is_found_out(
 @pytest.mark.reliability
 @pytest.mark.parametrize("turn", range(2))
 def test_no_history_of_many_shows_an_anomaly(
-    tmp_path: Path, seed: int, turn: int, record_property: Callable[[str, object], None]
+    tmp_path: Path, seed: int, turn: int, record_counts: RecordCounts
 ) -> None:
     start = seed + turn * HISTORIES
     happened = run_histories(tmp_path, range(start, start + HISTORIES), [*At])
-    for what, count in sorted(happened.items()):
-        record_property(what, count)
+    record_counts(happened)
     for at in At:
         assert happened[f"killed {at}"], f"nobody died {at}"

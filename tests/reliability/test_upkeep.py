@@ -10,7 +10,6 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
@@ -22,7 +21,7 @@ import penstock
 from penstock.errors import TableConflict
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
-from tests.chance import times
+from tests.chance import RecordCounts, times
 
 SECONDS = float(os.environ.get("PENSTOCK_UPKEEP_SECONDS", "600"))
 """How long writers go on in `make reliability`."""
@@ -130,7 +129,7 @@ class Traffic:
 @pytest.mark.reliability
 @pytest.mark.share
 def test_nothing_is_lost_and_nobody_refused_beside_compactions(
-    tmp_path: Path, seed: int, record_property: Callable[[str, object], None]
+    tmp_path: Path, seed: int, record_counts: RecordCounts
 ) -> None:
     seconds = SECONDS if times(4) == 4 else SHARED_SECONDS
     with penstock.open(tmp_path / "lake", author="tester") as lake:
@@ -153,5 +152,5 @@ def test_nothing_is_lost_and_nobody_refused_beside_compactions(
                 job.result()
         for traffic in traffics:
             traffic.check()
-            record_property(str(traffic.table.key), dict(traffic.counts))
+            record_counts({f"{what} of {traffic.table.key}": n for what, n in traffic.counts.items()})
         assert not lake.fsck().damages

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import penstock
-from tests.chance import seeds, share
+from tests.chance import RecordCounts, seeds, share
 from tests.restore.histories import History
 
 STEPS = 20
@@ -25,10 +24,9 @@ def test_histories_with_restores_read_as_a_plain_model_everywhere(tmp_path: Path
 @pytest.mark.reliability
 @pytest.mark.parametrize("seed", share(range(100, 140)))
 def test_long_histories_with_restores_read_as_a_plain_model_everywhere(
-    tmp_path: Path, seed: int, record_property: Callable[[str, object], None]
+    tmp_path: Path, seed: int, record_counts: RecordCounts
 ) -> None:
-    for name, count in run(tmp_path, seed, LONG_STEPS).count.items():
-        record_property(name, count)
+    record_counts(run(tmp_path, seed, LONG_STEPS).count)
 
 
 def run(place: Path, seed: int, steps: int) -> History:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
 
+from tests.chance import RecordCounts
 from tests.server.hostile import Attack, Victim, attacked
 from tests.server.running import Program
 
@@ -45,8 +46,5 @@ def test_it_would_be_noticed_if_a_token_could(place: Attacked) -> None:
 
 
 @pytest.mark.reliability
-def test_thousands_of_hostile_requests(
-    place: Attacked, seed: int, record_property: Callable[[str, int], None]
-) -> None:
-    for status, times in check(place, 20_000, seed).items():
-        record_property(status, times)
+def test_thousands_of_hostile_requests(place: Attacked, seed: int, record_counts: RecordCounts) -> None:
+    record_counts(check(place, 20_000, seed))

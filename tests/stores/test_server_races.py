@@ -30,8 +30,10 @@ if TYPE_CHECKING:
 
 THREADS = 16
 ROUNDS = 25
-# SeaweedFS looks once a second whether another's write of the same key is over.
+# SeaweedFS looks once a second whether another's write of the same key is over; a long run has many keys.
 SLOW_ROUNDS = 3
+SLOW_LINES = 20
+LONG_TIMES = 20
 INCREMENTS = 4
 
 
@@ -39,6 +41,8 @@ class Contested(Protocol):
     """A value under a key on some server, which many want to write at the same time."""
 
     rounds: int
+    lines: int
+    """For so many keys a long run races at once."""
 
     def create(self, key: str, value: str) -> bool:
         """Write a value where there is none; whether this call wrote it."""
@@ -52,6 +56,7 @@ class Contested(Protocol):
 
 class InPostgres:
     rounds = ROUNDS
+    lines = 1
 
     def __init__(self, pool: ConnectionPool) -> None:
         self._pool = pool
@@ -77,6 +82,7 @@ class InPostgres:
 
 class InS3:
     rounds = SLOW_ROUNDS
+    lines = SLOW_LINES
 
     def __init__(self, store: S3Store) -> None:
         self._store = store
@@ -104,6 +110,7 @@ class InS3:
 
 class InDynamoDB:
     rounds = ROUNDS
+    lines = 1
 
     def __init__(self, place: DynamoDBPlace, stack: ExitStack) -> None:
         self._client = stack.enter_context(closing(place.client()))
@@ -156,6 +163,7 @@ class InDynamoDB:
 
 class InMongoDB:
     rounds = ROUNDS
+    lines = 1
 
     def __init__(self, url: str, stack: ExitStack) -> None:
         self._rows = stack.enter_context(connected(url)).get_default_database().contested
@@ -231,10 +239,10 @@ def at_once(act: Callable[[int], bool], threads: int = THREADS) -> list[int]:
         return [number for number, won in enumerate(pool.map(one, range(threads))) if won]
 
 
-def creation_winners(contested: Contested, times: int = 1) -> Iterator[tuple[list[int], str]]:
+def creation_winners(contested: Contested, times: int = 1, line: int = 0) -> Iterator[tuple[list[int], str]]:
     """Per round: who created the same key, and what is stored there."""
     for number in range(contested.rounds * times):
-        key = f"created-{number}"
+        key = f"created-{line}-{number}"
 
         def create(thread: int, key: str = key) -> bool:
             return contested.create(key, str(thread))
@@ -242,17 +250,18 @@ def creation_winners(contested: Contested, times: int = 1) -> Iterator[tuple[lis
         yield at_once(create), contested.read(key)[0]
 
 
-def swap_winners(contested: Contested, times: int = 1) -> Iterator[tuple[list[int], str]]:
+def swap_winners(contested: Contested, times: int = 1, line: int = 0) -> Iterator[tuple[list[int], str]]:
     """Per round: who swapped the same version, and what is stored after."""
-    assert contested.create("swapped", "nobody")
+    key = f"swapped-{line}"
+    assert contested.create(key, "nobody")
     for number in range(contested.rounds * times):
-        version = contested.read("swapped")[1]
+        version = contested.read(key)[1]
 
         # No value is written twice: S3 names a version by its content.
         def swap(thread: int, seen: str = version, prefix: str = f"{number}-") -> bool:
-            return contested.swap("swapped", seen, f"{prefix}{thread}")
+            return contested.swap(key, seen, f"{prefix}{thread}")
 
-        yield at_once(swap), contested.read("swapped")[0].removeprefix(f"{number}-")
+        yield at_once(swap), contested.read(key)[0].removeprefix(f"{number}-")
 
 
 def test_exactly_one_of_many_creates_a_key(contested: Contested) -> None:
@@ -267,10 +276,15 @@ def test_exactly_one_of_many_swaps_a_version(contested: Contested) -> None:
 
 @pytest.mark.reliability
 def test_exactly_one_wins_every_race_of_a_long_run(contested: Contested) -> None:
-    for winners, stored in creation_winners(contested, times=20):
-        assert [stored] == [str(winner) for winner in winners]
-    for winners, stored in swap_winners(contested, times=20):
-        assert [stored] == [str(winner) for winner in winners]
+    times = LONG_TIMES // contested.lines
+
+    def race(line: int) -> None:
+        for races in (creation_winners, swap_winners):
+            for winners, stored in races(contested, times, line):
+                assert [stored] == [str(winner) for winner in winners]
+
+    with ThreadPoolExecutor(contested.lines) as lines:
+        list(lines.map(race, range(contested.lines)))
 
 
 def test_a_counter_that_many_swap_loses_no_count(contested: Contested) -> None:

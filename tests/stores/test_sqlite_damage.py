@@ -15,7 +15,7 @@ import pytest
 import penstock
 from penstock import IcebergTable, Lake, Settings
 from penstock.errors import AdministratorError, Damaged, PenstockError
-from tests.chance import share, times
+from tests.chance import RecordCounts, share, times
 
 HASTY = Settings(write_timeout_s=0.2, tries_max=3, backoff_min_ms=0.1)
 PAGE_BYTES = 4096
@@ -127,9 +127,10 @@ def test_any_harm_to_the_file_is_a_typed_error(healthy: bytes, harm: Harm, tmp_p
 @pytest.mark.reliability
 @pytest.mark.parametrize("harm", share(HARM))
 def test_any_harm_to_the_file_is_a_typed_error_for_long(
-    healthy: bytes, harm: Harm, tmp_path: Path, seed: int
+    healthy: bytes, harm: Harm, tmp_path: Path, seed: int, record_counts: RecordCounts
 ) -> None:
     met = harm_and_use(healthy, harm, tmp_path / "lake", random.Random(seed), times(1500))
+    record_counts(met)
     assert met["damaged"] > 0, f"nothing was found damaged: {met}"
 
 

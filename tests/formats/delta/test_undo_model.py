@@ -16,7 +16,7 @@ import penstock
 from penstock import Lake
 from penstock.errors import CommitConflict, MergeConflict
 from penstock.model.merges import MergeResult
-from tests.chance import share, times
+from tests.chance import RecordCounts, share, times
 from tests.formats.delta.sides import KEY, Side, create, foreign_ids
 
 BRANCHES = ("main", "dev", "fix")
@@ -352,10 +352,13 @@ def test_reverts_in_any_order_leave_the_rows_that_a_model_says(duckdb: Any) -> N
 
 @pytest.mark.reliability
 @pytest.mark.parametrize("hundreds", share(range(1, 13)))
-def test_reverts_in_very_many_histories_leave_the_rows_that_a_model_says(hundreds: int, duckdb: Any) -> None:
+def test_reverts_in_very_many_histories_leave_the_rows_that_a_model_says(
+    hundreds: int, duckdb: Any, record_counts: RecordCounts
+) -> None:
     counts: Counter[str] = Counter()
     histories = times(100)
     for seed in range(hundreds * 100, hundreds * 100 + histories):
         counts += check_history(seed, 24, duckdb if seed % 10 == 0 else None)
+    record_counts(counts)
     assert counts["revert"] > 3 * histories
     assert counts["transplant"] > histories // 20

@@ -17,7 +17,7 @@ from penstock import Lake
 from penstock.errors import CommitConflict, InvalidRequest, MergeConflict
 from penstock.formats.files.lake.calls import ListFiles
 from penstock.model.keys import Key
-from tests.chance import share
+from tests.chance import RecordCounts, share
 from tests.formats.files.lakes import EVENTS, new_store, write
 
 BRANCHES = ("main", "dev", "fix")
@@ -119,9 +119,11 @@ def test_sixty_crossing_histories_have_no_partition_of_two_jobs() -> None:
 
 @pytest.mark.reliability
 @pytest.mark.parametrize("hundreds", share(range(1, 16)))
-def test_many_crossing_histories_have_no_partition_of_two_jobs(hundreds: int) -> None:
+def test_many_crossing_histories_have_no_partition_of_two_jobs(
+    hundreds: int, record_counts: RecordCounts
+) -> None:
     for seed in range(hundreds * 100, hundreds * 100 + 100):
-        check_crossing(seed)
+        record_counts(check_crossing(seed))
 
 
 # -- undoing, against all other writes in a row ------------------------------------------------------------
@@ -244,7 +246,10 @@ def test_k2_undoing_a_write_is_so_also_where_a_merge_came_between() -> None:
 
 @pytest.mark.reliability
 @pytest.mark.parametrize("thousands", share(range(1, 5)))
-def test_k2_undoing_one_of_many_writes_is_so_also_where_a_merge_came_between(thousands: int) -> None:
+def test_k2_undoing_one_of_many_writes_is_so_also_where_a_merge_came_between(
+    thousands: int, record_counts: RecordCounts
+) -> None:
     seeds = range(thousands * 1000, thousands * 1000 + 1000)
     counts = Counter(check_undoing_beside_a_branch(seed) for seed in seeds)
+    record_counts(counts)
     assert min(counts[whose] for whose in ("before", "ours", "theirs", "later")) > 50

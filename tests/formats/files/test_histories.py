@@ -25,7 +25,7 @@ from penstock.formats.files.lake.calls import ListFiles, NewFile, WriteFiles
 from penstock.model.clock import now_us
 from penstock.model.keys import Key
 from penstock.testing.threads import at_once
-from tests.chance import share
+from tests.chance import RecordCounts, share
 from tests.formats.files.lakes import new_store
 from tests.formats.files.model import Clashed, Files, asked, carried_out, file, merged, random_write
 
@@ -238,6 +238,10 @@ def test_every_commit_of_forty_histories_is_what_its_request_makes_of_its_parent
 
 @pytest.mark.reliability
 @pytest.mark.parametrize("tens", share(range(4, 30), 2))
-def test_every_commit_of_many_histories_is_what_its_request_makes_of_its_parent(tens: int) -> None:
+def test_every_commit_of_many_histories_is_what_its_request_makes_of_its_parent(
+    tens: int, record_counts: RecordCounts
+) -> None:
     for seed in range(tens * 10, tens * 10 + 10):
-        assert check_history(seed)["write"] > 0
+        counts = check_history(seed)
+        record_counts(counts)
+        assert counts["write"] > 0

@@ -20,7 +20,7 @@ import penstock
 from penstock import Lake
 from penstock.errors import MergeConflict
 from penstock.model.content import content_bytes
-from tests.chance import share, times
+from tests.chance import RecordCounts, share, times
 from tests.formats.lance.tables import ITEMS, content, opened
 
 lance = pytest.importorskip("lance")
@@ -378,8 +378,12 @@ def test_merges_land_and_have_the_rows_of_a_three_way_merge(tmp_path: Path) -> N
 
 @pytest.mark.reliability
 @pytest.mark.parametrize("start", share(range(100, 160, 10)))
-def test_nine_of_ten_merges_land_in_long_histories(tmp_path: Path, start: int) -> None:
+def test_nine_of_ten_merges_land_in_long_histories(
+    tmp_path: Path, start: int, record_counts: RecordCounts
+) -> None:
     seeds, counters = range(start, start + times(10)), Counters(Counter(), Counter(), Counter())
     for seed in seeds:
         counters.add(run(tmp_path / str(seed), seed, 120))
+    for name, counter in zip(Counters._fields, counters, strict=True):
+        record_counts({f"{name}: {what}": number for what, number in counter.items()})
     assert report(counters, seeds) >= LANDED_MIN

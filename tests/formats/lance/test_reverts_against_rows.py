@@ -15,7 +15,7 @@ import pytest
 import penstock
 from penstock import Lake
 from penstock.errors import MergeConflict
-from tests.chance import share, times
+from tests.chance import RecordCounts, share, times
 from tests.formats.lance.tables import content
 from tests.formats.lance.test_merges_against_rows import (
     BRANCHES,
@@ -226,8 +226,12 @@ def test_reverts_land_and_have_the_rows_that_the_commit_found(tmp_path: Path) ->
 
 @pytest.mark.reliability
 @pytest.mark.parametrize("start", share(range(200, 260, 10)))
-def test_nine_of_ten_reverts_land_in_long_histories(tmp_path: Path, start: int) -> None:
+def test_nine_of_ten_reverts_land_in_long_histories(
+    tmp_path: Path, start: int, record_counts: RecordCounts
+) -> None:
     seeds, counters = range(start, start + times(10)), Counters(Counter(), Counter(), Counter())
     for seed in seeds:
         counters.add(run(tmp_path / str(seed), seed, 120))
+    for name, counter in zip(Counters._fields, counters, strict=True):
+        record_counts({f"{name}: {what}": number for what, number in counter.items()})
     assert report(counters, seeds) >= LANDED_MIN

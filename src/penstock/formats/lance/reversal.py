@@ -206,13 +206,15 @@ class _Reversal:
                 chain(self._gone, self._comes),
             )
         self._check_gone()
-        replaced = (
-            [removal for removal in self._later.removals(self._comes) if removal.is_replacing]
-            if self._comes
-            else []
-        )
-        if replaced:
+        removals = self._later.removals(self._comes) if self._comes else []
+        if replaced := [removal for removal in removals if removal.is_replacing]:
             raise _clash("that the commit had removed, and a later commit restored, {} updated", replaced)
+        if passed := [removal for removal in removals if removal.version is None and removal.is_by_revert]:
+            # What is there now may be what they had taken the place of: it would be there twice.
+            raise Irreversible(
+                "was set back since to a state from before this commit, without rows that would come back",
+                all_rows(removal.rows for removal in passed),
+            )
         self._check_parts()
         self._check_inserts()
         self._check_values()

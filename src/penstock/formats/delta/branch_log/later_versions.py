@@ -27,6 +27,8 @@ from penstock.model.nessie import DeltaTable
 MERGE_INFO: Final = {"operation": MERGED, "operationParameters": {}}
 REVERTED: Final = "revertedVersion"
 """In a ``commitInfo``, the version that the commit undoes."""
+RESTORED: Final = "version"
+"""The one whose state it restores."""
 REPEATED: Final = "repeatedVersion"
 """The one that it does again."""
 HELD_IN: Final = "repeatedRowsWereIn"
@@ -58,6 +60,11 @@ class LaterVersion(NamedTuple):
     def undoes(self) -> int | None:
         """The version that it undid, of the line on which that was."""
         return self._number(REVERTED) if self.is_undo else None
+
+    @property
+    def restores(self) -> int | None:
+        """The version whose state it restored, likewise."""
+        return self._number(RESTORED) if self.is_undo else None
 
     @property
     def repeats(self) -> int | None:

@@ -18,7 +18,7 @@ import msgspec
 from penstock.formats.delta.branch_log.clash import LineClash
 from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.difference import LineDifference, union
-from penstock.formats.delta.branch_log.later_versions import MERGE_INFO
+from penstock.formats.delta.branch_log.later_versions import MERGE_INFO, RESTORED
 from penstock.formats.delta.branch_log.line import (
     Blobs,
     DeclaredTable,
@@ -168,7 +168,7 @@ def restore(
         undone=undone_since(table, commits, target, after),
     )
     net = transfer_row_ids(table, commits, target, after, net)
-    info_fields = {"operation": RESTORE, "operationParameters": {"version": str(tip.version)}}
+    info_fields = {"operation": RESTORE, "operationParameters": {RESTORED: str(tip.version)}}
     return NextVersions(table, commits, target, line, now_ms, extend, info_fields).all([net], standing)
 
 

@@ -319,6 +319,8 @@ class _Undo:
             missing = some(sorted(returns.keys() - shifts.keys()))
             self._problem(f"it rewrote rows of {missing}, which were replaced since and cannot be restored")
         returns = shifts
+        if returns:
+            self._check_restored()
         files = self._files_before([*returns, *masked])
         for path in sorted(returns.keys() - files.keys()):
             self._problem(f"the earlier state of {path} is not known")
@@ -559,6 +561,16 @@ class _Undo:
             None,
         )
         self._problem(f"{self._describe(later)} changed {some(sorted(changed))}, which it wrote")
+
+    def _check_restored(self) -> None:
+        """A problem if files were restored since from a state before the change: what is to come back may
+        have taken their place, and their rows would be there twice."""
+        for later in self._later:
+            if later.restores is None or later.restores >= line_of(self._newest).latest:
+                continue
+            restored = self._standing.live(paths_of(later.adds) - self._shifts.keys())
+            if restored:
+                self._problem(f"{self._describe(later)} restored {some(sorted(restored))} from before it")
 
     def _check_taken(self) -> None:
         """A problem if the change replaced partitions, and a merge or a transplant of it took files that
