@@ -51,7 +51,7 @@ def die_at(step: str) -> None:
         return landed
 
     def then_die_in_commit(*options: Any, **more: Any) -> Any:
-        DeltaJob.commit = dying_commit  # type: ignore[method-assign]
+        DeltaJob.commit = dying_commit  # type: ignore[method-assign, assignment]
         return files.write_files(*options, **more)
 
     dying = die_between_files if step == "between the files" else then_die_in_commit

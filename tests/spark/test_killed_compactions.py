@@ -1,4 +1,4 @@
-"""Drivers that are killed while Spark compacts a table: no row is lost or doubled; a writer's commit stands."""
+"""Drivers that are killed while Spark compacts a table: all rows stay, and so does a writer's commit."""
 
 from __future__ import annotations
 

@@ -531,13 +531,13 @@ def _ratified_answer(one: owner.OwnerRatifiedTable) -> RatifiedTable:
     )
 
 
-def _made_answer(found: HandoverResult) -> TableMade:
+def _made_answer(result: HandoverResult) -> TableMade:
     return TableMade(
-        key=found.key,
-        id=found.id,
-        location=found.location,
-        version=found.version,
-        commit=found.commit.hex(),
+        key=result.key,
+        id=result.id,
+        location=result.location,
+        version=result.version,
+        commit=result.commit.hex(),
     )
 
 

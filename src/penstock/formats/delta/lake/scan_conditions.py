@@ -53,16 +53,16 @@ def skip_files(snapshot: TableSnapshot, conditions: Sequence[ScanCondition]) -> 
     if predicate is None:
         return SkippedFiles(is_kept=False, files=())
     pruner = Pruner(predicate, snapshot.metadata)
-    kept: list[str] = []
+    kept_names: list[str] = []
     skipped: list[str] = []
     place = snapshot.place
     is_clone = isinstance(place, LinkedPlace)
     for file in snapshot.files():
         name = name_inside(file.path, place)
         if not isinstance(place, LinkedPlace) or place.find_source(name) is None:
-            (kept if pruner.keeps(file) else skipped).append(name)
-    is_kept = len(kept) < len(skipped) and not is_clone
-    return SkippedFiles(is_kept=is_kept, files=tuple(kept if is_kept else skipped))
+            (kept_names if pruner.keeps(file) else skipped).append(name)
+    is_kept = len(kept_names) < len(skipped) and not is_clone
+    return SkippedFiles(is_kept=is_kept, files=tuple(kept_names if is_kept else skipped))
 
 
 class _Node(NamedTuple):
