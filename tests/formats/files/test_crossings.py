@@ -253,3 +253,18 @@ def test_k2_undoing_one_of_many_writes_is_so_also_where_a_merge_came_between(
     counts = Counter(check_undoing_beside_a_branch(seed) for seed in seeds)
     record_counts(counts)
     assert min(counts[whose] for whose in ("before", "ours", "theirs", "later")) > 50
+
+
+def test_an_overwrite_that_stands_in_part_does_not_come_again_where_it_was_undone_and_overwritten() -> None:
+    with penstock.open(new_store()) as lake:
+        write(lake, *overwrite_of(0, list(DAYS)), replaced=[""])
+        lake.branch("dev").create()
+        write(lake, *overwrite_of(1, list(DAYS)), branch="dev", replaced=[""])
+        lake.transplant("dev")
+        lake.revert("main")
+        write(lake, *overwrite_of(2, [DAYS[1]]), replaced=[DAYS[1]])
+        lake.revert("main~1")
+        expected = sorted([*overwrite_of(1, [DAYS[0], DAYS[2]]), *overwrite_of(2, [DAYS[1]])])
+        assert sorted(listed(lake, "main")) == expected
+        lake.transplant("dev")
+        assert sorted(listed(lake, "main")) == expected

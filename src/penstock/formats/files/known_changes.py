@@ -11,7 +11,7 @@ else: where a write took the file, or where files are there that may hold its ro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum, auto
 from functools import partial
 from typing import Final, NamedTuple
@@ -44,10 +44,16 @@ def was_changed(own: LaterCommitLookup | None) -> bool:
 
 
 def find_known_paths(
-    table: Table, objects: Objects, ours: ObjectId, changes: Sequence[trees.FileDifference]
+    table: Table,
+    objects: Objects,
+    ours: ObjectId,
+    changes: Sequence[trees.FileDifference],
+    known_folders: Collection[str] = (),
 ) -> set[str]:
     """The paths at which the target had a change of the source, and has decided otherwise since.
 
+    ``known_folders`` are those that the target has as the source replaced them, at least in part. What was
+    undone there, and overwritten since, is not brought again.
     ``Refused`` if it cannot be told whether rows that are to come again are there.
     """
     files = trees.find(objects, ours, [change.path for change in changes])
@@ -63,7 +69,9 @@ def find_known_paths(
     tracks.follow()
     known_paths = {*tracks.outcomes}
     if table.brings_undone:
-        known_paths -= {path for path, outcome in tracks.outcomes.items() if outcome is FileOutcome.UNDONE}
+        overwritten = {path for path in tracks.overwritten if path.startswith(tuple(known_folders))}
+        undone = {path for path, outcome in tracks.outcomes.items() if outcome is FileOutcome.UNDONE}
+        known_paths -= undone - overwritten
         clashes = [
             PathClash(path, "no file", file)
             for path, file in sorted(tracks.doubts.items())
@@ -156,6 +164,8 @@ class TreeChange(NamedTuple):
     after: ObjectId
     is_write: bool
     is_merge: bool
+    replaced: tuple[str, ...] = ()
+    """The folders that it replaced."""
 
     @classmethod
     def of(cls, commit: LaterCommit) -> TreeChange:
@@ -163,7 +173,17 @@ class TreeChange(NamedTuple):
         # Of a commit whose parents have expired, it is not known what it changed.
         before = root_of(commit.before[0]) if commit.before else after
         is_write = commit.intents is not None and not commit.is_merge
-        return cls(before, after, is_write, commit.is_merge)
+        return cls(before, after, is_write, commit.is_merge, tuple(replaced_folders(commit.intents or ())))
+
+    def find_files(self, objects: Objects) -> _ChangedFiles:
+        differences = [*trees.find_differences(objects, self.before, self.after)]
+        removed = {
+            path: file
+            for path, file, after in differences
+            if file is not None and after is None and not path.startswith(self.replaced)
+        }
+        added = {path: file for path, _, file in differences if file is not None}
+        return _ChangedFiles(removed, added, self.is_write)
 
     @property
     def is_undo(self) -> bool:
@@ -195,6 +215,8 @@ class _FileTracks:
         """So many commits: after the last undo, it does not matter which file holds rows."""
         self.outcomes: dict[str, FileOutcome] = {}
         """Of the files that the branch had, by their paths."""
+        self.overwritten: set[str] = set()
+        """Paths in folders that writes replaced after the file there was undone."""
         self.removed_with: dict[str, set[str]] = {}
         """Paths that were removed where the file at a path came."""
         self.doubts: dict[str, str] = {}
@@ -215,8 +237,15 @@ class _FileTracks:
             for path in has:
                 self.outcomes[path] = FileOutcome.HELD
                 self.doubts.pop(path, None)
+                self.overwritten.discard(path)
             for path in had - has:
                 self._note_end(path, commit)
+            if commit.is_write:
+                self.overwritten |= {
+                    path
+                    for path, outcome in self.outcomes.items()
+                    if outcome is FileOutcome.UNDONE and path.startswith(commit.replaced)
+                }
 
     def _find_held(self, files: Mapping[str, File], without: Mapping[str, File] | None = None) -> set[str]:
         """The paths whose rows some files may hold; only by files that others do not have, if these are
@@ -297,15 +326,15 @@ def find_rewritten(
     table: Table, objects: Objects, origin: ObjectId, theirs: ObjectId, ours: ObjectId
 ) -> RewrittenFiles:
     """What became of rows in files that the source removed, where both sides had the files."""
-    source_writes = [*map(_SideWrite.of, table.theirs.commits)] if table.theirs is not None else []
+    source_writes = [*map(TreeChange.of, table.theirs.commits)] if table.theirs is not None else []
     if table.is_repeated:
-        source_writes = [_SideWrite(TreeChange(origin, theirs, is_write=True, is_merge=False), ())]
-    source_changes = [write.find_files(objects) for write in source_writes if write.change.is_write]
+        source_writes = [TreeChange(origin, theirs, is_write=True, is_merge=False)]
+    source_changes = [write.find_files(objects) for write in source_writes if write.is_write]
     source_changes = [files for files in source_changes if files.removed]
     if not source_changes:
         return RewrittenFiles({}, set())
     own_commits = () if table.own is None else table.own.commits
-    own_changes = [write.find_files(objects) for write in map(_SideWrite.of, own_commits)]
+    own_changes = [change.find_files(objects) for change in map(TreeChange.of, own_commits)]
     removed: dict[str, File] = {}
     rewritten: set[str] = set()
     for files in source_changes:
@@ -335,9 +364,9 @@ def find_rewritten(
 def find_rewritten_since(objects: Objects, since: LaterCommitLookup, files: Mapping[str, File]) -> set[str]:
     """Of files that a table had, the paths of those whose rows later commits may have written into others."""
     rewritten: set[str] = set()
-    for write in map(_SideWrite.of, since.commits):
-        if write.change.is_write:
-            changed = write.find_files(objects)
+    for change in map(TreeChange.of, since.commits):
+        if change.is_write:
+            changed = change.find_files(objects)
             rewritten |= changed.find_rewritten(changed.find_removed(files))
     return rewritten
 
@@ -360,27 +389,6 @@ class _ChangedFiles(NamedTuple):
         have the same rows."""
         folders = {path.rpartition("/")[0] for path in self.added} if self.is_write else set()
         return {path for path in removed if path.rpartition("/")[0] in folders}
-
-
-class _SideWrite(NamedTuple):
-    """What a commit made of a tree, and the folders that it replaced."""
-
-    change: TreeChange
-    replaced: tuple[str, ...]
-
-    @classmethod
-    def of(cls, commit: LaterCommit) -> _SideWrite:
-        return cls(TreeChange.of(commit), tuple(replaced_folders(commit.intents or ())))
-
-    def find_files(self, objects: Objects) -> _ChangedFiles:
-        differences = [*trees.find_differences(objects, self.change.before, self.change.after)]
-        removed = {
-            path: file
-            for path, file, after in differences
-            if file is not None and after is None and not path.startswith(self.replaced)
-        }
-        added = {path: file for path, _, file in differences if file is not None}
-        return _ChangedFiles(removed, added, self.change.is_write)
 
 
 def _has_any(

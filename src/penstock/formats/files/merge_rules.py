@@ -337,9 +337,8 @@ def _replay(
             if _mode(table.paths, path) is MergeMode.NORMAL:
                 coming.take(path, now, file)
     news = _normal_differences(table, objects, sides, replaced)
-    looked_at = _merge_paths(
-        objects, sides, news, coming, find_known_paths(table, objects, sides.ours.root, news)
-    )
+    known_paths = find_known_paths(table, objects, sides.ours.root, news, known_folders)
+    looked_at = _merge_paths(objects, sides, news, coming, known_paths)
     _settle_rewritten(table, objects, sides, replaced, coming)
     return looked_at
 

@@ -319,7 +319,7 @@ class _Undo:
             missing = some(sorted(returns.keys() - shifts.keys()))
             self._problem(f"it rewrote rows of {missing}, which were replaced since and cannot be restored")
         returns = shifts
-        if returns:
+        if returns and not self._is_redo:
             self._check_restored()
         files = self._files_before([*returns, *masked])
         for path in sorted(returns.keys() - files.keys()):
@@ -564,7 +564,8 @@ class _Undo:
 
     def _check_restored(self) -> None:
         """A problem if files were restored since from a state before the change: what is to come back may
-        have taken their place, and their rows would be there twice."""
+        have taken their place, and their rows would be there twice. A change that is repeated knows itself
+        which files it takes."""
         for later in self._later:
             if later.restores is None or later.restores >= line_of(self._newest).latest:
                 continue
