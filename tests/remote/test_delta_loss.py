@@ -15,7 +15,14 @@ import pytest
 import penstock
 from penstock.errors import HistoryExpired, OutcomeUnknown
 from penstock.formats.delta.lake import calls as delta_calls
-from penstock.formats.delta.lake.calls import AdoptTable, CommitTables, CreateTable, ReleaseTable, TableCommit
+from penstock.formats.delta.lake.calls import (
+    AdoptTable,
+    CloneTable,
+    CommitTables,
+    CreateTable,
+    ReleaseTable,
+    TableCommit,
+)
 from penstock.lake.call import Write
 from penstock.lake.calls import GetOutcome
 from penstock.lake.lake import Lake
@@ -56,6 +63,7 @@ WRITES: dict[str, Callable[[Path], Write[Any]]] = {
         key=Key("new"), schema=SCHEMA, location=str(path / "tables" / "new")
     ),
     "adopt": lambda path: AdoptTable(location=str(path / "tables" / "free")),
+    "clone": lambda _: CloneTable(source=ORDERS, key=Key("copy"), version=0),
     "release": lambda _: ReleaseTable(key=ORDERS),
 }
 LEFT = {
@@ -65,6 +73,7 @@ LEFT = {
     "create with files": {"new": 0, "sales.orders": 1},
     "create at a place": {"new": 0, "sales.orders": 1},
     "adopt": {"free": 1, "sales.orders": 1},
+    "clone": {"copy": 0, "sales.orders": 1},
     "release": {},
 }
 """The latest versions of all tables afterwards."""

@@ -400,6 +400,7 @@ def is_expected(error: PenstockError) -> bool:
         *("not a file table", "there is no job", "there is no transaction", "no Lance table"),
         "not a Lance table of the lake",
         "is not a table that this lake manages",
+        "the lake reads and writes rows of Delta, Lance and file tables only",
         "cannot be out of sync",
     ]
     return any(text in error.message for text in texts)

@@ -12,7 +12,7 @@ from threading import Barrier, Thread
 import pytest
 
 import penstock
-from penstock.formats.delta.lake import sweep as delta_sweep
+from penstock.formats.delta.lake import clone_needs
 from penstock.formats.delta.lake.retained_tables import KeptTables
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
@@ -48,7 +48,7 @@ def stepping(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
                 next(waiting, lambda: None)()
                 return super().unseen()
 
-        monkeypatch.setattr(delta_sweep, "KeptTables", Stepping)
+        monkeypatch.setattr(clone_needs, "KeptTables", Stepping)
 
     return stepping
 
