@@ -170,7 +170,9 @@ def test_a_table_of_the_first_release_is_repaired_once(terminal: Terminal) -> No
 def test_a_table_is_released(terminal: Terminal, orders: str) -> None:
     assert "removed 0 files" in terminal("delta", "clean-log", "sales.orders").out
     assert "released sales.orders with version 2" in terminal("delta", "release", "sales.orders").out
-    assert terminal("delta", "cat", "sales.orders", status=4).err.count("there is no 'sales.orders'") == 1
+    assert (
+        terminal("delta", "cat", "sales.orders", status=4).err.count("there is no table 'sales.orders'") == 1
+    )
     assert deltalake.DeltaTable(orders).version() == 2
 
 

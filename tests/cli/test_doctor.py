@@ -47,7 +47,7 @@ def test_a_lake_that_is_well(forked: Terminal) -> None:
     ]  # fmt: skip
     assert "Penstock" in found["versions"]["finding"]
     assert "can be read and written" in found["store"]["finding"]
-    assert "not there yet" in found["warehouse"]["finding"]
+    assert "does not exist yet" in found["warehouse"]["finding"]
     forked("fsck")
 
 
