@@ -861,7 +861,7 @@ def put_version_of_a_stranger(lake: Lake, kind: str, monkeypatch: pytest.MonkeyP
         action["add"].pop("stats", None)
         there, data = log / f"{1:020}.json", json.dumps(action).encode()
         patched: Any = publisher
-        name = "backfill"
+        name = "publish_versions"
     else:
         lance.write_dataset(rows(2), location, mode="append")
         there = location / "_versions" / f"{2**64 - 1 - 2}.manifest"

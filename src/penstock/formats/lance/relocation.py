@@ -41,7 +41,7 @@ def check_movable(manifest: Manifest) -> None:
         raise Immovable("uses something of Lance that this version of Penstock does not know")
     if unknown := manifest.unknown_fields:
         raise Immovable(
-            f"has a Lance manifest with fields that this version of Penstock does not know ({unknown})"
+            f"has a Lance manifest with unknown fields {unknown}: this version of Penstock does not read them"
         )
     if not manifest.data_format.startswith("2"):
         raise Immovable("is in Lance's oldest file format")
