@@ -33,10 +33,7 @@ PHASES = (("append", "delete", "update", "merge", "branch and merge", "revert"),
 VERIFIED = {
     "columnMapping (id)",
     "rowTracking",
-    "identityColumns",
-    "typeWidening",
     "deletionVectors",
-    "variantType",
     "icebergCompatV3",
 }
 """What differs most in what it asks of a writer. A table takes 15 s: `make reliability` tries the others."""

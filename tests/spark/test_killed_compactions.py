@@ -13,6 +13,7 @@ import pytest
 
 import penstock
 from penstock.formats.delta.lake.auto_compaction import LOOK_EVERY
+from tests.chance import share
 from tests.row_changes.test_deaths import named_files
 from tests.sweep.tables import LateClock, data_files
 
@@ -26,8 +27,8 @@ def rows(first: int) -> pa.Table:
     return pa.table({"id": pa.array(range(first, first + 2), pa.int64()), "day": ["a", "b"]})
 
 
-@pytest.mark.verify
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.reliability
+@pytest.mark.parametrize("step", share(STEPS))
 @pytest.mark.parametrize("how", ["optimize", "append"])
 def test_a_driver_that_dies_in_a_compaction_leaves_all_rows(tmp_path: Path, how: str, step: str) -> None:
     place = tmp_path / "lake"
