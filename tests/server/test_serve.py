@@ -291,7 +291,7 @@ from penstock.server.metrics_endpoint import MetricsEndpoint
 from penstock.server.limits import Limits
 from penstock.server.listener import bind, url_of
 from penstock.server.run import Service
-from penstock.server.options import Serving
+from penstock.server.options import ServerOptions
 from tests.processes.ends import Ending
 from tests.server.running import Client
 from tests.server.trying import Trial, trial_api
@@ -302,7 +302,7 @@ def client():
 
 lake = open_lake("memory:")
 limits = Limits(request_timeout_s=0.1)
-serving = Serving(lake="memory:", is_dev=True, limits=limits, drain_timeout_s=0.4)
+serving = ServerOptions(lake="memory:", is_dev=True, limits=limits, drain_timeout_s=0.4)
 listener = bind("127.0.0.1", 0)
 service = Service(lake.catalogue, serving, MetricsEndpoint(), apis=[trial_api(Trial())])
 service.run(listener, threading.Thread(target=client).start)

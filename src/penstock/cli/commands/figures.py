@@ -20,7 +20,7 @@ from penstock.lake.call import PAGE_MAX
     prints=Figures,
     examples="""
 $ penstock figures
-$ penstock figures --table sales.orders --json
+$ penstock figures --json
 """,
 )
 @ref_option

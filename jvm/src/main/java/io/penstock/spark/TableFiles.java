@@ -296,7 +296,7 @@ public final class TableFiles extends PartitioningAwareFileIndex {
       }
       return known;
     } catch (IOException | RuntimeException problem) {
-      LOG.warn("no files of {} are left out by a filter: {}", origin, problem.getMessage());
+      LOG.info("no files of {} are left out by a filter: {}", origin, problem.getMessage());
       return null;
     }
   }
