@@ -10,7 +10,7 @@ import pytest
 from pyarrow.parquet import read_table  # type: ignore[import-untyped]
 
 import penstock
-from penstock.errors import EraseRefused, HistoryExpired, TableStateRefused
+from penstock.errors import EraseRefused, HistoryExpired, TableStateRefused, VersionNotFound
 from penstock.formats.delta.lake import handlers
 from penstock.formats.delta.lake.clone_needs import CloneNeeds
 from penstock.formats.delta.lake.clones import plan_clone
@@ -269,6 +269,68 @@ def test_a_clone_of_what_is_erased_meanwhile_is_dropped(
     with pytest.raises(HistoryExpired):
         cloned.delta.clone("source", "late", version=0)
     assert not cloned.table("late").exists
+
+
+# -- what has expired --------------------------------------------------------------------------------------
+
+
+def test_a_state_that_has_expired_is_not_cloned(lake: Lake, later: LateClock) -> None:
+    """Its files may be gone, however the commit is named."""
+    lake.create_table("source", data=rows(1, 2))
+    lake.tag("kept").create()
+    head = lake.branch().head
+    overwritten(lake, later)
+    lake.delta.clone("source", "clone", ref="kept")
+    assert ids(lake.table("clone")) == [1, 2]
+    lake.tag("kept").delete()
+    lake.branch().drop("clone")
+    forget(lake, later)
+    names = ("main~6", f"main@{head}", head)
+    for name in names:
+        with pytest.raises(HistoryExpired):
+            lake.delta.clone("source", "clone", ref=name)
+    assert not lake.table("clone").exists
+
+
+def test_a_clone_of_a_version_that_the_log_lost_meanwhile_is_dropped(
+    lake: Lake, later: LateClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.create_table("source", data=rows(1, 2)).append(rows(3))
+
+    def forget_between(*asked: object) -> object:
+        plan = plan_clone(*asked)  # type: ignore[arg-type]
+        overwritten(lake, later)
+        return plan
+
+    monkeypatch.setattr(f"{handlers.__name__}.plan_clone", forget_between)
+    with pytest.raises(VersionNotFound):
+        lake.delta.clone("source", "late", version=0)
+    assert not lake.table("late").exists
+
+
+@pytest.mark.parametrize("way", ["recover", "resync"])
+def test_a_lake_that_takes_a_clone_over_knows_of_it(tmp_path: Path, later: LateClock, way: str) -> None:
+    """It has made none itself, and its own sweep is to leave the files nevertheless."""
+    warehouse, place = str(tmp_path / "warehouse"), tmp_path / "lake"
+    with penstock.init(place, warehouse=warehouse, settings=ALONE) as lake:
+        lake.create_table("source", data=rows(1, 2))
+        lake.finish_background()
+        shutil.copytree(place, tmp_path / "before")
+        lake.delta.clone("source", "clone")
+        lake.finish_background()
+        lost, places = lake.id, {key: lake.table(key).location for key in ("source", "clone")}
+    if way == "recover":
+        place = tmp_path / "new"
+        with penstock.init(place, warehouse=warehouse, settings=ALONE) as lake:
+            for key, location in places.items():
+                lake.delta.recover(location, key, lost=lost)
+    else:
+        place = tmp_path / "before"
+        with penstock.open(place, settings=ALONE) as lake:
+            lake.resync()
+    with penstock.open(place, settings=ALONE, clock=later) as lake:
+        overwritten(lake, later)
+        assert ids(lake.table("clone")) == [1, 2]
 
 
 # -- races and crashes of sweeps ---------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from penstock.errors import (
     ConflictError,
     HistoryExpired,
     InvalidKey,
+    InvalidLog,
     InvalidRequest,
     KeyNotFound,
     LocationRefused,
@@ -24,6 +25,7 @@ from penstock.errors import (
     ReferenceNotFound,
     TableConflict,
     TableStateRefused,
+    VersionNotFound,
 )
 from penstock.formats.delta.branch_log import intents
 from penstock.formats.delta.branch_log.line import LineTip, declared_of, line_of
@@ -45,9 +47,11 @@ from penstock.formats.delta.lake.answers import (
 from penstock.formats.delta.lake.clones import plan_clone, require_cloneable
 from penstock.formats.delta.lake.log_maintenance import Upkeep
 from penstock.formats.delta.log.files import PlaceFiles
+from penstock.formats.delta.log.segments import find_segment
 from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.formats.delta.ownership import owner
 from penstock.formats.delta.ownership.bulk_handover import LocatedTable, TableHandover
+from penstock.formats.delta.ownership.clones import note_clone
 from penstock.formats.delta.ownership.discovery import find_tables, name_table
 from penstock.formats.delta.ownership.handover import HandoverResult
 from penstock.formats.delta.ownership.status import Status
@@ -56,7 +60,6 @@ from penstock.formats.delta.protocol.actions import Metadata, parse_action
 from penstock.formats.delta.protocol.column_rules import identities_of
 from penstock.formats.delta.protocol.mapping import MAX_ID, max_id
 from penstock.formats.delta.protocol.transaction import DeltaReads, Partitions
-from penstock.kernel.description import CLONES_VERSION, raise_version
 from penstock.kernel.number_ranges import RangeRequest, find_ranges, reserve_numbers
 from penstock.kernel.reachable import Progress
 from penstock.kernel.table_horizons import find_horizon
@@ -303,13 +306,12 @@ class DeltaAnswers:
         if (made_table := self._owner.handover.find_created(branch, call.key, request)) is not None:
             return _made_answer(made_table)
         commit, reference = self._kernel.resolve(self._lake.or_default(call.at))
-        if reference is None:
-            self._kernel.references.require_reachable(commit)
+        references = self._kernel.references
+        (references.require_reachable if reference is None else references.require_kept)(commit)
         content = self._tables.require_managed(commit, call.source)
         require_cloneable(self._parts, call.source, content)
         new = plan_clone(self._parts, call, self._drop_erased(content, call.version))
-        if new.sources:
-            raise_version(self._kernel.store, self._kernel.settings, CLONES_VERSION)
+        note_clone(self._kernel, new.sources)
         with self._existing_named(branch, call.key):
             made_table = self._owner.create(
                 branch, call.key, new, warehouse=self._lake.warehouse, asked=request
@@ -322,10 +324,12 @@ class DeltaAnswers:
     def _require_source(
         self, call: delta_calls.CloneTable, content: DeltaTable, made_table: HandoverResult
     ) -> None:
-        """Drop the clone if the source was released or erased while it was made, and raise that.
+        """Drop the clone if the source was released or erased while it was made, or the log has lost the
+        version since, and raise that.
 
         An erase says that it is under way before it looks who holds rows. So either it has found the clone,
-        or it is found here.
+        or it is found here. Likewise a sweep that has not seen the clone has read the log before: it leaves
+        the files of a version that the log still has.
         """
         assert content.id is not None
         horizon = find_horizon(self._kernel.store, content.id)
@@ -335,13 +339,15 @@ class DeltaAnswers:
             if horizon is not None and horizon.is_under_way:
                 raise horizon.expired_error()
             self._drop_erased(content, call.version)
-        except (HistoryExpired, TableStateRefused):
+            if call.version is not None and call.version <= line_of(content).published:
+                find_segment(PlaceFiles(self._parts.places.at(content.location)), call.version)
+        except (HistoryExpired, InvalidLog, TableStateRefused, VersionNotFound):
             with suppress(ConflictError, ReferenceNotFound):  # somebody else has dropped it, or the branch
                 self._kernel.commit(
                     self._lake.or_default(call.branch),
                     [Delete(made_table.key)],
                     commit_meta(
-                        CommitDescription(), call.who, f"drop {made_table.key}: its source was erased"
+                        CommitDescription(), call.who, f"drop {made_table.key}: its source is gone"
                     ),
                     base=made_table.commit,
                 )

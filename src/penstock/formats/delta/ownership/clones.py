@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from penstock.errors import TableStateRefused
 from penstock.formats.delta.branch_log.line import line_of
 from penstock.formats.delta.ownership.tables import Tables
 from penstock.formats.delta.protocol.clones import clone_sources
-from penstock.kernel.description import CLONES_VERSION, find_description
+from penstock.kernel.description import CLONES_VERSION, find_description, raise_version
 from penstock.kernel.kernel import Kernel
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import Key
@@ -21,6 +21,12 @@ def has_clones(kernel: Kernel) -> bool:
     """Whether any table of the lake was ever cloned."""
     lake = find_description(kernel.store)
     return lake is not None and lake.format_version >= CLONES_VERSION
+
+
+def note_clone(kernel: Kernel, sources: Sequence[str]) -> None:
+    """Have everybody know that the lake has clones, before a table lands that has files of others."""
+    if sources:
+        raise_version(kernel.store, kernel.settings, CLONES_VERSION)
 
 
 class SourceFinder:

@@ -16,8 +16,10 @@ from penstock.errors import InvalidRequest, ManagedElsewhere, NotManaged
 from penstock.formats.delta.branch_log.ownership import Owner, OwnerIdentity, check_writable, owner_of
 from penstock.formats.delta.log.files import PlaceFiles
 from penstock.formats.delta.log.snapshot import LogSnapshot, load_snapshot
+from penstock.formats.delta.ownership.clones import note_clone
 from penstock.formats.delta.ownership.handover import Handover, HandoverResult
 from penstock.formats.delta.ownership.tables import TableRequest, Tables
+from penstock.formats.delta.protocol.clones import clone_sources
 from penstock.formats.delta.protocol.names import LOG, STAGED_FOLDERS, StagedName, parse_name
 from penstock.model.keys import Key
 from penstock.storage.places import Place, Places
@@ -67,6 +69,7 @@ class Recovery:
         owner = self._lost_owner(place.location, snapshot, lost, any_lake)
         check_writable(snapshot.protocol, snapshot.metadata, place.location)
         doubtful = doubtful_versions(place, snapshot.version)
+        note_clone(self._tables.kernel, clone_sources(snapshot.metadata.configuration))
         made = self._handover.take(key, place, snapshot, asked)
         return RecoveryResult(made=made, lost=owner, published=snapshot.version, doubtful=doubtful)
 

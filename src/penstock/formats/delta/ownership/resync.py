@@ -33,6 +33,7 @@ from penstock.formats.delta.branch_log.ownership import (
 from penstock.formats.delta.branch_log.prepared_table import versions
 from penstock.formats.delta.log.files import PlaceFiles
 from penstock.formats.delta.log.snapshot import LogSnapshot, load_snapshot
+from penstock.formats.delta.ownership.clones import note_clone
 from penstock.formats.delta.ownership.recovery import doubtful_versions
 from penstock.formats.delta.ownership.tables import TableRequest, Tables, line_at
 from penstock.formats.delta.protocol.actions import (
@@ -40,10 +41,13 @@ from penstock.formats.delta.protocol.actions import (
     Add,
     CommitInfo,
     DomainMetadata,
+    Metadata,
     Txn,
+    parse_action,
     write_action,
     write_commit,
 )
+from penstock.formats.delta.protocol.clones import clone_sources
 from penstock.formats.delta.protocol.row_ids import (
     RowIdCounter,
     assigns_row_ids,
@@ -126,7 +130,7 @@ class DeltaResync:
             if dry_run:
                 return plan.answer
             try:
-                self._tables.commit([change(key, plan.intent)], request)
+                self._commit(key, plan.intent, request)
             except CommitConflict:
                 if self._tables.content(self._tables.head(), key) == content:
                     raise
@@ -148,7 +152,7 @@ class DeltaResync:
             return None
         intent = self._intent(owner.table, location, -1, snapshot)
         if not dry_run:
-            self._tables.commit([change(key, intent)], request)
+            self._commit(key, intent, request)
         return self._answer(key, intent)
 
     def resync_dropped(
@@ -169,10 +173,16 @@ class DeltaResync:
         plan = self._plan(key, before, head, state, leave_own=leave_own)
         if not dry_run:
             intent = msgspec.structs.replace(plan.intent, known=-1)
-            self._tables.commit([change(key, intent)], request)
+            self._commit(key, intent, request)
             if intent.replaced is not None:
                 self._publisher.forget(identity)
         return plan.answer
+
+    def _commit(self, key: Key, intent: ResyncIntent, request: TableRequest) -> None:
+        metadata = parse_action(intent.metadata)
+        assert isinstance(metadata, Metadata)  # as it was written there
+        note_clone(self._tables.kernel, clone_sources(metadata.configuration))
+        self._tables.commit([change(key, intent)], request)
 
     def _plan(
         self, key: Key, content: DeltaTable, head: ObjectId, state: SyncState, *, leave_own: bool
