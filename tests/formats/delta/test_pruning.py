@@ -7,15 +7,18 @@ import math
 import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime
-from decimal import Decimal
+from decimal import Context, Decimal
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
+from deltalake import write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import penstock
 from penstock.formats.delta.rows.pruning import Pruner
 from penstock.formats.delta.rows.stats import Statistics, indexed_leaves
 from penstock.formats.delta.rows.writing import partition_text
@@ -60,6 +63,7 @@ POOLS: dict[str, tuple[Type, list[Any]]] = {
     "real": ("double", [NAN, INF, -INF, -0.0, 0.0, 0.1, 1e300, -2.5]),
     "single": ("float", [NAN, INF, 0.10000000149011612, 3.5, -2.5]),
     "money": ("decimal(10,2)", [Decimal("-0.01"), Decimal("0.00"), Decimal("10.55"), Decimal("99999999.99")]),
+    "wide": ("decimal(38,2)", [Decimal("-12345678901234567.89"), Decimal("0.01"), Decimal("9" * 36 + ".99")]),
     "day": ("date", [date(1, 1, 1), date(1969, 12, 31), date(2026, 11, 14), date(9999, 12, 31)]),
     "moment": (
         "timestamp",
@@ -312,9 +316,10 @@ def test_a_file_is_left_out_when_it_can_be(where: str, stays: bool) -> None:
         '{"minValues": 7, "maxValues": [], "nullCount": "x"}',
         '{"minValues": {"whole": "x", "text": 3, "day": "2026", "moment": 0, "flag": 1, "money": true}}',
         '{"minValues": {"moment": "+12026-01-01T00:00:00Z"}, "maxValues": {"real": "NaN", "day": "12026"}}',
+        '{"minValues": {"wide": 1e99999999999}, "maxValues": {"wide": -1e99999999}}',
         '{"minValues": ' + "[" * 10_000 + "]" * 10_000 + "}",
     ],
-    ids=["none", "empty", "text", "array", "nothing", "shapes", "types", "ranges", "deep"],
+    ids=["none", "empty", "text", "array", "nothing", "shapes", "types", "ranges", "exponents", "deep"],
 )
 def test_statistics_that_cannot_be_understood_leave_nothing_out(stats: str | None) -> None:
     file = add("a", partition_values=dict.fromkeys(PARTITIONS, "?"), stats=stats)
@@ -338,3 +343,43 @@ def test_a_condition_with_thousands_of_parts_is_judged() -> None:
             stats = {"minValues": {"whole": whole}, "maxValues": {"whole": whole}}
             file = add("a", partition_values=dict.fromkeys(PARTITIONS), stats=json.dumps(stats))
             assert Pruner(predicate, METADATA).keeps(file) is stays
+
+
+# -- statistics of others ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [pa.decimal128(19, 2), pa.decimal128(38, 18), pa.decimal128(20, 0)], ids=str)
+@pytest.mark.parametrize(
+    "text",
+    ["12345678901234567.89", "98765432109876543.21", "4503599627370497.51", "99999999999999999.99", "0.3"],
+)
+def test_decimals_are_found_whose_statistics_delta_rs_notes_as_doubles(
+    tmp_path: Path, kind: Any, text: str
+) -> None:
+    for value in (Decimal(text), -Decimal(text)):
+        number = value.quantize(Decimal(1).scaleb(-kind.scale), context=Context(prec=38))
+        place = tmp_path / str(value)
+        write_deltalake(str(place), pa.table({"d": pa.array([number], kind)}))
+        table = penstock.read_delta(place)
+        for operator in ("=", "<=", ">="):
+            assert table.to_arrow(where=f"d {operator} {number:f}").num_rows == 1
+        assert not list(table.files(where="d > 999999999999999990")), "others are left out"
+
+
+@pytest.mark.parametrize("rest", ["\U0001f600", "\U0010ffff", "\ufffd\ufffe", "z"])
+@pytest.mark.parametrize("before", [31, 32])
+def test_texts_are_found_that_older_delta_spark_has_cut(before: int, rest: str) -> None:
+    """It compares and cuts in the units of UTF-16, and writes half a character as a question mark."""
+    text = "x" * before + rest * 5
+    units = [text.encode("utf-16-le")[at : at + 2] for at in range(0, 2 * len(text), 2)]
+    size = 32
+    while size < len(units) and int.from_bytes(units[size], "little") >= ord("\ufffd"):
+        size += 1
+    cut = b"".join(units[:size]).decode("utf-16-le", "surrogatepass")
+    largest = f"{cut}\ufffd".encode(errors="replace").decode()
+    columns = {"minValues": {"text": "a"}, "maxValues": {"text": largest}, "nullCount": {"text": 0}}
+    stats = json.dumps({"numRecords": 1, **columns})
+    file = add("a", partition_values=dict.fromkeys(PARTITIONS), stats=stats)
+    for where in (f"text = '{text}'", f"text >= '{text}'", f"text like '{text}%'"):
+        assert Pruner(parse_predicate(where, SCHEMA), METADATA).keeps(file)
+    assert not Pruner(parse_predicate("text > 'y'", SCHEMA), METADATA).keeps(file)

@@ -232,7 +232,7 @@ def _decimal(text: str) -> Decimal:
     except InvalidOperation:
         raise ValueError("not a decimal number") from None
     _, digits, exponent = value.as_tuple()
-    if not isinstance(exponent, int) or len(digits) + abs(exponent) > DECIMAL_DIGITS_MAX:
+    if not isinstance(exponent, int) or max(len(digits) + max(exponent, 0), -exponent) > DECIMAL_DIGITS_MAX:
         raise ValueError(f"not a decimal number of at most {DECIMAL_DIGITS_MAX} digits")
     return value
 

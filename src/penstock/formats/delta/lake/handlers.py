@@ -346,9 +346,7 @@ class DeltaAnswers:
                 self._kernel.commit(
                     self._lake.or_default(call.branch),
                     [Delete(made_table.key)],
-                    commit_meta(
-                        CommitDescription(), call.who, f"drop {made_table.key}: its source is gone"
-                    ),
+                    commit_meta(CommitDescription(), call.who, f"drop {made_table.key}: its source is gone"),
                     base=made_table.commit,
                 )
             raise

@@ -5,14 +5,15 @@ and how many nulls there are. From these follows what a condition may come to in
 false, neither. A file is left out only if true is not among them. What is not known, or cannot be
 understood, may be anything.
 
-Statistics are read with the care that their writers make necessary: texts are cut, times are cut to
-milliseconds in either direction, NaN may or may not have been counted, and a part of a struct may be null
-because the struct is.
+Statistics are read with the care that their writers make necessary: texts are cut, sometimes so that the
+largest one is too small; times are cut to milliseconds in either direction; delta-rs notes decimals as
+doubles; NaN may or may not have been counted, and a part of a struct may be null because the struct is.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -29,6 +30,19 @@ TYPE_CHANGES: Final = "delta.typeChanges"
 """In the metadata of a column whose type was widened."""
 SLACK: Final = timedelta(milliseconds=1)
 """By how much a time may lie outside of its statistics."""
+DOUBLE_DIGITS: Final = 15
+"""Decimals of so many digits come back from a double as they were."""
+DOUBLE_DIGITS_MAX: Final = 17
+"""A double is written with no more digits."""
+DOUBLE_ERROR: Final = Decimal(2) ** -50
+"""The part of it by which a decimal that went through a double may be another one: a few units of the last
+of 53 bits."""
+PLACES_MAX: Final = 40
+"""No decimal is larger than a number of so many digits, or smaller."""
+TIE_BREAKER: Final = "\ufffd"
+"""What older Delta Spark puts behind the largest text where it cuts it."""
+
+_DECIMAL: Final = re.compile(r"decimal\(\s*([0-9]+)\s*,.*")
 
 
 class Pruner:
@@ -93,12 +107,50 @@ def _bound(kind: Type, raw: Any, slack: timedelta) -> Any:
             return None if isnan(number) else as_float(number) if kind == "float" else number
     except (ValueError, TypeError, OverflowError):
         return None
+    is_high = slack > timedelta()
     if kind == "string":
-        return raw if isinstance(raw, str) else None
+        return (_largest_text(raw) if is_high else raw) if isinstance(raw, str) else None
     if kind == "boolean":
         return raw if isinstance(raw, bool) else None
     is_number = isinstance(raw, int | Decimal) and not isinstance(raw, bool)
-    return raw if is_number and isinstance(kind, str) and kind != "binary" else None
+    if not is_number or not isinstance(kind, str) or kind == "binary":
+        return None
+    return _decimal_bound(kind, raw, is_high=is_high)
+
+
+def _decimal_bound(kind: str, raw: int | Decimal, *, is_high: bool) -> int | Decimal:
+    """A bound as far from the values as a double may have moved it, if it can have come from one."""
+    decimal = _DECIMAL.fullmatch(kind)
+    if decimal is None or int(decimal[1]) <= DOUBLE_DIGITS:
+        return raw
+    number = Decimal(raw)
+    if _digits(number) > DOUBLE_DIGITS_MAX or abs(number.adjusted()) > PLACES_MAX:
+        return raw
+    error = abs(number) * DOUBLE_ERROR
+    return number + error if is_high else number - error
+
+
+def _digits(number: Decimal) -> int:
+    """How many digits a number has, without zeros at its ends."""
+    return len("".join(map(str, number.as_tuple().digits)).strip("0"))
+
+
+def _largest_text(text: str) -> str | None:
+    """A text that is larger than all of a file, by the one that its statistics have.
+
+    Java compares halves of characters beyond the first 65,536. So older Delta Spark takes its tie-breaker for
+    larger than those, and cuts in the middle of one, of which a question mark is left. What is cut may be any
+    text that begins so.
+    """
+    if not text.endswith(TIE_BREAKER):
+        return text
+    start = text.rstrip(TIE_BREAKER)
+    if start.endswith("?") or "\ud800" <= start[-1:] <= "\udfff":
+        start = start[:-1]
+    start = start.rstrip("\U0010ffff")
+    if not start:
+        return None
+    return start[:-1] + chr(ord(start[-1]) + 1)
 
 
 def read_stats(file: Add) -> dict[str, Any]:
