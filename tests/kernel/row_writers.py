@@ -184,7 +184,7 @@ def set_a_grace(store: FaultyStore) -> Prepared:
     return Prepared(ROW_NAME, lambda: (kernel.set_grace(7200.0, None), read_description(store)))
 
 
-@writer("lake.embedded:Embedded._change_roots")
+@writer("lake.handlers.description:DescriptionHandlers._change_roots")
 def change_roots(store: FaultyStore) -> Prepared:
     lake = open_lake(store)
     return Prepared(ROW_NAME, lambda: (lake.do(ChangeRoots(add=("/tmp/a",))), read_description(store).roots))
@@ -200,7 +200,7 @@ def map_a_root(store: FaultyStore) -> Prepared:
     return Prepared(ROW_NAME, change)
 
 
-@writer("lake.embedded:Embedded._put_setting")
+@writer("lake.handlers.description:DescriptionHandlers._put_setting")
 def put_a_setting(store: FaultyStore) -> Prepared:
     lake = open_lake(store)
     lake.do(PutSetting(name="a", value="first"))

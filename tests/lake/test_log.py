@@ -316,7 +316,7 @@ def test_pages_that_many_readers_have_begun_are_read_to_the_end(lake: Lake) -> N
     for first in firsts:
         assert first + lake.log(all_parents=True, limit=None, after=first[-1].id) == whole
     assert isinstance(lake.catalogue, Embedded)
-    assert len(lake.catalogue._log_pages._ends) <= PAGES_KEPT
+    assert len(lake.catalogue._history._log_pages._ends) <= PAGES_KEPT
 
 
 def test_going_on_with_all_parents_after_a_commit_that_is_not_in_the_log_reads_no_older_ones(

@@ -358,6 +358,19 @@ def test_importing_penstock_loads_neither_sqlite_nor_the_command_line() -> None:
     assert ran.returncode == 0, ran.stderr
 
 
+def test_a_first_commit_loads_nothing_that_only_buckets_and_notebooks_need(tmp_path: Path) -> None:
+    script = (
+        "import sys; before = set(sys.modules); import penstock\n"
+        "with penstock.open({place!r}) as lake:\n"
+        "    lake.branch().put('a.b', penstock.IcebergTable(metadata_location='x'))\n"
+        "costly = {{'asyncio', 'html', 'obstore', 'pyarrow', 'socket', 'ssl'}}\n"
+        "assert not costly & ({{*sys.modules}} - before), costly & {{*sys.modules}}\n"
+    )
+    for place in ("memory:", str(tmp_path / "lake")):
+        ran = _python(script.format(place=place))
+        assert ran.returncode == 0, ran.stderr
+
+
 def test_everything_that_penstock_offers_is_there() -> None:
     for name in penstock.__all__:
         assert getattr(penstock, name) is not None

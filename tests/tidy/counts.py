@@ -151,7 +151,7 @@ COUNTS: Final = (
     Count("modules outside of formats that are named after one", 0, find_format_modules),
     Count("modules outside of formats that name one", 0, find_modules_that_name_formats),
     Count("modules in import cycles", 0, find_cycles),
-    Count("imports of own modules inside of functions", 96, find_inner_imports),
+    Count("imports of own modules inside of functions", 94, find_inner_imports),
     Count("class names defined more than once", 4, find_repeated_classes),
     Count(f"functions with more than {PARAMETERS_MAX} parameters", 3, find_long_signatures),
     Count("functions named by a participle", 17, find_participles),

@@ -61,11 +61,15 @@ class MergeCommand:
         self,
         dry_run: bool,
         *,
-        count: Callable[[MergeResult], int | None],
         done: Callable[[Screen, MergeResult], str],
-        suggest_resolutions: Callable[[MergeResult], list[str]],
+        count: Callable[[MergeResult], int | None] | None = None,
+        suggest_resolutions: Callable[[MergeResult], list[str]] | None = None,
     ) -> None:
-        """Bring it, and answer with what came of it; conflicts are shown as a dry run shows them."""
+        """Bring it, and answer with what came of it; conflicts are shown as a dry run shows them.
+
+        ``count`` says of how many commits it was; without it, of those that were made.
+        """
+        count, suggest = count or _count_commits, suggest_resolutions or self.suggest_resolutions
         try:
             result = self._bring(dry_run)
         except MergeConflict:
@@ -77,7 +81,7 @@ class MergeCommand:
 
         def text(screen: Screen) -> Iterator[str]:
             if result.keys and (result.applied or result.dry_run):
-                ways = suggest_resolutions(result) if result.conflicts else []
+                ways = suggest(result) if result.conflicts else []
                 commits = if_readable(lambda: count(result))
                 yield from merge_page(screen, self._heading, self._sides(result), result, commits, ways)
             if not result.dry_run or not result.keys:
@@ -156,6 +160,10 @@ class RevertCommand(MergeCommand):
         back = f"To go back to what it was before {self.source}, without anything that came since"
         take, leave = f"--take {self.source}={keys[0]}", f"--take {self.target}={keys[0]}"
         return [newest, f"{back}: {take}. To leave it as it is: {leave}."]
+
+
+def _count_commits(result: MergeResult) -> int | None:
+    return len(result.commits) if result.applied else None
 
 
 def to_take(result: MergeResult) -> list[str]:

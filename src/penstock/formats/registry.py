@@ -12,9 +12,9 @@ when a server starts. They are read only if an installed package may have some.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from penstock.errors import FormatUnavailable
@@ -33,16 +33,14 @@ BUILT_IN: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(NamedTuple):
     """A command of a format's, and a line about it for who has not loaded it."""
 
     path: str
     summary: str
 
 
-@dataclass(frozen=True, slots=True)
-class TableFormat:
+class TableFormat(NamedTuple):
     """A table format as its package declares it. Every path is ``module:name``."""
 
     name: str
@@ -57,7 +55,7 @@ class TableFormat:
     """What a program does with a table: a ``penstock.formats.plugin.TableView``, made of a ``Table``."""
     row_formats: tuple[str, ...] = ()
     """What ``format`` may be where rows are written to a table of the format."""
-    members: Mapping[str, str] = field(default_factory=dict)
+    members: Mapping[str, str] = MappingProxyType({})
     """What a lake and its tables have that no other format answers, by names such as ``lake.delta``."""
     content: str = ""
     """The class of that content, if the type has a number of its own: only Penstock gives numbers. Tables of
@@ -69,7 +67,7 @@ class TableFormat:
     ``penstock.lake.sql_catalog.formats``."""
     cli: str = "penstock.cli.format_cli:FormatCli"
     """What the command line says of its tables: a ``penstock.cli.format_cli.FormatCli``."""
-    commands: Mapping[str, Command] = field(default_factory=dict)
+    commands: Mapping[str, Command] = MappingProxyType({})
     """Commands by name."""
     routes: str = ""
     """Routes beside those of its calls in the lake's own API: a tuple of ``penstock.server.routes.Route``."""
@@ -118,7 +116,7 @@ def other_formats() -> OtherFormats:
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
         package = entry.dist.name + " " + entry.dist.version if entry.dist is not None else entry.value
         try:
-            declared = replace(entry.load(), package=package)
+            declared = entry.load()._replace(package=package)
             _check_declaration(declared, (*table_formats(), *formats))
             declared.load(declared.plugin)
         except FormatUnavailable as problem:

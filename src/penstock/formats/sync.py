@@ -11,12 +11,21 @@ version was seen, the newest commit of the default branch has it, or the lake ne
 
 from __future__ import annotations
 
+import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from functools import partial
+from typing import Generic, NamedTuple, TypeVar
+from uuid import UUID
 
-from penstock.errors import OutOfSync
+from penstock.errors import LakeMoved, OutOfSync
+from penstock.model.content import ManagedTable
+from penstock.model.keys import Key
 
 C = TypeVar("C")
+T = TypeVar("T", bound=ManagedTable)
+
+logger = logging.getLogger("penstock")
 
 
 class SyncState(NamedTuple):
@@ -32,6 +41,49 @@ class SyncState(NamedTuple):
     @property
     def is_in_sync(self) -> bool:
         return self.beyond < 0 and self.other < 0
+
+
+class SyncCheck(ABC, Generic[T]):
+    """Compares tables with what the lake knows: each once, before a process commits to it. Used by many
+    threads at once."""
+
+    def __init__(self, find_last: Callable[[UUID], T | None], require_unmoved: Callable[[], None]) -> None:
+        """``find_last`` tells a table as the default branch has it now, or had it when it was dropped;
+        ``None`` if it never had it. ``require_unmoved`` raises ``LakeMoved`` if the lake has moved: its
+        tables go on without it."""
+        self._find_last, self._require_unmoved = find_last, require_unmoved
+
+    @abstractmethod
+    def require_in_sync(self, key: Key, content: T, *, is_default: bool) -> None:
+        """``OutOfSync`` unless a table is what the lake knows. Looks once for a table that is.
+
+        ``content`` is the table as the branch has it that is about to be written to.
+        """
+
+    @abstractmethod
+    def _look(self, location: str, content: T | None) -> SyncState:
+        """What is there now, beside what a content says."""
+
+    def warn(self, key: Key, content: T) -> None:
+        """Log that a table is out of sync, if it is. Raises as storage does."""
+        try:
+            self.require_in_sync(key, content, is_default=True)
+        except OutOfSync as problem:
+            logger.warning("%s", problem)
+        except LakeMoved:
+            logger.debug("'%s' has versions of the lake at its new location", key)
+
+    def compare(self, identity: UUID, location: str, content: T | None = None) -> SyncState:
+        """What a table has that the lake has not, by what is there now. ``LakeMoved`` if there is something
+        and the lake has moved.
+
+        ``content`` is the table as the default branch has it, as far as the caller knows.
+        """
+        look = partial(self._look, location)
+        state = compare_with_head(look, partial(self._find_last, identity), content)
+        if not state.is_in_sync:
+            self._require_unmoved()
+        return state
 
 
 def compare_with_head(

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from penstock.errors import MergeConflict
 from penstock.kernel.chain import Chain, Draft
-from penstock.kernel.edit import Edit, EditContext, LandingNotice
+from penstock.kernel.edit import Edit, EditContext
 from penstock.kernel.format import Formats, PrepareAgain
 from penstock.kernel.history import History
 from penstock.kernel.isolation import check_reads
@@ -104,9 +104,7 @@ class MergeRequest(ThreeWayRequest):
             raise MergeConflict(edit.conflicts)
         if plan.is_nothing and self._options.reads is None:
             return []
-        self._landing = LandingNotice(self._formats, reference.name)
-        self._landing.add(edit.tables)
-        return [edit.draft(self._meta, self.key, (self._source,))]
+        return [self._draft(edit, reference, (self._source,))]
 
     def _check_reads(self, edit: Edit, changes: Difference, head: CommitObject) -> None:
         """Note in an edit, before anything is brought, what the source has read and is not so any more."""

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
-from penstock.errors import InvalidRequest, KeyNotFound, MergeConflict
+from penstock.errors import InvalidRequest, KeyNotFound
 from penstock.kernel.chain import Chain, Draft
-from penstock.kernel.edit import Edit, LandingNotice
+from penstock.kernel.edit import Edit
 from penstock.kernel.format import AppliedChange, Format, Formats, PrepareAgain, Refused
 from penstock.kernel.history import History
 from penstock.kernel.ledger import find_table
@@ -91,15 +91,7 @@ class RestoreRequest(ThreeWayRequest):
         edit = self._edit(chain.objects, chain.view, reference, self.may_read)
         restoring = self._restoring(edit)
         restoring.apply_difference(changes, {})
-        restoring.finish()
-        self.results = list(restoring.results.values())
-        if edit.conflicts:
-            raise MergeConflict(edit.conflicts, what="cannot restore")
-        if not edit.has_changes:
-            return []
-        self._landing = LandingNotice(self._formats, reference.name)
-        self._landing.add(edit.tables)
-        return [edit.draft(self._meta, self.key)]
+        return self._conclude(edit, restoring, reference, "cannot restore")
 
     def _restoring(self, edit: Edit) -> _RestoreApply:
         return _RestoreApply(edit, self._formats, self._to if isinstance(self._to, int) else None)

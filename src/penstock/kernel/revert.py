@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from penstock.errors import InvalidRequest, MergeConflict
+from penstock.errors import InvalidRequest
 from penstock.kernel.chain import Chain, Draft
-from penstock.kernel.edit import Edit, LandingNotice, compare
+from penstock.kernel.edit import Edit, compare
 from penstock.kernel.format import Format, Formats, PrepareAgain, Refused
 from penstock.kernel.history import History
 from penstock.kernel.later_commits import LaterCommits
@@ -61,15 +61,7 @@ class RevertRequest(ThreeWayRequest):
         edit = self._edit(chain.objects, chain.view, reference, self.may_read)
         reverting = self._reverting(edit, None if chain.has_drafts else chain.tip)
         reverting.apply_difference(self._later.undo, {})
-        reverting.finish()
-        self.results = list(reverting.results.values())
-        if edit.conflicts:
-            raise MergeConflict(edit.conflicts, what="cannot revert")
-        if not edit.has_changes:
-            return []
-        self._landing = LandingNotice(self._formats, reference.name)
-        self._landing.add(edit.tables)
-        return [edit.draft(self._meta, self.key)]
+        return self._conclude(edit, reverting, reference, "cannot revert")
 
     def _require_in(self, reference: Reference, head: ObjectId) -> None:
         if not self._history.is_ancestor(self._commit, head):

@@ -17,7 +17,8 @@ from uuid import UUID
 
 import msgspec
 
-from penstock.errors import InvalidRequest
+from penstock.errors import InvalidRequest, MergeConflict
+from penstock.kernel.chain import Draft
 from penstock.kernel.edit import Edit, EditContext, LandingNotice, compare
 from penstock.kernel.format import (
     DRY_RUN,
@@ -168,6 +169,21 @@ class ThreeWayRequest(Request):
             for stored, (before, after) in changes.items()
             if managing(content_of(objects, before if after is None else after)) is not None
         }
+
+    def _conclude(self, edit: Edit, applied: ThreeWayApply, reference: Reference, what: str) -> list[Draft]:
+        """The commit of what was applied, if it changes anything. ``MergeConflict`` if something is in the
+        way; ``what`` says of what."""
+        applied.finish()
+        self.results = list(applied.results.values())
+        if edit.conflicts:
+            raise MergeConflict(edit.conflicts, what=what)
+        return [self._draft(edit, reference)] if edit.has_changes else []
+
+    def _draft(self, edit: Edit, reference: Reference, parents: tuple[ObjectId, ...] = ()) -> Draft:
+        """A commit, and what formats are to be told once it has landed."""
+        self._landing = LandingNotice(self._formats, reference.name)
+        self._landing.add(edit.tables)
+        return edit.draft(self._meta, self.key, parents)
 
     def after_commit(self, commits: list[ObjectId]) -> None:
         if self._landing is not None:

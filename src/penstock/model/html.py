@@ -6,7 +6,6 @@ Nothing is loaded from elsewhere, and no script is part of it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from html import escape
 from typing import Final
 
 VALUE_MAX_CHARS: Final = 80
@@ -20,6 +19,8 @@ MONOSPACE: Final = "font-family:monospace;line-height:1.25;margin:4px 0;backgrou
 
 def text(value: object, limit: int = VALUE_MAX_CHARS) -> str:
     """A value as text that HTML shows as it is, shortened if it is long."""
+    from html import escape  # it knows all 2,000 names of characters, and few programs are notebooks
+
     shown = "".join(
         char if char.isprintable() or char == "\n" else "\ufffd" for char in str(value)[: limit + 1]
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -34,6 +33,8 @@ async def race(bucket: Bucket) -> list[str]:
 
     Storage that looks first and writes after is found out by chance only, but then for certain.
     """
+    import asyncio
+
     condition: Condition = "absent"
     async with _probe(bucket, PROBES) as key:
         for _ in range(ROUNDS):

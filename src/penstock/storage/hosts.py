@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from typing import Final
@@ -57,10 +56,14 @@ def _host(location: str) -> tuple[str, str]:
 
 def _address(host: str) -> IPv4Address | IPv6Address | None:
     """The address that a host is, also as one number, in hexadecimal, octal or with parts left out."""
+    if not host:
+        return None
     try:
         return ip_address(host.partition("%")[0])
     except ValueError:
         pass
+    import socket
+
     try:
         return IPv4Address(socket.inet_aton(host)) if host.isascii() and " " not in host else None
     except OSError:

@@ -7,7 +7,6 @@ compared and renamed under a lock. A tag is the hash of the bytes, so that it ne
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import fcntl
 import os
@@ -119,6 +118,8 @@ class LocalBucket(Bucket):
     async def put_all(self, items: Sequence[tuple[str, bytes]]) -> int:
         """All are written under other names, by a few threads, and then flushed, one flush often doing for
         many; only their links come one after the other."""
+        import asyncio
+
         written: list[list[Path]] = [[] for _ in range(min(WRITERS, len(items)))]
         contents = [data for _, data in items]
         work = [
@@ -141,6 +142,8 @@ class LocalBucket(Bucket):
         await self._do(self._write_pieces, key, pieces)
 
     async def delete(self, keys: Sequence[str]) -> None:
+        import asyncio
+
         few = min(THREADS_MAX, len(keys))
         work = [partial(self._remove, keys[start::few]) for start in range(few)]
         await asyncio.gather(*(self._do(self._retry_once, task) for task in work))
@@ -222,6 +225,8 @@ class LocalBucket(Bucket):
             raise self._explain(problem) from None
 
     async def _do(self, work: Callable[Given, Answer], *given: Given.args, **named: Given.kwargs) -> Answer:
+        import asyncio
+
         call = partial(work, *given, **named)
         try:
             under_way = asyncio.get_running_loop().run_in_executor(self._threads, call)

@@ -6,7 +6,6 @@ as the vendors' own variables name them. Tables in one bucket share its connecti
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from secrets import token_hex
 from threading import Lock, Thread
-from typing import Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from urllib.parse import unquote, urlsplit
 from weakref import finalize
 
@@ -24,7 +23,6 @@ from penstock.storage.buckets import (
     Bucket,
     BucketEntry,
     EntityTag,
-    RequestLoop,
     UnansweredWrite,
     WriteRefused,
 )
@@ -34,6 +32,9 @@ from penstock.storage.local import THREADS_MAX, LocalBucket
 from penstock.storage.locations import normalise
 from penstock.storage.moved_roots import NOT_MOVED, MovedRoots
 from penstock.storage.remote import SCHEMES, RemoteBucket
+
+if TYPE_CHECKING:
+    from penstock.storage.request_loop import RequestLoop
 
 Answer = TypeVar("Answer")
 
@@ -122,7 +123,10 @@ class Places:
         return RemoteBucket(f"{scheme}://{bucket}", scheme, bucket, endpoint=endpoint)
 
     def _place(self, where: str) -> Place:
-        self._loop = self._loop or RequestLoop()
+        if self._loop is None:
+            from penstock.storage.request_loop import RequestLoop
+
+            self._loop = RequestLoop()
         if "://" not in where:
             # It has nothing open, and uses the threads of all: there is nothing to close.
             shared = SharedBucket(self.open_disk(Path(where)), is_disk=True)
@@ -448,6 +452,8 @@ async def _some(items: AsyncIterator[BucketEntry], count: int) -> Sequence[Bucke
 
 async def _each(work: Iterable[Coroutine[Any, Any, Answer]]) -> Sequence[Answer]:
     """All answers; the first error, but only when nothing is under way any more."""
+    import asyncio
+
     outcomes = await asyncio.gather(*work, return_exceptions=True)
     for outcome in outcomes:
         if isinstance(outcome, BaseException):

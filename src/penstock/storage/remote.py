@@ -7,7 +7,6 @@ that was done would be refused, and look like a loss.
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import AsyncIterator, Iterable, Sequence
 from datetime import timedelta
@@ -77,6 +76,8 @@ class RemoteBucket(Bucket):
         timeout_s: float = REQUEST_TIMEOUT_S,
         in_flight_max: int = IN_FLIGHT_MAX,
     ) -> None:
+        import asyncio
+
         self.url = url
         self._obstore = _library()
         self._scheme = scheme
@@ -183,6 +184,8 @@ class RemoteBucket(Bucket):
                 raise self._doubt(problem, "write") from None
 
     async def delete(self, keys: Sequence[str]) -> None:
+        import asyncio
+
         if self._scheme == "s3":
             pages = [keys[start : start + DELETE_PAGE] for start in range(0, len(keys), DELETE_PAGE)]
         else:
@@ -280,6 +283,8 @@ def _mending(code: str, right: str) -> str:
 
 async def _each_in_a_thread(pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
     """Pieces that take their time to come, while other requests go on."""
+    import asyncio
+
     waiting, loop = iter(pieces), asyncio.get_running_loop()
     while (piece := await loop.run_in_executor(None, next, waiting, None)) is not None:
         yield piece

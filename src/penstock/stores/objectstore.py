@@ -51,7 +51,6 @@ from penstock.storage.buckets import (
     BucketEntry,
     Condition,
     EntityTag,
-    RequestLoop,
     TaggedContent,
     UnansweredWrite,
     WriteRefused,
@@ -59,6 +58,7 @@ from penstock.storage.buckets import (
 from penstock.storage.conditions import keeps_conditions, race
 from penstock.storage.local import LocalBucket
 from penstock.storage.remote import SCHEMES, RemoteBucket
+from penstock.storage.request_loop import RequestLoop
 from penstock.stores.directory import PRIVATE_DIRECTORY
 from penstock.stores.port import AdvanceResult, Row, Store, StoredObject, Turn
 from penstock.stores.urls import options, split_url, without_secrets

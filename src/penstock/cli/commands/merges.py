@@ -165,12 +165,7 @@ def transplant(
         return lake.compare(target, last).base
 
     shown = MergeCommand(call, lake, commits, target, run, revision=last, base=fork)
-    shown.run(
-        request.dry_run,
-        count=lambda result: len(result.commits) if result.applied else None,
-        done=describe_result,
-        suggest_resolutions=shown.suggest_resolutions,
-    )
+    shown.run(request.dry_run, done=describe_result)
 
 
 @command(
@@ -221,12 +216,7 @@ def rebase(
         return f"{screen.paint(branch, 'name')} is at {head}, {repeated} repeated"
 
     shown = MergeCommand(call, lake, branch, base, run)
-    shown.run(
-        request.dry_run,
-        count=lambda result: len(result.commits) if result.applied else None,
-        done=describe_result,
-        suggest_resolutions=shown.suggest_resolutions,
-    )
+    shown.run(request.dry_run, done=describe_result)
 
 
 @command(
@@ -294,12 +284,7 @@ def revert(
         revision=revision_of(commit_id, via),
         base=parent,
     )
-    shown.run(
-        request.dry_run,
-        count=lambda _: None,
-        done=describe_result,
-        suggest_resolutions=shown.suggest_resolutions,
-    )
+    shown.run(request.dry_run, count=lambda _: None, done=describe_result)
 
 
 def _commit_on(lake: Lake, revision: str, branch: str) -> tuple[str, str | None]:

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from collections import OrderedDict
 from collections.abc import Callable, Collection
-from functools import partial
 from threading import Lock
 from typing import Final
 from uuid import UUID
 
-from penstock.errors import LakeMoved, OutOfSync
 from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.names import MAIN, manifest_name
 from penstock.formats.lance.promoter import Promoter
-from penstock.formats.sync import SyncState, compare_with_head, out_of_sync
+from penstock.formats.sync import SyncCheck, SyncState, out_of_sync
 from penstock.model.keys import Key
-
-logger = logging.getLogger("penstock")
 
 IN_SYNC_MAX: Final = 10_000
 """Of how many tables is remembered that their folders are what the lake knows."""
@@ -26,12 +21,12 @@ FindLast = Callable[[UUID], LanceTable | None]
 """A table as the default branch has it now, or had it when it was dropped; ``None`` if it never had it."""
 
 
-class FolderCheck:
+class FolderCheck(SyncCheck[LanceTable]):
     """Compares folders with what the lake knows. Used by many threads at once."""
 
     def __init__(self, promoter: Promoter, find_last: FindLast, require_unmoved: Callable[[], None]) -> None:
-        """``require_unmoved`` raises ``LakeMoved`` if the lake has moved: its tables go on without it."""
-        self._promoter, self._find_last, self._require_unmoved = promoter, find_last, require_unmoved
+        super().__init__(find_last, require_unmoved)
+        self._promoter = promoter
         self._in_sync: OrderedDict[UUID, None] = OrderedDict()
         self._lock = Lock()
 
@@ -66,23 +61,5 @@ class FolderCheck:
             if len(self._in_sync) > IN_SYNC_MAX:
                 self._in_sync.popitem(last=False)
 
-    def warn(self, key: Key, content: LanceTable) -> None:
-        """Log that a table is out of sync, if it is. Raises as storage does."""
-        try:
-            self.require_in_sync(key, content, is_default=True)
-        except OutOfSync as problem:
-            logger.warning("%s", problem)
-        except LakeMoved:
-            logger.debug("'%s' has versions of the lake at its new location", key)
-
-    def compare(self, identity: UUID, location: str, content: LanceTable | None = None) -> SyncState:
-        """What a folder has that the lake has not, by what is there now. ``LakeMoved`` if there is something
-        and the lake has moved.
-
-        ``content`` is the table as the default branch has it, as far as the caller knows.
-        """
-        look = partial(self._promoter.compare, location)
-        state = compare_with_head(look, partial(self._find_last, identity), content)
-        if not state.is_in_sync:
-            self._require_unmoved()
-        return state
+    def _look(self, location: str, content: LanceTable | None) -> SyncState:
+        return self._promoter.compare(location, content)

@@ -9,6 +9,7 @@ from penstock.errors import InvalidRequest, RequestError
 from penstock.kernel.checks import Proposal
 from penstock.kernel.time_limits import time_limit
 from penstock.lake.audits.installed import require_sql
+from penstock.lake.audits.queries import Query
 from penstock.lake.audits.rows import rows_proposed
 from penstock.model.expectations import Expectation
 from penstock.model.keys import Key
@@ -58,7 +59,6 @@ class LakeEngine:
         return None if rows is None else str(rows)
 
     def _ask(self, proposal: Proposal, sql: str, keys: Sequence[Key], timeout_s: float) -> FoundRows | None:
-        from penstock.lake.audits.queries import Query
         from penstock.lake.audits.query_run import ask
 
         query = Query(sql, tuple(keys))

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
-from functools import partial
 from uuid import UUID
 
-from penstock.errors import LakeMoved, OutOfSync
+from penstock.errors import OutOfSync
 from penstock.formats.delta.branch_log.line import OwnershipPhase, line_of
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.publishing.log_writer import newest_after
 from penstock.formats.delta.publishing.publisher import Publisher
-from penstock.formats.sync import SyncState, compare_with_head, out_of_sync
+from penstock.formats.sync import SyncCheck, SyncState, out_of_sync
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable
 from penstock.storage.places import Places
-
-logger = logging.getLogger("penstock")
 
 FindLast = Callable[[UUID], DeltaTable | None]
 """A table as the default branch has it now, or had it when it was dropped; ``None`` if it never had it."""
 
 
-class LogCheck:
+class LogCheck(SyncCheck[DeltaTable]):
     """Compares logs with what the lake knows. Used by many threads at once."""
 
     def __init__(
@@ -33,9 +29,8 @@ class LogCheck:
         find_last: FindLast,
         require_unmoved: Callable[[], None],
     ) -> None:
-        """``require_unmoved`` raises ``LakeMoved`` if the lake has moved: its tables go on without it."""
-        self._places, self._publisher, self._find_last = places, publisher, find_last
-        self._require_unmoved = require_unmoved
+        super().__init__(find_last, require_unmoved)
+        self._places, self._publisher = places, publisher
 
     def is_checked(self, identity: UUID) -> bool:
         """Whether a table was found to be in sync by this process, and nothing has told otherwise since."""
@@ -61,27 +56,6 @@ class LogCheck:
             raise log_out_of_sync(key, content.location, state)
         self._publisher.forget_replaced(content.id, content.location)
         self._publisher.note_in_sync(content.id)
-
-    def warn(self, key: Key, content: DeltaTable) -> None:
-        """Log that a table is out of sync, if it is. Raises as storage does."""
-        try:
-            self.require_in_sync(key, content, is_default=True)
-        except OutOfSync as problem:
-            logger.warning("%s", problem)
-        except LakeMoved:
-            logger.debug("'%s' has versions of the lake at its new location", key)
-
-    def compare(self, identity: UUID, location: str, content: DeltaTable | None = None) -> SyncState:
-        """What a log has that the lake has not, by what is there now. ``LakeMoved`` if there is something and
-        the lake has moved.
-
-        ``content`` is the table as the default branch has it, as far as the caller knows.
-        """
-        look = partial(self._look, location)
-        state = compare_with_head(look, partial(self._find_last, identity), content)
-        if not state.is_in_sync:
-            self._require_unmoved()
-        return state
 
     def _look(self, location: str, content: DeltaTable | None) -> SyncState:
         if content is None:

@@ -17,6 +17,7 @@ from urllib.parse import unquote
 
 from penstock.errors import InvalidRequest
 from penstock.formats.files.lake.data_files import NO_VALUE, is_data
+from penstock.formats.rows.schema import parse_schema
 from penstock.model.keys import Key
 
 if TYPE_CHECKING:
@@ -98,7 +99,6 @@ class FileRows:
 
         if self._layout.schema:
             from penstock.formats.rows.arrow_types import arrow_schema
-            from penstock.formats.rows.schema import parse_schema
 
             return arrow_schema(parse_schema(self._layout.schema).fields)
         inside, partitions = self._schema_in_files(), [_partition_values(path) for path in self._paths]

@@ -58,6 +58,7 @@ from penstock.kernel.reachable import Progress, silent
 from penstock.lake.answers import SweptTable
 from penstock.lake.calls import SweepTables
 from penstock.lake.erase import FirstVersionKept, Leftovers, TableHolder, dated_states_of, leftovers_of
+from penstock.lake.lake import Lake
 from penstock.model.clock import utc
 from penstock.model.commits import CommitMeta
 from penstock.model.content import ManagedTable
@@ -135,7 +136,6 @@ class LanceErasure:
     def _table_rewrite(self) -> TableRewrite:
         require_lance()
         from penstock.formats.lance.lake.table_rewrite import TableRewrite
-        from penstock.lake.lake import Lake
 
         return TableRewrite(Lake(self._lake, author=self._who), self._key, self._branch)
 

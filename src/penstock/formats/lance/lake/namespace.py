@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.formats.lance.lake.batches import BatchOperations
 from penstock.formats.lance.lake.data import DataOperations
+from penstock.lake.opener import open_lake
 
 if TYPE_CHECKING:
     from penstock.lake.lake import Lake
@@ -36,8 +37,6 @@ class PenstockNamespace(BatchOperations, DataOperations):
         author: str | None = None,
     ) -> None:
         """A namespace of a lake; or, as ``lance_namespace.connect`` makes one, of the lake at an address."""
-        from penstock.lake.opener import open_lake
-
         opened = open_lake(lake, token=token, author=author) if isinstance(lake, str) else lake
         super().__init__(opened, ref, via=via, is_read_only=is_read_only in (True, "true"))
 

@@ -1,0 +1,83 @@
+"""Answering calls that sweep, check and resync a lake."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.errors import PenstockError
+from penstock.kernel.description import require_unmoved
+from penstock.kernel.fsck import Checked, Damage, fsck
+from penstock.kernel.reachable import Progress
+from penstock.kernel.sweep import Swept, sweep
+from penstock.lake import calls
+from penstock.lake.answers import SweptTable
+from penstock.lake.erase import erase
+from penstock.lake.resync import TableResync
+from penstock.lake.resync_calls import Resync, Resynced, describe_ahead
+from penstock.lake.table_sweep import sweep_tables
+
+if TYPE_CHECKING:
+    from penstock.lake.embedded import Embedded
+
+logger = logging.getLogger("penstock")
+
+
+class CareHandlers:
+    """Answers the calls that tell how far they are."""
+
+    def __init__(self, lake: Embedded) -> None:
+        self._lake, self._kernel = lake, lake.kernel
+        self.by_call: dict[type[calls.Call[Any]], Callable[[Any, Progress], Any]] = {
+            calls.Sweep: self._sweep,
+            calls.SweepTables: lake.unless_moved(self._sweep_tables),
+            calls.EraseTable: lake.unless_moved(partial(erase, lake)),
+            Resync: lake.unless_moved(self._resync),
+            calls.Fsck: self._fsck,
+        }
+
+    def _sweep(self, call: calls.Sweep, progress: Progress) -> Swept:
+        require_unmoved(self._kernel.store)
+        if not call.dry_run:
+            self._lake.transactions.tidy()
+        return sweep(self._kernel, dry_run=call.dry_run, progress=progress)
+
+    def _sweep_tables(self, call: calls.SweepTables, progress: Progress) -> tuple[SweptTable, ...]:
+        return sweep_tables(self._lake, call, progress) if self._lake.has_any_tables() else ()
+
+    def _fsck(self, call: calls.Fsck, progress: Progress) -> Checked:  # noqa: ARG002
+        checks = [
+            check for plugin in self._lake.plugins if (check := plugin.content_check(self._kernel.objects))
+        ]
+        flaws = fsck(
+            self._kernel,
+            progress,
+            lambda key, content: chain.from_iterable(check(key, content) for check in checks),
+        )
+        unreadable = (damage for plugin in self._lake.plugins for damage in plugin.unreadable_tables())
+        return msgspec.structs.replace(flaws, damages=(*flaws.damages, *unreadable, *self._out_of_sync()))
+
+    def _out_of_sync(self) -> Iterator[Damage]:
+        """Tables of the default branch whose logs or folders are not what the lake knows."""
+        if not self._has_tables_anywhere():
+            return
+        try:
+            for table in TableResync(self._lake, Resync(dry_run=True)).find():
+                yield Damage(str(table.key), table.problem or describe_ahead(table))
+        except (PenstockError, AttributeError, TypeError, ValueError, LookupError) as problem:
+            # Where an object of another kind is in the place of one, any of these may come of it.
+            logger.debug("tables could not be compared with their logs", exc_info=problem)
+
+    def _has_tables_anywhere(self) -> bool:
+        try:
+            return self._lake.has_any_tables()
+        except (PenstockError, AttributeError, TypeError, ValueError, LookupError):
+            return False  # what is damaged is told by the check of objects
+
+    def _resync(self, call: Resync, progress: Progress) -> Resynced:
+        return TableResync(self._lake, call, progress).run()

@@ -1,0 +1,128 @@
+"""Answering calls that read commits and what differs between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.errors import HistoryExpired, IdempotencyKeyReused, InvalidRequest
+from penstock.kernel.batch import Outcome
+from penstock.kernel.history import Walk
+from penstock.lake import calls
+from penstock.lake.answers import Comparison, Difference, Landing, LogSearch
+from penstock.lake.call import first
+from penstock.lake.log import Filter, LogPages, changes_of, differences, matching, not_in_log_error, search
+from penstock.model.commits import Commit, owned_key
+from penstock.model.encoding import NO_COMMIT, ObjectId
+
+if TYPE_CHECKING:
+    from penstock.lake.embedded import Embedded
+
+
+class HistoryHandlers:
+    """Answers the calls about commits."""
+
+    def __init__(self, lake: Embedded) -> None:
+        self._lake, self._kernel = lake, lake.kernel
+        self._log_pages = LogPages()
+        self.by_call: dict[type[calls.Call[Any]], Callable[[Any], Any]] = {
+            calls.GetCommit: self._get_commit,
+            calls.GetChanges: self._changes,
+            calls.ListCommits: self._log,
+            calls.SearchLog: self._search_log,
+            calls.Diff: self._diff,
+            calls.Compare: self._compare,
+            calls.GetOutcome: self._outcome,
+        }
+
+    def _get_commit(self, call: calls.GetCommit) -> Commit:
+        commit = self._lake.commit_of(call.revision)
+        if commit == NO_COMMIT:
+            raise InvalidRequest(f"'{call.revision}' has no commits yet")
+        return Commit.of(commit, self._kernel.history.commit(commit))
+
+    def _changes(self, call: calls.GetChanges) -> tuple[Difference, ...]:
+        changes = changes_of(self._kernel, self._lake.commit_of(call.revision), call.after)
+        return tuple(first(changes, call.limit))
+
+    def _diff(self, call: calls.Diff) -> tuple[Difference, ...]:
+        before, after = self._lake.commit_of(call.before), self._lake.commit_of(call.to)
+        changes = differences(self._kernel, before, after, call.prefix, call.after)
+        return tuple(first(changes, call.limit))
+
+    def _log(self, call: calls.ListCommits) -> tuple[Commit, ...]:
+        chosen = Filter(
+            key=call.table, author=call.author, since=call.since, until=call.until, text=call.text
+        )
+        start = self._lake.commit_of(call.ref)
+        last = self._lake.commit_of(call.after) if call.after is not None else None
+        commits = self._walk_after(start, last, call.all_parents)
+        page = tuple(first(matching(self._kernel, commits, chosen, call.all_parents), call.limit))
+        if call.all_parents and call.limit is not None and page:
+            self._log_pages.keep(start, page[-1].object_id, commits)
+        return page
+
+    def _search_log(self, call: calls.SearchLog) -> LogSearch:
+        chosen = Filter(
+            key=call.table, author=call.author, since=call.since, until=call.until, text=call.text
+        )
+        start = self._lake.commit_of(call.ref)
+        last = self._lake.commit_of(call.after) if call.after is not None else None
+        commits = self._walk_after(start, last, call.all_parents)
+        page = search(
+            self._kernel,
+            commits,
+            chosen,
+            all_parents=call.all_parents,
+            limit=call.limit,
+            within=call.within,
+        )
+        if call.all_parents and page.reached is not None:
+            self._log_pages.keep(start, bytes.fromhex(page.reached), commits)
+        return page
+
+    def _walk_after(self, start: ObjectId, last: ObjectId | None, all_parents: bool) -> Walk:
+        """The commits of a log, all or those that come after a given one."""
+        if last is None:
+            return self._kernel.walk(start, all_parents)
+        if all_parents:
+            return self._log_pages.after(self._kernel, start, last)
+        if not self._kernel.history.is_on_line(last, start):
+            raise not_in_log_error(last)
+        return self._kernel.walk(self._kernel.history.commit(last).parent)
+
+    def _compare(self, call: calls.Compare) -> Comparison:
+        history = self._kernel.history
+        first, other = self._lake.commit_of(call.one), self._lake.commit_of(call.other)
+        bases = history.merge_bases(first, other)
+        return Comparison(
+            base=(bases[0] if bases else NO_COMMIT).hex(),
+            ahead=len(history.only_in(first, other)),
+            behind=len(history.only_in(other, first)),
+        )
+
+    def _outcome(self, call: calls.GetOutcome) -> Landing | None:
+        name = self._lake.or_default(call.branch)
+        if call.who:
+            call = msgspec.structs.replace(call, key=owned_key(call.key, call.who), who=None)
+        outcome = self._kernel.outcome(name, call.key) if call.asked is None else self._outcome_of(name, call)
+        if outcome is None:
+            return None
+        commit: Commit | None = None
+        if outcome.head != NO_COMMIT:
+            with suppress(HistoryExpired):
+                commit = Commit.of(outcome.head, self._kernel.history.commit(outcome.head))
+        ids = tuple(commit_id.hex() for commit_id in outcome.commits)
+        return Landing(commits=ids, head=outcome.head.hex(), commit=commit)
+
+    def _outcome_of(self, name: str, call: calls.GetOutcome) -> Outcome | None:
+        """What a very request came to; its key may have been used for others."""
+        for about_itself in (False, True):
+            with suppress(IdempotencyKeyReused):
+                outcome = self._kernel.outcome(name, call.key, call.asked, about_itself=about_itself)
+                if outcome is not None:
+                    return outcome
+        return None
