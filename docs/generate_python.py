@@ -75,11 +75,14 @@ def _class_section(title: str, module: str, name: str) -> Iterator[str]:
 
 
 def public_members(module: str, name: str) -> Iterator[ast.FunctionDef]:
-    """What a class defines for programs, and the private classes of its module that it is made of."""
+    """What a class defines for programs, and the classes that it is made of: private ones of its module, and
+    others of its package."""
     kind = _find_class(module, name)
-    private = [ast.unparse(base) for base in kind.bases if ast.unparse(base).startswith("_")]
+    homes = _imported_from(module)
+    bases = [ast.unparse(base) for base in kind.bases]
+    parts = [(homes.get(base, module), base) for base in bases if base.startswith("_") or base in homes]
     names: set[str] = set()
-    for member in (*kind.body, *(member for base in private for member in _find_class(module, base).body)):
+    for member in (*kind.body, *(member for part in parts for member in _find_class(*part).body)):
         is_public = isinstance(member, ast.FunctionDef) and member.name[0] != "_"
         if isinstance(member, ast.FunctionDef) and is_public and not _is_overload(member, names):
             names.add(member.name)
@@ -188,6 +191,18 @@ def _find_function(home: str, name: str) -> ast.FunctionDef:
 
 def _find_class(module: str, name: str) -> ast.ClassDef:
     return next(node for node in _parse(module).body if isinstance(node, ast.ClassDef) and node.name == name)
+
+
+def _imported_from(module: str) -> dict[str, str]:
+    """The modules of the same package from which a module has its names."""
+    package = module.rpartition(".")[0]
+    return {
+        alias.name: home
+        for node in _parse(module).body
+        if isinstance(node, ast.ImportFrom) and node.module is not None
+        for alias in node.names
+        if (home := node.module.removeprefix("penstock.")).rpartition(".")[0] == package
+    }
 
 
 def _is_overload(member: ast.FunctionDef, names: set[str]) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
@@ -12,57 +11,39 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 import msgspec
 
-from penstock.errors import InvalidName, InvalidRequest, KeyNotFound, LakeNotFound, NotFound
+from penstock.errors import InvalidRequest, KeyNotFound, LakeNotFound, NotFound
 from penstock.formats.registry import load, load_member
-from penstock.kernel.description import HistoryRule
-from penstock.kernel.fsck import Checked
 from penstock.kernel.reachable import Progress, silent
-from penstock.kernel.sweep import Swept
 from penstock.lake import calls
 from penstock.lake.answers import (
     About,
-    Comparison,
-    Difference,
-    ErasedTable,
-    Figures,
     LogLine,
-    LogSearch,
-    SweptFiles,
-    SweptTable,
-    join_swept,
 )
 from penstock.lake.audits.calls import AddExpectation, ListExpectations, RemoveExpectation
 from penstock.lake.call import CommitOptions, commit_fields
 from penstock.lake.calls import Call
+from penstock.lake.care import LakeCare
 from penstock.lake.catalogue import Catalogue
 from penstock.lake.checks import CheckInfo, Proposed, add_check, checks_of, remove_check
 from penstock.lake.embedded import Embedded
 from penstock.lake.empty_place import EmptyPlace
-from penstock.lake.lists import CommitLog, Differences
-from penstock.lake.notebook_progress import show_progress
-from penstock.lake.options import CommitFilter, TransactionOptions
-from penstock.lake.plugins import sweep_calls
-from penstock.lake.read_calls import SEARCHED_MAX
-from penstock.lake.resync_calls import Resync, Resynced
+from penstock.lake.history import LOG_LIMIT, LakeHistory
+from penstock.lake.merges import LakeMerges
+from penstock.lake.options import TransactionOptions
 from penstock.lake.suggestion import add_suggestion
 from penstock.lake.table import Table
-from penstock.lake.tokens import new_token
 from penstock.lake.transactions.answers import TransactionInfo
 from penstock.lake.transactions.calls import GetTransaction, ListTransactions
 from penstock.lake.transactions.read_set import NotedReads, note_reads
 from penstock.lake.transactions.runner import TransactionRun, run
 from penstock.lake.transactions.transaction import Transaction, begin_transaction
 from penstock.lake.views import Branch, Snapshot, Tag
-from penstock.model.clock import now_us
 from penstock.model.commits import EMPTY_COMMIT_ID, Commit
 from penstock.model.expectations import Expectation
 from penstock.model.keys import Key
-from penstock.model.merges import HowToMerge, KeyMerge, MergeMode, MergeResult
-from penstock.model.names import moment, parse_time
 from penstock.model.operations import Operation, Unchanged
 from penstock.model.reads import Read
 from penstock.model.references import Kind, Reference
-from penstock.model.tokens import Token
 from penstock.storage.moved_roots import MovedRoots
 from penstock.storage.places import Places
 
@@ -79,9 +60,7 @@ if TYPE_CHECKING:
     from penstock.kernel.kernel import Kernel
     from penstock.lake.audits.publication import Published, PublishOptions
     from penstock.lake.sql.result import SqlResult
-    from penstock.lake.sql.row_diff import RowDiff
 
-LOG_LIMIT = 100
 BACKGROUND_S = 60.0
 """How long is waited for what is done in the background; longer than the longest pause between two tries."""
 RETRIES = 5
@@ -91,7 +70,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-class Lake:
+class Lake(LakeHistory, LakeMerges, LakeCare):
     """A versioned catalogue of tables. Made by ``penstock.open``; may be used by many threads."""
 
     def __init__(self, catalogue: Catalogue, author: str | None = None) -> None:
@@ -428,130 +407,6 @@ class Lake:
         """
         return self.at(ref).sql(query)
 
-    def show(self, revision: str | None = None) -> Commit:
-        """A commit."""
-        return self.do(calls.GetCommit(revision=self._or_default(revision)))
-
-    def changes(self, revision: str | Commit | None = None) -> list[Difference]:
-        """What a commit changed, compared with its first parent."""
-        revision = revision.id if isinstance(revision, Commit) else revision
-        commit, via = self._pin(self._or_default(revision))
-        call = calls.GetChanges(revision=commit, via=via)
-        return Differences(self.pages(call, None, lambda last: {"after": last.key}))
-
-    def _pin(self, revision: str, limit: int | None = None, via: str | None = None) -> tuple[str, str | None]:
-        """A revision that a list is asked for at, and the reference that led to it.
-
-        A list that comes in several pages is asked for at one commit, whatever happens in between.
-        """
-        most = self.page_max
-        if via is not None or most is None or (limit is not None and limit <= most):
-            return revision, via
-        resolved = self.do(calls.Resolve(revision=revision))
-        return resolved.commit, resolved.name
-
-    def log(
-        self,
-        ref: str | None = None,
-        *,
-        table: str | Key | None = None,
-        since: str | datetime | None = None,
-        until: str | datetime | None = None,
-        limit: int | None = LOG_LIMIT,
-        via: str | None = None,
-        **options: Unpack[CommitFilter],
-    ) -> list[Commit]:
-        """Commits, newest first, that match everything given.
-
-        ``table`` may also be a namespace. ``author`` is one that a commit names, ``text`` is part of its
-        message. ``after`` goes on after the commit with that id, the last one of
-        the page before. ``all_parents`` also shows what was merged. ``via`` is the reference that led to
-        ``ref``, where that is a commit id. What is told here, or by ``diff`` and ``changes``, does not count
-        as read in a transaction.
-        """
-        start, via = self._pin(self._or_default(ref), limit, via)
-        call = calls.ListCommits(
-            ref=start,
-            via=via,
-            table=Key.parse(table) if table is not None else None,
-            since=_parse_time(since),
-            until=_parse_time(until),
-            **options,
-        )
-        return CommitLog(self.pages(call, limit, lambda last: {"after": last.id}))
-
-    def search_log(
-        self,
-        ref: str | None = None,
-        *,
-        table: str | Key | None = None,
-        since: str | datetime | None = None,
-        until: str | datetime | None = None,
-        limit: int = LOG_LIMIT,
-        within: int = SEARCHED_MAX,
-        **options: Unpack[CommitFilter],
-    ) -> LogSearch:
-        """Commits that match everything given among the next ``within`` ones of a log, newest first.
-
-        For a log that is too long to be searched at once. ``reached`` of the answer is the commit to go on
-        ``after``; ``None`` says that all were searched. The other arguments are those of ``log``.
-        """
-        call = calls.SearchLog(
-            ref=self._or_default(ref),
-            table=Key.parse(table) if table is not None else None,
-            since=_parse_time(since),
-            until=_parse_time(until),
-            limit=limit,
-            within=within,
-            **options,
-        )
-        return self.do(call)
-
-    def figures(self, ref: str | None = None, *, table: str | Key | None = None) -> Figures:
-        """Statistics: commits a day, conflicts, unpublished versions, and the sizes of a table if one is
-        named.
-
-        ``commits`` counts those of ``ref``, and ``table`` is measured there. A server counts ``requests`` for
-        the branches that may be read; they are ``None`` without one. What is told here does not count as read
-        in a transaction.
-        """
-        key = Key.parse(table) if table is not None else None
-        return self.do(calls.GetFigures(ref=self._or_default(ref), table=key))
-
-    def diff(self, before: str, after: str, prefix: str | Key | None = None) -> list[Difference]:
-        """Return the differences between two references or commits, at a key and below it, or everywhere."""
-        (first, first_via), (second, second_via) = self._pin(before), self._pin(after)
-        scope = Key.parse(prefix) if prefix is not None else None
-        call = calls.Diff(before=first, before_via=first_via, to=second, to_via=second_via, prefix=scope)
-        return Differences(self.pages(call, None, lambda last: {"after": last.key}))
-
-    @show_progress
-    def diff_rows(
-        self,
-        key: str | Key,
-        before: str,
-        after: str,
-        *,
-        on: str | Sequence[str] | None = None,
-        columns: Sequence[str] | None = None,
-        progress: Progress = silent,
-    ) -> RowDiff:
-        """Compare the rows of a table between two revisions: ``added``, ``removed`` and ``changed``.
-
-        ``on`` names the columns that identify a row: rows with the same values there, and others elsewhere,
-        are changed. Without it whole rows are compared, as often as each is there. ``columns`` are those to
-        be compared, all that both revisions have if none are named. Only files are read that one revision has
-        and the other has not, in tables of all formats; DuckDB compares the rows.
-        """
-        diff: RowDiff = load("penstock.lake.sql.row_diff:diff_rows")(
-            self, key, before, after, on, columns, progress
-        )
-        return diff
-
-    def compare(self, one: str, other: str) -> Comparison:
-        """The common ancestor of two revisions, and how many commits only one of them has."""
-        return self.do(calls.Compare(one=one, other=other))
-
     # -- writing ---------------------------------------------------------------------------------------
 
     def commit(
@@ -609,161 +464,6 @@ class Lake:
         if landing is None or landing.head == EMPTY_COMMIT_ID:
             return None
         return landing.commit or self.do(calls.GetCommit(revision=landing.head, via=name))
-
-    def merge(
-        self,
-        source: str,
-        into: str | None = None,
-        *,
-        message: str | None = None,
-        author: str | None = None,
-        keys: Mapping[str | Key, HowToMerge] | None = None,
-        default: MergeMode | str = MergeMode.NORMAL,
-        if_head: str | None = None,
-        dry_run: bool = False,
-        idempotency_key: str | None = None,
-    ) -> MergeResult:
-        """Merge a branch, tag or commit into another branch.
-
-        One commit with the source as second parent, so that merging again brings only newer changes. ``keys``
-        says how to merge single keys: ``"force"``, ``"drop"``, or a ``KeyMerge`` with a given content. A
-        mapping such as ``{"day=1/": "force"}`` treats folders of a table of files each in its own way: there
-        it is as the source has it, or with ``"drop"`` as the target does. ``if_head`` refuses the merge if
-        the target moved. Raises ``MergeConflict``; a dry run reports the conflicts instead.
-        """
-        return self.do(
-            calls.Merge(
-                source=source,
-                into=into,
-                said=calls.describe_commit(message, author),
-                keys=_key_merges(keys),
-                default=_mode(default),
-                if_head=if_head,
-                dry_run=dry_run,
-                idempotency_key=idempotency_key,
-                who=self.author,
-            )
-        )
-
-    def transplant(
-        self,
-        commits: str | Sequence[str],
-        onto: str | None = None,
-        *,
-        message: str = "",
-        keys: Mapping[str | Key, HowToMerge] | None = None,
-        default: MergeMode | str = MergeMode.NORMAL,
-        if_head: str | None = None,
-        dry_run: bool = False,
-        idempotency_key: str | None = None,
-    ) -> MergeResult:
-        """Transplant (cherry-pick) commits to a branch, each as its own commit, all at once.
-
-        ``commits`` are revisions, oldest first, or a range ``"dev~3..dev"`` (without its start).
-        """
-        return self.do(
-            calls.Transplant(
-                commits=(commits,) if isinstance(commits, str) else tuple(commits),
-                onto=onto,
-                said=calls.describe_commit(message),
-                keys=_key_merges(keys),
-                default=_mode(default),
-                if_head=if_head,
-                dry_run=dry_run,
-                idempotency_key=idempotency_key,
-                who=self.author,
-            )
-        )
-
-    def revert(
-        self,
-        commit: str,
-        on: str | None = None,
-        *,
-        message: str | None = None,
-        author: str | None = None,
-        keys: Mapping[str | Key, HowToMerge] | None = None,
-        if_head: str | None = None,
-        dry_run: bool = False,
-        idempotency_key: str | None = None,
-    ) -> MergeResult:
-        """Revert a commit on a branch, by a new commit."""
-        return self.do(
-            calls.Revert(
-                commit=commit,
-                on=on,
-                said=calls.describe_commit(message, author),
-                keys=_key_merges(keys),
-                if_head=if_head,
-                dry_run=dry_run,
-                idempotency_key=idempotency_key,
-                who=self.author,
-            )
-        )
-
-    def restore(
-        self,
-        keys: str | Key | Sequence[str | Key] = (),
-        *,
-        to: str | Commit | None = None,
-        namespace: str | Key | None = None,
-        all: bool = False,  # noqa: A002
-        leave: str | Key | Sequence[str | Key] = (),
-        version: int | None = None,
-        branch: str | None = None,
-        if_head: str | None = None,
-        dry_run: bool = False,
-        **options: Unpack[CommitOptions],
-    ) -> MergeResult:
-        """Restore tables to their state at an earlier commit, by one new commit on a branch.
-
-        ``keys`` are tables; a table that was dropped since comes back. ``namespace`` is a namespace and all
-        that is below it, and ``all`` is every table: there, what was created since is dropped, except for
-        what ``leave`` names. ``to`` is a revision, such as ``"main~3"``, a tag, or ``"main*2026-11-14"``;
-        ``version`` one of a single Delta or Lance table. Nothing is removed from history. The restore
-        replaces what others have written by then; ``if_head`` refuses it if the branch has moved. A dry run
-        shows for each table what would change. ``MergeConflict`` names the tables that cannot be restored.
-        """
-        return self.do(
-            calls.Restore(
-                keys=_keys(keys),
-                namespace=None if namespace is None else Key.parse(namespace),
-                all=all,
-                leave=_keys(leave),
-                to=to.id if isinstance(to, Commit) else to,
-                version=version,
-                branch=branch,
-                if_head=if_head,
-                dry_run=dry_run,
-                who=self.author,
-                **commit_fields(**options),
-            )
-        )
-
-    def rebase(
-        self,
-        branch: str,
-        onto: str | None = None,
-        *,
-        keys: Mapping[str | Key, HowToMerge] | None = None,
-        default: MergeMode | str = MergeMode.NORMAL,
-        if_head: str | None = None,
-        dry_run: bool = False,
-        idempotency_key: str | None = None,
-    ) -> MergeResult:
-        """Rebase a branch: repeat its own commits on top of another revision, and move the branch there."""
-        return self.do(
-            calls.Rebase(
-                branch=branch,
-                onto=onto,
-                keys=_key_merges(keys),
-                default=_mode(default),
-                if_head=if_head,
-                dry_run=dry_run,
-                idempotency_key=idempotency_key,
-                who=self.author,
-            )
-        )
 
     # -- jobs ----------------------------------------------------------------------------------------------
 
@@ -917,217 +617,9 @@ class Lake:
 
         return publish(self, branch, self._or_default(into), **options)
 
-    # -- care ------------------------------------------------------------------------------------------
-
-    @property
-    def history_rules(self) -> tuple[HistoryRule, ...]:
-        """How much history is kept, by patterns of names. Of several that match, the last one holds."""
-        return self.about.history_rules
-
-    def keep_history(
-        self, pattern: str = "*", *, max_commits: int | None = None, max_days: float | None = None
-    ) -> None:
-        """Set how many commits, and commits of which age, are retained for references whose names match a
-        pattern.
-
-        Without limits, all history is retained again. Heads and tags always stay. Sweeps may remove older
-        commits after one grace period; reading them then raises ``HistoryExpired``.
-        """
-        self.do(calls.KeepHistory(pattern=pattern, max_commits=max_commits, max_days=max_days))
-
-    def set_grace(self, *, grace_s: float | None = None, data_grace_days: float | None = None) -> About:
-        """Set the grace period: how long sweeps keep unreferenced objects, and data files of tables.
-
-        Writers rely on it: a job that takes longer than half of it is refused. A value that is not given does
-        not change; ``lake.about`` has the present ones. A shorter period takes effect for sweeps after the
-        longer one has passed. ``InvalidRequest`` for less than an hour, or less than 4 days for data files.
-        """
-        return self.do(calls.SetGrace(grace_s=grace_s, data_grace_days=data_grace_days))
-
-    def add_root(self, *locations: str) -> tuple[str, ...]:
-        """Add roots: locations where tables may be; returns all roots."""
-        return self.do(calls.ChangeRoots(add=locations)).roots
-
-    def remove_root(self, *locations: str) -> tuple[str, ...]:
-        """Remove roots: no further tables may be created there; returns the remaining roots."""
-        return self.do(calls.ChangeRoots(remove=locations)).roots
-
-    @show_progress
-    def sweep(self, *, dry_run: bool = False, progress: Progress = silent) -> Swept:
-        """Remove unreferenced objects that are older than the lake's grace period.
-
-        A lake that was opened with a shorter one, by ``Settings(grace_s=…)``, is swept by it only with
-        ``nobody_writes=True``; else that is ``InvalidRequest``.
-        """
-        return self.do(calls.Sweep(dry_run=dry_run), progress)
-
-    @show_progress
-    def sweep_tables(
-        self,
-        key: str | Key | None = None,
-        *,
-        remove_data: bool = False,
-        dry_run: bool = False,
-        progress: Progress = silent,
-    ) -> list[SweptTable]:
-        """Remove unneeded files of Delta and Lance tables, of one table or of all; returns what was removed.
-
-        Data files are removed only with ``remove_data``: those that no retained commit references and that
-        are older than the setting ``data_grace_days``. If the references to a table's files cannot all be
-        read, the table keeps its files, and the result says why.
-        """
-        call = calls.SweepTables(
-            key=None if key is None else Key.parse(key), remove_data=remove_data, dry_run=dry_run
-        )
-        call = msgspec.structs.replace(call, limit=self.page_max)
-        swept: list[SweptTable] = []
-        while page := self.do(call, progress):
-            swept += page
-            if call.limit is None or len(page) < call.limit:
-                break
-            call = msgspec.structs.replace(call, after=page[-1].location)
-        return swept
-
-    @show_progress
-    def erase(
-        self,
-        key: str | Key,
-        *,
-        older_than: datetime | timedelta | str | None = None,
-        all_references: bool = False,
-        dropped: bool = False,
-        dry_run: bool = False,
-        progress: Progress = silent,
-    ) -> ErasedTable:
-        """Erase the deleted rows of a table and its history before now; returns what is left to remove.
-
-        Files that hold deleted rows beside others are rewritten; data files, change data, log entries,
-        checkpoints and objects of the lake that only earlier versions need are removed. Where writers rely on
-        a grace period, the answer says until when the rest stays: call it again then. It can be repeated at
-        any time, also after a crash.
-
-        ``EraseRefused`` while branches, tags, transactions or forks hold rows. With ``all_references`` tags,
-        and branches without changes of their own to the table, let go what they hold: the table cannot be
-        read there any more. Reading what is gone is ``HistoryExpired``.
-
-        With ``older_than``, a time or how long ago that was, only what was deleted before it is made
-        unrecoverable: later history of the table can still be read, reverted and restored.
-
-        With ``dropped``, the tables that were dropped at the key are erased completely, and cannot be
-        restored.
-        """
-        call = calls.EraseTable(
-            key=Key.parse(key),
-            older_than=None if older_than is None else moment(older_than, now_us()),
-            all_references=all_references,
-            dropped=dropped,
-            dry_run=dry_run,
-            who=self.author,
-        )
-        return self.do(call, progress)
-
-    @show_progress
-    def sweep_files(
-        self, *, remove_data: bool = False, dry_run: bool = False, progress: Progress = silent
-    ) -> SweptFiles:
-        """Remove unneeded files that tables of a format share, and files that ended jobs left behind.
-
-        Files go only with ``remove_data``: those that no kept commit names and that are older than the
-        setting ``data_grace_days``, or whose job was aborted an hour ago. If anything cannot be read that may
-        name one, all stay, and the answer says why.
-        """
-        swept = [self.do(kind(remove_data=remove_data, dry_run=dry_run), progress) for kind in sweep_calls()]
-        return join_swept(swept)
-
-    @show_progress
-    def resync(
-        self,
-        key: str | Key | None = None,
-        *,
-        leave_own: bool = False,
-        dry_run: bool = False,
-        progress: Progress = silent,
-    ) -> Resynced:
-        """Import the versions that the logs and folders of tables have and the lake lacks, of one table or of
-        all: for example after the lake's database was restored from a backup.
-
-        With ``leave_own``, versions that only the lake has, and that cannot be added on top, are left behind:
-        they can be read at the commit that the answer names. Otherwise they are ``OutOfSync``.
-        """
-        call = Resync(
-            key=None if key is None else Key.parse(key),
-            leave_own=leave_own,
-            dry_run=dry_run,
-            who=self.author,
-        )
-        return self.do(call, progress)
-
-    @show_progress
-    def fsck(self, progress: Progress = silent) -> Checked:
-        """Check every reachable object's hash, order and shape."""
-        return self.do(calls.Fsck(), progress)
-
-    # -- who may use a server ----------------------------------------------------------------------------
-
-    def tokens(self) -> tuple[Token, ...]:
-        """The tokens that servers of this lake know, without their secrets."""
-        return self.do(calls.ListTokens())
-
-    def create_token(
-        self, name: str, *grants: str, expires: datetime | None = None, replaces: str | None = None
-    ) -> str:
-        """Create a token with grants such as ``"read"`` or ``"write:dev/*:sales.*"``, and return its text.
-
-        The text is not stored: the lake keeps only a hash of its secret. Names of tokens are unique, unless
-        one ``replaces`` the other, given by its id: both are the same writer until the old one is revoked.
-        """
-        text, call = new_token(name, grants, expires, replaces)
-        self.do(call)
-        return text
-
-    def revoke_token(self, token_id: str) -> Token:
-        """Revoke a token."""
-        return self.do(calls.RevokeToken(id=token_id))
-
 
 def _user() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError):
         return ""
-
-
-def _keys(keys: str | Key | Sequence[str | Key]) -> tuple[Key, ...]:
-    return (Key.parse(keys),) if isinstance(keys, str | Key) else tuple(map(Key.parse, keys))
-
-
-def _key_merges(keys: Mapping[str | Key, HowToMerge] | None) -> dict[str, KeyMerge]:
-    return {str(Key.parse(key)): _key_merge(how) for key, how in (keys or {}).items()}
-
-
-def _key_merge(how: HowToMerge) -> KeyMerge:
-    if isinstance(how, KeyMerge):
-        return how
-    if isinstance(how, Mapping):
-        check_folder = load_member("merge.folder")
-        return KeyMerge(paths={check_folder(path): _mode(mode) for path, mode in how.items()})
-    return KeyMerge(mode=_mode(how))
-
-
-def _parse_time(text: str | datetime | None) -> datetime | None:
-    if text is None:
-        return None
-    if isinstance(text, datetime):
-        return text if text.tzinfo else text.replace(tzinfo=UTC)
-    try:
-        return parse_time(text)
-    except (OverflowError, OSError, ValueError):
-        raise InvalidName(f"{text!r} is not a valid commit time") from None
-
-
-def _mode(name: MergeMode | str) -> MergeMode:
-    try:
-        return MergeMode(name)
-    except ValueError:
-        modes = ", ".join(mode.value for mode in MergeMode)
-        raise InvalidRequest(f"unknown merge mode {name!r}; the modes are {modes}") from None
