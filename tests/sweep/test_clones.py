@@ -10,7 +10,13 @@ import pytest
 from pyarrow.parquet import read_table  # type: ignore[import-untyped]
 
 import penstock
-from penstock.errors import EraseRefused, HistoryExpired, TableStateRefused, VersionNotFound
+from penstock.errors import (
+    EraseRefused,
+    HistoryExpired,
+    InvalidRequest,
+    TableStateRefused,
+    VersionNotFound,
+)
 from penstock.formats.delta.lake import handlers
 from penstock.formats.delta.lake.clone_needs import CloneNeeds
 from penstock.formats.delta.lake.clones import plan_clone
@@ -290,6 +296,17 @@ def test_a_state_that_has_expired_is_not_cloned(lake: Lake, later: LateClock) ->
         with pytest.raises(HistoryExpired):
             lake.delta.clone("source", "clone", ref=name)
     assert not lake.table("clone").exists
+
+
+def test_what_a_transaction_has_written_is_cloned_in_it_alone(lake: Lake) -> None:
+    lake.create_table("source", data=rows(1))
+    with lake.transaction() as transaction:
+        transaction.table("source").append(rows(2))
+        with pytest.raises(InvalidRequest, match="transaction"):
+            lake.delta.clone("source", "clone", ref=transaction.branch)
+        lake.delta.clone("source", "clone", ref=transaction.branch, branch=transaction.branch)
+        assert not lake.table("clone").exists
+    assert ids(lake.table("clone")) == [1, 2]
 
 
 def test_a_clone_of_a_version_that_the_log_lost_meanwhile_is_dropped(

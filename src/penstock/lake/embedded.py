@@ -354,6 +354,20 @@ class Embedded:
             raise in_transaction_error(reference.name)
         return commit
 
+    def kept_commit(self, revision: str | None, branch: str) -> ObjectId:
+        """The commit that a revision names, if a sweep surely leaves its files alone, and it is for the
+        writers of a branch.
+
+        One that no reference leads to, or that has expired, may still be there, and its files are gone. What
+        was written in a transaction may yet never land, so only that takes it.
+        """
+        commit, reference = self.kernel.resolve(self.or_default(revision))
+        if reference is not None and reference.kind is Kind.TRANSACTION and reference.name != branch:
+            raise in_transaction_error(reference.name)
+        references = self.kernel.references
+        (references.require_reachable if reference is None else references.require_kept)(commit)
+        return commit
+
     def _resolve(self, call: calls.Resolve) -> Resolved:
         commit, reference = self.kernel.resolve(self.or_default(call.revision))
         return Resolved(commit=commit.hex(), name=reference.name if reference is not None else None)

@@ -305,10 +305,7 @@ class DeltaAnswers:
         request = self._table_request(call, f"clone {call.source} as {call.key}")
         if (made_table := self._owner.handover.find_created(branch, call.key, request)) is not None:
             return _made_answer(made_table)
-        commit, reference = self._kernel.resolve(self._lake.or_default(call.at))
-        references = self._kernel.references
-        (references.require_reachable if reference is None else references.require_kept)(commit)
-        content = self._tables.require_managed(commit, call.source)
+        content = self._tables.require_managed(self._lake.kept_commit(call.at, branch), call.source)
         require_cloneable(self._parts, call.source, content)
         new = plan_clone(self._parts, call, self._drop_erased(content, call.version))
         note_clone(self._kernel, new.sources)

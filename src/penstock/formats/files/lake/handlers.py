@@ -34,13 +34,11 @@ from penstock.kernel import tree
 from penstock.kernel.settings import DAY_US
 from penstock.kernel.state import prefix_end
 from penstock.kernel.table_horizons import find_horizon
-from penstock.lake.call import Call, commit_meta, first, in_transaction_error, request_digest
+from penstock.lake.call import Call, commit_meta, first, request_digest
 from penstock.lake.embedded import Embedded
 from penstock.model.decoders import msgpack_decoder
-from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
 from penstock.model.operations import Change
-from penstock.model.references import Kind
 
 if TYPE_CHECKING:
     from penstock.lake.embedded import Embedded
@@ -256,7 +254,7 @@ class FilesAnswers:
             key = call.key if copy.key is None else copy.key
             at = call.branch if copy.at is None else copy.at
             if (key, at) not in states:
-                commit = self._kept_commit(at, self._lake.or_default(call.branch))
+                commit = self._lake.kept_commit(at, self._lake.or_default(call.branch))
                 states[key, at] = self._table(commit.hex(), key, self._lake.or_default(at))[1]
             source = {_utf8(copy.source).decode()}
             file = trees.find(self._kernel.objects, states[key, at].root, source).get(copy.source)
@@ -265,20 +263,6 @@ class FilesAnswers:
                     f"'{key}' has no file at '{copy.source}'", table=str(key), path=copy.source
                 )
             yield copy.path, msgspec.structs.replace(file, address=file.at(copy.source))
-
-    def _kept_commit(self, revision: str | None, branch: str) -> ObjectId:
-        """The commit that a revision names, if a sweep surely leaves its files alone, and it is for the
-        writers of a branch.
-
-        One that no reference leads to, or that has expired, may still be there, and its files are gone. What
-        was written in a transaction may yet never land, so only that takes it.
-        """
-        commit, reference = self._kernel.resolve(self._lake.or_default(revision))
-        if reference is not None and reference.kind is Kind.TRANSACTION and reference.name != branch:
-            raise in_transaction_error(reference.name)
-        references = self._kernel.references
-        (references.require_reachable if reference is None else references.require_kept)(commit)
-        return commit
 
 
 def _utf8(text: str) -> bytes:
