@@ -123,6 +123,7 @@ def pytest_collection_finish() -> None:
     _cpu.read()
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
     """Hand tests out by file, in the order in which they were collected; long ones one by one."""
     from xdist.scheduler import LoadScopeScheduling
