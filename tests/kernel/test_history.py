@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from itertools import islice, pairwise
 from random import Random
 
@@ -73,6 +74,17 @@ def test_only_in_equals_brute_force_oldest_first(seed: int) -> None:
         assert len(set(found)) == len(found)
         for position, one in enumerate(found):
             assert not set(graph.parents[one]) & set(found[position:])
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_how_far_apart_two_commits_are_equals_brute_force(seed: int) -> None:
+    graph = random_graph(seed, 60)
+    history = reopened(graph.kernel).history
+    for one, other in _pairs(graph, seed, 300):
+        relation = history.compare(one, other)
+        assert set(relation.bases) == graph.merge_bases(one, other)
+        assert relation.ahead == len(graph.ancestors(one) - graph.ancestors(other))
+        assert relation.behind == len(graph.ancestors(other) - graph.ancestors(one))
 
 
 def test_only_in_does_not_count_what_both_have_from_before_the_fork() -> None:
@@ -201,7 +213,8 @@ def _reads_of_a_line(length: int) -> dict[str, int]:
     store = CountingStore(MemoryStore())
     line = long_line(store, length)
     places_ = [0, 1, length // 3, length // 2, length - 2]
-    worst = dict.fromkeys(("is_ancestor", "predecessor", "at_time", "merge_bases", "not_an_ancestor"), 0)
+    questions = ("is_ancestor", "predecessor", "at_time", "merge_bases", "compare", "not_an_ancestor")
+    worst = dict.fromkeys(questions, 0)
 
     def note(question: str) -> None:
         worst[question] = max(worst[question], store.counts.objects_read)
@@ -219,6 +232,8 @@ def _reads_of_a_line(length: int) -> dict[str, int]:
             note("merge_bases")
             assert _cold(store).merge_bases(line[-1], side) == [line[place]]
             note("merge_bases")
+            assert _cold(store).compare(side, line[-1]) == ([line[place]], far, length - 1 - place)
+            note("compare")
             assert not _cold(store).is_ancestor(side, line[-1])
             note("not_an_ancestor")
     return worst
@@ -262,6 +277,40 @@ def test_a_walk_reads_only_as_far_as_it_is_followed() -> None:
     newest = [one for one, _ in islice(_cold(store).walk(line[-1]), 10)]
     assert newest == line[:-11:-1]
     assert store.counts.objects_read <= 12
+
+
+@pytest.mark.parametrize(("length", "requests_max"), [(20, 25), (700, 120), (3_000, 250)])
+def test_a_walk_that_goes_on_reads_many_commits_with_one_request(length: int, requests_max: int) -> None:
+    """It never reads more than twice as many as it is followed for."""
+    store = CountingStore(MemoryStore())
+    line = long_line(store, 4_000)
+    followed = [one for one, _ in islice(_cold(store).walk(line[-1]), length)]
+    assert followed == line[: -length - 1 : -1]
+    assert store.counts.objects_read <= 2 * length + 2
+    assert store.counts.requests <= requests_max
+    store.reset()
+    assert len(list(_cold(store).walk(line[-1]))) == 4_000
+    assert store.counts.objects_read == 4_000
+
+
+class _Broken(MemoryStore):
+    """A store that has lost bytes of one object."""
+
+    broken: ObjectId = NO_COMMIT
+
+    def fetch(self, ids: Collection[ObjectId]) -> dict[ObjectId, bytes]:
+        fetched = super().fetch(ids)
+        return {one: b"" if one == self.broken else data for one, data in fetched.items()}
+
+
+def test_a_damaged_commit_stops_a_walk_only_when_it_comes_to_it() -> None:
+    store = _Broken()
+    line = long_line(store, 200)
+    store.broken = line[-40]
+    walk = History(Objects(store), tuple).walk(line[-1])
+    assert [one for one, _ in islice(walk, 39)] == line[:-40:-1]
+    with pytest.raises(Damaged, match=line[-40].hex()):
+        next(walk)
 
 
 def test_a_commit_that_is_missing_but_has_not_expired_is_damage() -> None:

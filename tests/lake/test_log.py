@@ -19,7 +19,9 @@ from penstock.errors import (
 )
 from penstock.kernel import chain as kernel_chain
 from penstock.kernel import state
+from penstock.kernel.description import read_description
 from penstock.kernel.history import History
+from penstock.kernel.kernel import Kernel
 from penstock.kernel.time_limits import paced
 from penstock.lake import log
 from penstock.lake.answers import LogSearch
@@ -29,6 +31,7 @@ from penstock.lake.log import PAGES_KEPT
 from penstock.model.commits import Commit
 from penstock.model.operations import Operation
 from penstock.stores.memory import MemoryStore
+from penstock.testing import CountingStore
 from tests.queue.hooks import SetClock, new_lake, table
 
 START = datetime.fromtimestamp(1_800_000_000, UTC)
@@ -262,6 +265,18 @@ def test_the_log_of_a_table_compares_only_commits_that_wrote_it(
     monkeypatch.setattr(log, "diff_commits", count)
     assert len(lake.log(table="a.t0")) == 5
     assert compared == 5
+
+
+def test_the_log_of_a_table_that_is_rarely_changed_takes_few_requests() -> None:
+    """Commits are read many at a time, and of their changes only what the newest of many carry."""
+    store = CountingStore(MemoryStore())
+    lake = new_lake(store, SetClock())
+    for number in range(1200):
+        lake.branch().put("rare.t" if number % 500 == 0 else f"often.t{number % 7}", table(str(number)))
+    lake = Lake(Embedded(Kernel(store), read_description(store)), "tester")
+    store.reset()
+    assert len(lake.log(table="rare.t", limit=None)) == 3
+    assert store.counts.requests < 1200 / 4
 
 
 @pytest.mark.parametrize("fold_after", [0, 3, 8, 512])

@@ -20,6 +20,8 @@ ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 """How WebDriver calls the id of an element."""
 ANSWER_MAX_S = 60.0
 LOOK_EVERY_S = 0.01
+FOCUS_MAX = 100
+"""After so many times Tab, all of a page of the tests has had the focus."""
 CONTROL, ENTER, TAB = "\ue009", "\ue007", "\ue004"
 """How WebDriver calls keys."""
 BUILD = Path(__file__).parents[2] / "build"
@@ -140,8 +142,27 @@ class Browser:
         actions = [{"type": kind, "value": key} for kind, key in strokes]
         self._do("POST", "/actions", {"actions": [{"type": "key", "id": "keyboard", "actions": actions}]})
 
-    def resize(self, width: int, height: int) -> None:
-        self._do("POST", "/window/rect", {"width": width, "height": height})
+    def tab_to(self, text: str) -> None:
+        """Move the focus on until it is on an element with a text."""
+        for _ in range(FOCUS_MAX):
+            self.press(TAB)
+            if self.run("return document.activeElement.textContent") == text:
+                return
+        raise AssertionError(f"the Tab key does not lead to {text!r} at {self.url}: {self.text}")
+
+    @contextmanager
+    def phone(self, width: int = 390, height: int = 844) -> Iterator[None]:
+        """Shows pages as a phone of this size does. A window cannot be made that narrow."""
+        metrics = {"width": width, "height": height, "deviceScaleFactor": 2, "mobile": True}
+        self._tell("Emulation.setDeviceMetricsOverride", metrics)
+        try:
+            yield
+        finally:
+            self._tell("Emulation.clearDeviceMetricsOverride", {})
+
+    def _tell(self, command: str, values: dict[str, Any]) -> None:
+        """Tell Chromium what WebDriver has no word for."""
+        self._do("POST", "/goog/cdp/execute", {"cmd": command, "params": values})
 
     def save_screenshot(self, name: str) -> None:
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ import pytest
 from penstock.formats.rows.arrow_types import pa
 from penstock.lake.lake import Lake
 from penstock.server.ui.parts import show_size
-from tests.ui.conftest import Site, orders, serve
+from tests.ui.conftest import Page, Site, orders, serve
 
 
 @pytest.fixture
@@ -43,6 +43,28 @@ def test_a_branch_that_moved_is_not_merged_into(site: Site) -> None:
     reply = site.post("merge", form)
     assert reply.status == 409
     assert b"<h1>Conflict</h1>" in reply.body
+
+
+def test_the_rows_of_a_merge_are_those_that_the_source_changed(site: Site) -> None:
+    """Not those that the target changed meanwhile, which the merge leaves as they are."""
+    site.lake.table("sales.orders").append(orders(70.0, 80.0, 90.0, day="2026-11-09"))
+    page = site.get("merge?source=dev&into=main")
+    assert "2 rows added" in page.text
+    rows = page.find_link("diff-rows")
+    assert rows is not None
+    assert "2 added · 0 removed" in site.get(rows).text
+
+
+def test_a_button_that_was_refused_leads_back_to_its_preview(site: Site) -> None:
+    address = "/ui/merge?source=dev&into=main"
+    form = site.get(address).fields("/ui/merge")
+    site.lake.table("sales.orders").append(orders(1.0))
+    refused = Page(site.post("merge", form, referer=site.server.url + address))
+    assert refused.status == 409
+    assert address in refused.links
+    foreign = Page(site.post("merge", form, referer="http://elsewhere.example/ui/merge"))
+    assert all("elsewhere" not in link for link in foreign.links)
+    assert "Back to the page before" not in foreign.text
 
 
 def test_a_conflict_is_shown_and_has_no_button(site: Site) -> None:

@@ -195,14 +195,46 @@ def test_the_keyboard_is_enough(browser: Browser, lake: Lake) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["", "log?ref=dev", "table?key=sales.orders", "rows?key=sales.orders", "merge?source=dev"]
+    "path",
+    [
+        "",
+        "log?ref=dev",
+        "branches",
+        "tags",
+        "table?key=sales.orders",
+        "rows?key=sales.orders",
+        "sql",
+        "diff?base=main&to=dev&since_fork=true",
+        "diff-files?key=sales.orders&base=main&to=dev",
+        "merge?source=dev",
+        "maintenance",
+    ],
 )
 def test_pages_fit_a_phone(browser: Browser, lake: Lake, path: str) -> None:
+    with serve(lake) as site, browser.phone():
+        browser.go(f"{site.server.url}/ui/{path}")
+        assert browser.run("return document.documentElement.scrollWidth") <= 390
+        browser.save_screenshot(f"phone-{path.partition('?')[0] or 'overview'}")
+
+
+def test_a_branch_is_compared_without_what_others_did(browser: Browser, lake: Lake) -> None:
+    """By the keyboard alone, from the list of branches to the rows."""
     with serve(lake) as site:
-        browser.resize(500, 900)
-        try:
-            browser.go(f"{site.server.url}/ui/{path}")
-            assert browser.run("return document.documentElement.scrollWidth <= window.innerWidth")
-            browser.save_screenshot(f"phone-{path.partition('?')[0] or 'overview'}")
-        finally:
-            browser.resize(1280, 900)
+        browser.go(f"{site.server.url}/ui/branches")
+        for text in ("diff", "rows"):
+            with browser.loading_a_page():
+                browser.tab_to(text)
+                browser.press(ENTER)
+        assert "2 added · 0 removed" in browser.text
+        check_quiet(browser, site)
+
+
+def test_a_merge_is_made_by_the_keyboard(browser: Browser, lake: Lake) -> None:
+    with serve(lake) as site:
+        browser.go(f"{site.server.url}/ui/merge?source=dev&into=main")
+        with browser.loading_a_page():
+            browser.tab_to("Merge into main")
+            browser.press(ENTER)
+        assert "merge dev" in browser.text
+        assert lake.table("sales.orders").count("amount = -5") == 1
+        check_quiet(browser, site)

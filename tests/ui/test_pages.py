@@ -21,7 +21,7 @@ from penstock.server.metrics_endpoint import MetricsEndpoint
 from penstock.server.ui import history_pages, table_pages, visit
 from penstock.server.ui.api import PAGES
 from penstock.server.ui.parts import show_size
-from tests.ui.conftest import HOSTILE, Page, Site, orders, serve
+from tests.ui.conftest import HOSTILE, Page, Site, fill, orders, serve
 
 SHOWN = {
     "": ("Lake", "main", "second load", "dev", "v1"),
@@ -70,6 +70,72 @@ def test_a_page_shows_what_it_is_about(sales: Site, path: str) -> None:
     for text in SHOWN[path]:
         assert text in page.text, f"{text!r} is not in: {page.text}"
     check_page(page)
+
+
+@pytest.fixture(scope="module")
+def parted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A lake whose branch and default branch both went on since they parted."""
+    with open_lake(str(tmp_path_factory.mktemp("parted")), create=True, author="ada") as lake:
+        fill(lake)
+        lake.table("sales.orders").append(orders(70.0, 80.0, day="2026-11-09"))
+        lake.create_table("sales.returns", data=orders(1.0))
+        with serve(lake) as site:
+            yield site
+
+
+@pytest.mark.parametrize(
+    ("page", "all_of_it", "own"),
+    [
+        ("diff", "sales.returns", "sales.orders"),
+        ("diff-rows", "2 added · 2 removed", "2 added · 0 removed"),
+        ("diff-files", "2 files changed", "1 file changed"),
+    ],
+)
+def test_a_difference_is_of_all_or_only_of_what_a_branch_changed(
+    parted: Site, page: str, all_of_it: str, own: str
+) -> None:
+    """Each leads to the other one, and the second one to what the branch changed in each table."""
+    key = {} if page == "diff" else {"key": "sales.orders"}
+    whole = parted.get(page, **key, base="main", to="dev")
+    check_page(whole)
+    assert all_of_it in whole.text
+    link = whole.find_link("since_fork=true")
+    assert link is not None
+    assert "only what dev changed" in whole.text
+    since = parted.get(link)
+    check_page(since)
+    assert own in since.text
+    assert all_of_it not in since.text
+    back = next(link for link in since.links if link.startswith(f"/ui/{page}?base=main&to=dev"))
+    assert parted.get(back).text == whole.text
+    if page == "diff":
+        rows = since.find_link("diff-rows")
+        assert rows is not None
+        assert "2 added · 0 removed" in parted.get(rows).text
+
+
+def test_branches_lead_to_what_they_changed(parted: Site) -> None:
+    branches = parted.get("branches")
+    assert "1 ahead, 2 behind" in branches.text
+    link = branches.find_link("diff?base=main&to=dev")
+    assert link is not None
+    page = parted.get(link)
+    assert "sales.orders" in page.text
+    assert "sales.returns" not in page.text
+
+
+def test_a_tag_is_compared_as_it_is(parted: Site) -> None:
+    """It has no commits that the default branch has not."""
+    link = parted.get("tags").find_link("diff?base=main&to=v1")
+    assert link is not None
+    assert "sales.returns" in parted.get(link).text
+
+
+def test_tables_are_offered_where_a_query_is_to_be_written(sales: Site) -> None:
+    page = sales.get("sql", ref="dev")
+    link = page.find_link("select")
+    assert link is not None
+    assert "-6.0" in sales.get(link).text
 
 
 def test_every_page_is_tried() -> None:

@@ -5,17 +5,22 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import takewhile
-from typing import Final
+from typing import Final, NamedTuple
 
 from penstock.errors import CommitNotFound, Damaged, HistoryExpired
 from penstock.kernel import skips
 from penstock.kernel.objects import Objects
+from penstock.kernel.read_ahead import LINKS_MAX, list_next
 from penstock.kernel.time_limits import step
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.objects import CommitObject
 
 BLOCK: Final = 1000
 """How many commits are read by one request where a walk has many beginnings."""
+AHEAD_AFTER: Final = 16
+"""So many commits of a walk are read one by one. Who follows it further has as many again read ahead."""
+AHEAD_WIDTH_MAX: Final = 8
+"""Where more commits than that may be next, none are read ahead."""
 
 
 class Walk(Iterator[tuple[ObjectId, CommitObject]]):
@@ -31,6 +36,8 @@ class Walk(Iterator[tuple[ObjectId, CommitObject]]):
         self._known: set[ObjectId] = {NO_COMMIT}
         """Those that may be next, and the empty lake, which never comes."""
         self._count = 0
+        self._came, self._ahead = 0, AHEAD_AFTER
+        """How many commits have come, and how many of them were one by one or ahead read into memory."""
         self._latest: CommitObject | None = None
         """The commit that came last: its parents are read when the next one is asked for."""
         if len(starts) > 1:
@@ -50,9 +57,17 @@ class Walk(Iterator[tuple[ObjectId, CommitObject]]):
             self._known.discard(commit_id)
             self._latest = self._history.link(commit_id)
             if self._latest is not None:
+                self._came += 1
+                if self._came >= self._ahead and len(self._next) < AHEAD_WIDTH_MAX:
+                    self._read_ahead(self._latest)
                 return commit_id, self._latest
             self._history.require_expired(commit_id)
         raise StopIteration
+
+    def _read_ahead(self, commit: CommitObject) -> None:
+        count = min(self._came, LINKS_MAX)
+        self._ahead = self._came + count
+        self._history.read_ahead(commit, count)
 
     @property
     def is_at_end(self) -> bool:
@@ -69,6 +84,7 @@ class Walk(Iterator[tuple[ObjectId, CommitObject]]):
         copied = Walk(self._history, (), self._all_parents)
         copied._next, copied._known = [*self._next], {*self._known}
         copied._count, copied._latest = self._count, self._latest
+        copied._came, copied._ahead = self._came, self._ahead
         return copied
 
     def _add(self, commit_id: ObjectId) -> None:
@@ -78,6 +94,26 @@ class Walk(Iterator[tuple[ObjectId, CommitObject]]):
         self._count += 1
         commit = self._history.link(commit_id)
         heapq.heappush(self._next, (-commit.generation if commit is not None else 0, -self._count, commit_id))
+
+
+class Relation(NamedTuple):
+    """How two commits are related."""
+
+    bases: list[ObjectId]
+    """The newest common ancestors."""
+    ahead: int
+    """How many commits only the first one has."""
+    behind: int
+    """How many commits only the second one has."""
+
+
+class _Painted(NamedTuple):
+    """What a walk back from two commits has found."""
+
+    bases: list[ObjectId]
+    only_left: list[ObjectId]
+    only_right: list[ObjectId]
+    met_horizon: bool
 
 
 class History:
@@ -101,12 +137,26 @@ class History:
 
     def link(self, commit_id: ObjectId) -> CommitObject | None:
         """A commit that another one names as its ancestor; ``None`` if it has expired."""
-        commit = self.objects.find((commit_id,)).get(commit_id)
+        commit = self.objects.get_cached(commit_id) or self.objects.find((commit_id,)).get(commit_id)
         if commit is None:
             return None
         if not isinstance(commit, CommitObject):
             raise Damaged(f"object {commit_id.hex()} is not a commit", objects=[commit_id.hex()])
         return commit
+
+    def read_ahead(self, commit: CommitObject, count: int) -> None:
+        """Bring so many ancestors of a commit by first parents into memory, with a few requests.
+
+        Jumps lead to all of them at once. What is missing or damaged is told to who comes to it.
+        """
+        links, lowest, seen = [commit], max(commit.depth - count, 1), set[ObjectId]()
+        try:
+            while next_ids := list_next(links, lowest) - seen:
+                seen |= next_ids
+                objects = self.objects.find(next_ids).values()
+                links = [link for link in objects if isinstance(link, CommitObject)]
+        except Damaged:
+            return
 
     def walk(self, *starts: ObjectId, all_parents: bool = False) -> Walk:
         """Commits from some backwards, newest first; by first parents unless told otherwise.
@@ -210,22 +260,27 @@ class History:
         between the two sides; what lies behind the fork costs nothing. The empty lake is everybody's
         ancestor. ``CommitNotFound`` if the common history has expired.
         """
+        return self.compare(left, right).bases
+
+    def compare(self, left: ObjectId, right: ObjectId) -> Relation:
+        """The newest common ancestors of two commits, and how many commits only one of them has.
+
+        Costs what ``merge_bases`` does: where no merge lies in between, commits are counted by their depth.
+        """
         shared, fork = skips.common(self.link, left, right)
         left_commit, other = self.link(left), self.link(right)
         if fork is not None and left_commit and other and left_commit.merges == fork.merges == other.merges:
-            return [shared]
-        bases, _, met_horizon = self._paint(left, right)
-        if bases:
-            return bases
-        if fork is None or met_horizon:
+            return Relation([shared], left_commit.depth - fork.depth, other.depth - fork.depth)
+        painted = self._paint(left, right)
+        if not painted.bases and (fork is None or painted.met_horizon):
             raise CommitNotFound(
                 f"commits {left.hex()[:8]} and {right.hex()[:8]} have no common ancestor within the history "
                 "that this lake keeps"
             )
-        return [shared]
+        return Relation(painted.bases or [shared], len(painted.only_left), len(painted.only_right))
 
-    def _paint(self, left: ObjectId, right: ObjectId) -> tuple[list[ObjectId], list[ObjectId], bool]:
-        """The newest common ancestors, what only the left side has, and whether the horizon was met.
+    def _paint(self, left: ObjectId, right: ObjectId) -> _Painted:
+        """The newest common ancestors, what only one side has, and whether the horizon was met.
 
         Walks back from both sides at once, highest generation first, until everything left is common. A
         commit comes after all its descendants, so whose it is does not change any more.
@@ -238,6 +293,7 @@ class History:
         queued, fresh = set(paint), len(paint)
         bases: list[ObjectId] = []
         only_left: list[ObjectId] = []
+        only_right: list[ObjectId] = []
         met_horizon = False
         while heap and fresh:
             step()
@@ -246,8 +302,8 @@ class History:
             marks = paint[commit_id]
             if not marks & stale:
                 fresh -= 1
-            if marks == from_left:
-                only_left.append(commit_id)
+            if marks in (from_left, from_right) and commit_id != NO_COMMIT:
+                (only_left if marks == from_left else only_right).append(commit_id)
             if marks == from_left | from_right:
                 bases.append(commit_id)
                 marks |= stale
@@ -267,7 +323,8 @@ class History:
                     fresh += 0 if after & stale else 1
                 elif not before & stale and after & stale:
                     fresh -= 1
-        return [base for base in bases if paint[base] == from_left | from_right], only_left, met_horizon
+        newest = [base for base in bases if paint[base] == from_left | from_right]
+        return _Painted(newest, only_left, only_right, met_horizon)
 
     def only_in(self, source: ObjectId, target: ObjectId) -> list[tuple[ObjectId, CommitObject]]:
         """The commits reachable from ``source`` and not from ``target``, oldest first."""
@@ -281,9 +338,5 @@ class History:
         ):
             own = list(takewhile(lambda item: item[0] != shared, self.walk(source)))
             return own[::-1]
-        commits = [
-            (commit_id, self.commit(commit_id))
-            for commit_id in self._paint(source, target)[1]
-            if commit_id != NO_COMMIT
-        ]
+        commits = [(commit_id, self.commit(commit_id)) for commit_id in self._paint(source, target).only_left]
         return sorted(commits, key=lambda item: (item[1].generation, item[0]))

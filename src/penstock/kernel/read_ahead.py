@@ -6,7 +6,7 @@ jump (see ``skips``) leads further back, so that a few requests find all links b
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Final
 
 import msgspec
@@ -51,19 +51,21 @@ class ReadAhead:
         lowest = min(link.depth for link in links.values()) - LINKS_MAX
         seen = {*links}
         while links:
-            next_ids = {
-                further
-                for link in links.values()
-                for further in (
-                    link.parent,
-                    *([link.jump] if link.depth - _span(link.depth) >= lowest else ()),
-                )
-                if link.depth - 1 >= lowest and link.depth > 1 and further not in seen
-            }
+            next_ids = list_next(links.values(), lowest) - seen
             seen |= next_ids
             more = self._store.fetch(next_ids) if next_ids else {}
             self._ahead |= more
             links = {object_id: link for object_id, data in more.items() if (link := _link(data)) is not None}
+
+
+def list_next(links: Iterable[CommitObject | LogEntry], lowest: int) -> set[ObjectId]:
+    """The links that some name which are not below a depth: their parents, and where their jumps lead."""
+    return {
+        further
+        for link in links
+        for further in (link.parent, *([link.jump] if link.depth - _span(link.depth) >= lowest else ()))
+        if link.depth - 1 >= lowest and link.depth > 1
+    }
 
 
 def _link(data: bytes) -> CommitObject | LogEntry | None:

@@ -101,22 +101,23 @@ def recent_changes(objects: Objects, commit: CommitObject) -> dict[bytes, Value 
     return changes
 
 
-def added_keys(objects: Objects, parent: CommitObject, commit: CommitObject) -> list[bytes] | None:
-    """The keys of the changes that a commit added on top of its first parent; ``None`` if that is not known.
+def carried_keys(objects: Objects, commit: CommitObject) -> list[bytes]:
+    """The keys of the changes that a commit carries on top of its tree, in the order they were made."""
+    segments = objects.get_many([segment_id for segment_id, _ in commit.recent])
+    return [key for segment_id, count in commit.recent for key in segments[segment_id].keys[:count]]
 
-    Until changes are folded into the tree, a commit carries those of its parent, and its own after them. So
-    its own are found by their number, without comparing two states.
+
+def count_carried(commit: CommitObject) -> int:
+    """How many changes a commit carries on top of its tree."""
+    return sum(count for _, count in commit.recent)
+
+
+def has_grown(parent: CommitObject, commit: CommitObject) -> bool:
+    """Whether a commit carries the changes of its first parent, and its own after them.
+
+    So it is until changes are folded into the tree. Which of them are its own is known by their number then.
     """
-    count = sum(number for _, number in commit.recent) - sum(number for _, number in parent.recent)
-    if commit.root != parent.root or count < 0:
-        return None
-    keys: list[bytes] = []
-    for segment_id, number in reversed(commit.recent):
-        if len(keys) >= count:
-            break
-        segment: Segment = objects.get_many([segment_id])[segment_id]
-        keys = segment.keys[max(0, number - (count - len(keys))) : number] + keys
-    return keys
+    return commit.root == parent.root and count_carried(commit) >= count_carried(parent)
 
 
 def state_of(objects: Objects, commit: CommitObject) -> Overlay:

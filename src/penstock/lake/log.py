@@ -14,8 +14,9 @@ from penstock.errors import InvalidRequest, TimedOut
 from penstock.kernel.history import Walk
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.objects import content_of
-from penstock.kernel.state import added_keys, diff_commits, prefix_end
+from penstock.kernel.state import carried_keys, count_carried, diff_commits, has_grown, prefix_end
 from penstock.lake.answers import Difference, LogSearch
+from penstock.model.clock import utc
 from penstock.model.commits import Commit
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import RESERVED, Key
@@ -38,45 +39,82 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     text: str | None = None
     """Only those whose message contains this, in any case."""
 
-    def matches(self, kernel: Kernel, commit: Commit) -> bool:
-        if self.author is not None and self.author not in (commit.author, *commit.authors):
-            return False
-        if self.since is not None and commit.time < self.since:
-            return False
-        if self.until is not None and commit.time > self.until:
-            return False
-        if self.text is not None and self.text.lower() not in commit.message.lower():
-            return False
-        return self.key is None or _touches(kernel, kernel.history.commit(commit.object_id), self.key)
+    def is_before(self, commit: CommitObject) -> bool:
+        """Whether a commit is older than all that are wanted."""
+        return self.since is not None and utc(commit.time_us) < self.since
 
 
-def _touches(kernel: Kernel, commit: CommitObject, key: Key) -> bool:
-    stored = key.encode()
-    parent = kernel.history.link(commit.parent)
-    if parent is None:
-        return False
-    names = added_keys(kernel.objects, parent, commit)
-    if names is not None and not any(name == stored or name.startswith(stored + b"\0") for name in names):
-        return False
-    if diff_commits(kernel.objects, parent, commit, stored, stored + b"\0"):
-        return True
-    below = stored + b"\0"
-    return bool(diff_commits(kernel.objects, parent, commit, below, prefix_end(below)))
+class _Choice:
+    """Which commits of one walk match a filter."""
+
+    def __init__(self, kernel: Kernel, chosen: Filter) -> None:
+        self._chosen = chosen
+        self._changes = KeyChanges(kernel, chosen.key) if chosen.key is not None else None
+
+    def matches(self, commit_id: ObjectId, commit: CommitObject) -> bool:
+        chosen = self._chosen
+        if chosen.is_before(commit) or (chosen.until is not None and utc(commit.time_us) > chosen.until):
+            return False
+        if self._changes is not None and not self._changes.has(commit_id, commit):
+            return False
+        if chosen.author is not None and chosen.author not in (commit.authors or (commit.committer,)):
+            return False
+        return chosen.text is None or chosen.text.lower() in commit.message.lower()
+
+
+class KeyChanges:
+    """Which commits of a walk changed a key, or something below it.
+
+    A commit carries all changes that are not folded into its tree yet: those of its ancestors, and its own
+    after them. So the newest of many commits tells of all of them which ones wrote the key.
+    """
+
+    def __init__(self, kernel: Kernel, key: Key) -> None:
+        self._kernel, self._stored = kernel, key.encode()
+        self._below = self._stored + b"\0"
+        self._next: ObjectId | None = None
+        """The ancestor whose changes are known."""
+        self._places: list[int] = []
+        """Which of the changes that it carries are about the key."""
+
+    def has(self, commit_id: ObjectId, commit: CommitObject) -> bool:
+        """Whether a commit changed it, compared with its first parent."""
+        objects = self._kernel.objects
+        parent = self._kernel.history.link(commit.parent)
+        is_known, self._next = commit_id == self._next, None
+        if parent is None:
+            return False
+        if has_grown(parent, commit):
+            if not is_known:
+                names = carried_keys(objects, commit)
+                self._places = [place for place, name in enumerate(names) if self._concerns(name)]
+            self._next = commit.parent
+            own = range(count_carried(parent), count_carried(commit))
+            if not any(place in own for place in self._places):
+                return False
+        return any(
+            diff_commits(objects, parent, commit, start, stop)
+            for start, stop in ((self._stored, self._below), (self._below, prefix_end(self._below)))
+        )
+
+    def _concerns(self, name: bytes) -> bool:
+        return name == self._stored or name.startswith(self._below)
 
 
 def matching(kernel: Kernel, commits: Walk, chosen: Filter, all_parents: bool) -> Iterator[Commit]:
     """The commits of a walk that match. ``TimedOut`` says how far they were looked at."""
-    commit: Commit | None = None
+    choice = _Choice(kernel, chosen)
+    last: tuple[ObjectId, CommitObject] | None = None
     try:
-        for commit_id, stored in commits:
-            commit = Commit.of(commit_id, stored)
-            if chosen.since is not None and commit.time < chosen.since and not all_parents:
+        for last in commits:
+            if chosen.is_before(last[1]) and not all_parents:
                 return
-            if chosen.matches(kernel, commit):
-                yield commit
+            if choice.matches(*last):
+                yield Commit.of(*last)
     except TimedOut as late:
-        if commit is None:
+        if last is None:
             raise
+        commit = Commit.of(*last)
         raise TimedOut(
             f"{late.message}\n  The log was searched back to commit {commit.id}, of "
             f"{commit.time:%Y-%m-%d %H:%M:%S} UTC. Search a part of the log at a time: newer commits with "
@@ -97,16 +135,16 @@ def search(
     for name, count in (("limit", limit), ("within", within)):
         if count is not None and count < 1:
             raise InvalidRequest(f"{name} must be 1 or greater, got {count}")
-    matched: list[Commit] = []
-    searched, last = 0, None
+    choice, matched = _Choice(kernel, chosen), list[Commit]()
+    searched = 0
+    last: tuple[ObjectId, CommitObject] | None = None
     try:
-        for commit_id, stored in commits:
-            commit = Commit.of(commit_id, stored)
-            if chosen.since is not None and commit.time < chosen.since and not all_parents:
+        for commit_id, commit in commits:
+            if chosen.is_before(commit) and not all_parents:
                 return LogSearch(commits=tuple(matched), searched=searched + 1)
-            if chosen.matches(kernel, commit):
-                matched.append(commit)
-            searched, last = searched + 1, commit
+            if choice.matches(commit_id, commit):
+                matched.append(Commit.of(commit_id, commit))
+            searched, last = searched + 1, (commit_id, commit)
             if searched == within or len(matched) == limit:
                 break
         else:
@@ -114,14 +152,10 @@ def search(
     except TimedOut:
         if last is None:
             raise
-    if last is not None and commits.is_at_end:
-        last = None
-    return LogSearch(
-        commits=tuple(matched),
-        searched=searched,
-        reached=None if last is None else last.id,
-        reached_time=None if last is None else last.time,
-    )
+    if last is None or commits.is_at_end:
+        return LogSearch(commits=tuple(matched), searched=searched)
+    reached = Commit.of(*last)
+    return LogSearch(commits=tuple(matched), searched=searched, reached=reached.id, reached_time=reached.time)
 
 
 class LogPages:

@@ -95,13 +95,12 @@ class HistoryHandlers:
         return self._kernel.walk(self._kernel.history.commit(last).parent)
 
     def _compare(self, call: calls.Compare) -> Comparison:
-        history = self._kernel.history
         first, other = self._lake.commit_of(call.one), self._lake.commit_of(call.other)
-        bases = history.merge_bases(first, other)
+        relation = self._kernel.history.compare(first, other)
         return Comparison(
-            base=(bases[0] if bases else NO_COMMIT).hex(),
-            ahead=len(history.only_in(first, other)),
-            behind=len(history.only_in(other, first)),
+            base=(relation.bases[0] if relation.bases else NO_COMMIT).hex(),
+            ahead=relation.ahead,
+            behind=relation.behind,
         )
 
     def _outcome(self, call: calls.GetOutcome) -> Landing | None:

@@ -20,7 +20,15 @@ from penstock.server.ui import (
 )
 from penstock.server.ui.frame import PageView, asset, redirect, render, render_error, render_login
 from penstock.server.ui.links import PREFIX, address
-from penstock.server.ui.session import TokenForm, add_session, find_token, require_own_form, sign_in, sign_out
+from penstock.server.ui.session import (
+    TokenForm,
+    add_session,
+    find_page,
+    find_token,
+    require_own_form,
+    sign_in,
+    sign_out,
+)
 from penstock.server.ui.visit import Visit
 
 
@@ -49,7 +57,7 @@ def ui_api(gate: AccessGate) -> Api:
 
 def _render_error(error: PenstockError, headers: Mapping[str, str]) -> HttpAnswer:
     if not isinstance(error, Unauthenticated):
-        return render_error(error)
+        return render_error(error, find_page(headers))
     token = find_token(headers)
     came_by_link = headers.get("sec-fetch-site") == "cross-site" and not token
     return render_login(error.message if token else "", goes_on=came_by_link)

@@ -16,6 +16,7 @@ from penstock.errors import InvalidRequest, PenstockError
 from penstock.lake.audits.calls import ListExpectations
 from penstock.lake.call import describe_commit
 from penstock.lake.calls import Merge, Restore, Revert
+from penstock.lake.plugins import find_plugin
 from penstock.model.commits import EMPTY_COMMIT_ID
 from penstock.model.conflicts import Conflict
 from penstock.model.expectations import Expectation
@@ -82,6 +83,7 @@ def show_merge(visit: Visit) -> PageView:
                     result,
                     into,
                     source.pinned_ref,
+                    since=_find_base(result, into),
                     settle=lambda key: [
                         _link_sides(result, query, into, key),
                         _link_choices(
@@ -132,11 +134,17 @@ def _choose_modes(force: tuple[str, ...], drop: tuple[str, ...]) -> dict[str, Ke
     }
 
 
+def _find_base(result: MergeResult, into: str) -> str | None:
+    """The commit at which both sides parted, if there is one."""
+    has_base = result.base is not None and result.base != EMPTY_COMMIT_ID
+    return pin(str(result.base), into) if has_base else None
+
+
 def _link_sides(result: MergeResult, query: MergePageQuery, into: str, key: Key) -> Html | None:
     """To the rows that each side changed since they parted."""
-    if result.base is None or result.base == EMPTY_COMMIT_ID:
+    base = _find_base(result, into)
+    if base is None:
         return None
-    base = pin(result.base, into)
     sides = ((into, pin(result.head, into)), (query.source or "", query.source))
     return element(
         "p",
@@ -283,10 +291,14 @@ def _show_result(
     branch: str,
     to: str,
     *,
+    since: str | None = None,
     is_revert: bool = False,
     settle: Callable[[Key], list[Html | None]] | None = None,
 ) -> Html:
-    """What would become of each table, with the conflicts, and the links that help to settle one."""
+    """What would become of each table, with the conflicts, and the links that help to settle one.
+
+    What a merge changes in a table is what came ``since`` both sides parted, unless a side of it was taken.
+    """
     conflicts = len(result.conflicts)
     changed = [key for key in result.keys if key.conflicts or key.action != "unchanged"]
     if conflicts:
@@ -299,7 +311,10 @@ def _show_result(
         text = f"Nothing to do: {branch} has all of it already."
         state = element("p", text, class_="dim", role="status")
     base = pin(result.head, branch)
-    rows = [_show_key(key, base, to, is_revert) for key in changed[:KEYS_SHOWN]]
+    rows = [
+        _show_key(key, base, to, is_revert, since if key.mode is MergeMode.NORMAL else None)
+        for key in changed[:KEYS_SHOWN]
+    ]
     more = len(changed) - KEYS_SHOWN
     dropped = [key for key in result.keys if key.mode is MergeMode.DROP and key.action == "unchanged"]
     return join(
@@ -320,12 +335,9 @@ def _has_choice(result: MergeResult) -> bool:
     return any(key.mode is not MergeMode.NORMAL for key in result.keys)
 
 
-def _show_key(key: MergedKey, base: str, to: str, is_revert: bool) -> tuple[Child, ...]:
-    links = (
-        link(address("diff-rows", key=key.key, base=base, to=to), "rows", class_="more")
-        if not is_revert
-        else None
-    )
+def _show_key(key: MergedKey, base: str, to: str, is_revert: bool, since: str | None) -> tuple[Child, ...]:
+    rows = address("diff-rows", key=key.key, base=since or base, to=to)
+    links = link(rows, "rows", class_="more") if not is_revert and _has_rows(key) else None
     if key.conflicts:
         return (
             element("span", "!", class_="sign removed", title="conflict"),
@@ -344,6 +356,10 @@ def _show_key(key: MergedKey, base: str, to: str, is_revert: bool) -> tuple[Chil
         [_describe_change(key.change), _describe_mode(key.mode, is_revert)],
         links,
     )
+
+
+def _has_rows(key: MergedKey) -> bool:
+    return any(find_plugin(content) is not None for content in (key.before, key.after))
 
 
 def _show_conflicts(

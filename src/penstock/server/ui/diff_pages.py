@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 from msgspec import Meta
 
-from penstock.errors import TimedOut
+from penstock.errors import PenstockError
+from penstock.lake.answers import Comparison
 from penstock.lake.calls import Compare, Diff
 from penstock.model.keys import Key
 from penstock.server.ui.elements import Html, element, join
 from penstock.server.ui.frame import PageView
 from penstock.server.ui.history_pages import show_changes
-from penstock.server.ui.links import address, link, link_commit, shorten
+from penstock.server.ui.links import address, link, link_commit, pin, shorten
 from penstock.server.ui.parts import (
     count_things,
     show_field,
@@ -29,11 +30,60 @@ from penstock.server.ui.table_pages import ROWS_SHOWN, Limit, Offset, show_files
 from penstock.server.ui.visit import PAGE_SIZE, ResolvedRef, Visit, show_place
 
 
+class Sides(NamedTuple):
+    """The two revisions of a difference."""
+
+    base: ResolvedRef
+    """Where it begins: the first revision, or the commit at which both parted."""
+    to: ResolvedRef
+    first: ResolvedRef
+    """The first revision, as it was asked for."""
+    relation: Comparison | None
+    """How far they are apart, if that was found soon."""
+
+    @property
+    def distance(self) -> str:
+        """How far the second revision is from the first one, in words."""
+        first, to, relation = shorten(self.first.ref), shorten(self.to.ref), self.relation
+        if relation is None:
+            return f"{to} is many commits away from {first}"
+        return f"{to} is {count_things(relation.ahead, 'commit')} ahead, {relation.behind:,} behind"
+
+
+def find_sides(visit: Visit, base: str | None, to: str | None, *, since_fork: bool) -> Sides:
+    """The revisions of a difference: from the first one, or from where both parted."""
+    first, second = visit.find_place(base), visit.find_place(to)
+    call = Compare(one=second.pinned_ref, other=first.pinned_ref)
+    if since_fork:
+        relation = visit.do(call)
+        fork = ResolvedRef(pin(relation.base, first.via), relation.base, first.via)
+        return Sides(fork, second, first, relation)
+    try:
+        return Sides(first, second, first, visit.do_soon(call))
+    except PenstockError:
+        return Sides(first, second, first, None)
+
+
+def _link_other_base(page: str, sides: Sides, *, since_fork: bool, **query: object) -> Html | None:
+    """To the same difference from where both parted, and from there to that of all."""
+    if sides.relation is None or not sides.relation.behind:
+        return None
+    revisions = {"base": sides.first.ref, "to": sides.to.ref}
+    if since_fork:
+        return link(address(page, **revisions, **query), "all differences")
+    if not sides.relation.ahead:
+        return None
+    name = f"only what {shorten(sides.to.ref)} changed"
+    return link(address(page, **revisions, **query, since_fork=True), name)
+
+
 class DiffQuery(msgspec.Struct, frozen=True):
     """Which revisions, and which of their tables."""
 
     base: str | None = None
     to: str | None = None
+    since_fork: bool = False
+    """Whether the difference begins where both parted, so that it is what the second one changed."""
     prefix: str | None = None
     after: str | None = None
 
@@ -41,7 +91,8 @@ class DiffQuery(msgspec.Struct, frozen=True):
 def show_diff(visit: Visit) -> PageView:
     """Tables that differ between two revisions."""
     query: DiffQuery = visit.query
-    base, to = visit.find_place(query.base), visit.find_place(query.to)
+    sides = find_sides(visit, query.base, query.to, since_fork=query.since_fork)
+    base, to = sides.base, sides.to
     changes = visit.do(
         Diff(
             before=base.commit,
@@ -54,49 +105,46 @@ def show_diff(visit: Visit) -> PageView:
         )
     )
     shown = changes[:PAGE_SIZE]
-    first = address("diff", base=base.ref, to=to.ref, prefix=query.prefix)
+    first = address("diff", base=sides.first.ref, to=to.ref, since_fork=query.since_fork, prefix=query.prefix)
     following = None
     if len(changes) > PAGE_SIZE:
         following = address(
             "diff", base=base.pinned_ref, to=to.pinned_ref, prefix=query.prefix, after=shown[-1].key
         )
     body = join(
-        _show_heading(visit, base, to),
+        _show_heading(sides, query),
         show_form(
             "diff",
-            show_field("base", "From", shorten(base.ref), list="names"),
+            show_field("base", "From", shorten(sides.first.ref), list="names"),
             show_field("to", "To", shorten(to.ref), list="names"),
             show_field("prefix", "Namespace or table", query.prefix, type="search", data_key="/"),
             button="Compare",
+            hidden={"since_fork": "true" if query.since_fork else ""},
         ),
         show_names(visit.list_names()),
         show_changes(shown, base.pinned_ref, to.pinned_ref),
         show_pages(first if query.after else None, following),
     )
-    return PageView(f"{shorten(base.ref)} … {shorten(to.ref)}", body, "diff")
+    return PageView(f"{shorten(sides.first.ref)} → {shorten(to.ref)}", body, "diff")
 
 
-def _show_heading(visit: Visit, base: ResolvedRef, to: ResolvedRef) -> Html:
-    try:
-        relation = visit.do_soon(Compare(one=to.pinned_ref, other=base.pinned_ref))
-        distance = f"is {count_things(relation.ahead, 'commit')} ahead, {relation.behind:,} behind"
-    except TimedOut:
-        distance = f"is many commits away from {shorten(base.ref)}"
+def _show_heading(sides: Sides, query: DiffQuery) -> Html:
+    base, to, first = sides.base, sides.to, sides.first
+    names = element("span", shorten(first.ref), class_="ref"), element("span", shorten(to.ref), class_="ref")
+    other = _link_other_base("diff", sides, since_fork=query.since_fork, prefix=query.prefix)
     return join(
-        element(
-            "h1",
-            element("span", shorten(base.ref), class_="ref"),
-            " … ",
-            element("span", shorten(to.ref), class_="ref"),
-        ),
+        element("h1", names[1], " since it parted from ", names[0])
+        if query.since_fork
+        else element("h1", names[0], " → ", names[1]),
         element(
             "p",
             link_commit(base.commit, base.via),
-            " … ",
+            " → ",
             link_commit(to.commit, to.via),
-            f" · {shorten(to.ref)} {distance}",
-            [" · ", link(address("merge", source=to.ref, into=base.ref), "merge…")]
-            if "@" not in base.ref and base.ref != to.ref
+            f" · {sides.distance}",
+            [" · ", other] if other else None,
+            [" · ", link(address("merge", source=to.ref, into=first.ref), "merge…")]
+            if "@" not in first.ref and first.ref != to.ref
             else None,
             class_="sub",
         ),
@@ -109,6 +157,7 @@ class TableDiffQuery(msgspec.Struct, frozen=True):
     key: str
     base: str
     to: str | None = None
+    since_fork: bool = False
     on: str | None = None
     """Columns that identify a row, with commas between them."""
     offset: Offset = 0
@@ -118,7 +167,8 @@ class TableDiffQuery(msgspec.Struct, frozen=True):
 def show_row_diff(visit: Visit) -> PageView:
     """Rows of a table that differ between two revisions."""
     query: TableDiffQuery = visit.query
-    key, base, to = Key.parse(query.key), visit.find_place(query.base), visit.find_place(query.to)
+    key, sides = Key.parse(query.key), find_sides(visit, query.base, query.to, since_fork=query.since_fork)
+    base, to = sides.base, sides.to
     names = tuple(name.strip() for name in (query.on or "").split(",") if name.strip())
     request = RowRequest(
         kind="diff",
@@ -133,14 +183,14 @@ def show_row_diff(visit: Visit) -> PageView:
     )
     diff, problem = visit.try_rows(request, ShownDiff)
     body = join(
-        _show_table_heading(key, base, to, "diff-rows"),
+        _show_table_heading(key, sides, "diff-rows", query),
         show_form(
             "diff-rows",
-            show_field("base", "From", shorten(base.ref), list="names"),
+            show_field("base", "From", shorten(sides.first.ref), list="names"),
             show_field("to", "To", shorten(to.ref), list="names"),
             show_field("on", "Match rows by", query.on, list="columns", placeholder="all columns"),
             button="Compare",
-            hidden={"key": key},
+            hidden={"key": key, "since_fork": "true" if query.since_fork else ""},
         ),
         show_names(visit.list_names()),
         show_names(diff.columns if diff is not None else (), "columns"),
@@ -182,13 +232,15 @@ class FileDiffQuery(msgspec.Struct, frozen=True):
     key: str
     base: str
     to: str | None = None
+    since_fork: bool = False
     offset: Annotated[int, Meta(ge=0)] = 0
 
 
 def show_file_diff(visit: Visit) -> PageView:
     """Files of a table that differ between two revisions."""
     query: FileDiffQuery = visit.query
-    key, base, to = Key.parse(query.key), visit.find_place(query.base), visit.find_place(query.to)
+    key, sides = Key.parse(query.key), find_sides(visit, query.base, query.to, since_fork=query.since_fork)
+    base, to = sides.base, sides.to
     files = visit.work_on_rows(
         RowRequest(
             kind="file_diff",
@@ -203,7 +255,7 @@ def show_file_diff(visit: Visit) -> PageView:
     )
     page = {"key": key, "base": base.pinned_ref, "to": to.pinned_ref}
     body = join(
-        _show_table_heading(key, base, to, "diff-files"),
+        _show_table_heading(key, sides, "diff-files", query),
         element(
             "p",
             f"{count_things(files.total, 'file')} changed, {show_size(files.total_bytes)} together.",
@@ -220,7 +272,8 @@ def show_file_diff(visit: Visit) -> PageView:
     return PageView(f"Files of {key} that differ", body, "diff")
 
 
-def _show_table_heading(key: Key, base: ResolvedRef, to: ResolvedRef, page: str) -> Html:
+def _show_table_heading(key: Key, sides: Sides, page: str, query: TableDiffQuery | FileDiffQuery) -> Html:
+    base, to = sides.base, sides.to
     tabs = [
         element(
             "a",
@@ -231,6 +284,8 @@ def _show_table_heading(key: Key, base: ResolvedRef, to: ResolvedRef, page: str)
         )
         for other, name in (("diff-rows", "rows"), ("diff-files", "files"))
     ]
+    on = query.on if isinstance(query, TableDiffQuery) else None
+    other = _link_other_base(page, sides, since_fork=query.since_fork, key=key, on=on)
     return join(
         element("h1", link(address("table", key=key, ref=to.ref), str(key))),
         element(
@@ -239,6 +294,7 @@ def _show_table_heading(key: Key, base: ResolvedRef, to: ResolvedRef, page: str)
             show_place(base),
             " and ",
             show_place(to),
+            [" · ", other] if other else None,
             class_="sub",
         ),
         element(

@@ -147,14 +147,17 @@ def _header(view: PageView, who: str) -> Html:
     )
 
 
-def render_error(error: PenstockError) -> HttpAnswer:
-    """The page that tells of an error."""
+def render_error(error: PenstockError, came_from: str = "") -> HttpAnswer:
+    """The page that tells of an error. ``came_from`` is the page before: a preview is made again there."""
     first, *rest = error.message.split("\n")
     body = join(
         element("h1", HTTPStatus(error.http_status).phrase),
         element("p", first, class_="error", role="alert"),
         element("pre", "\n".join(line.strip() for line in rest)) if rest else None,
         element("p", element("code", error.code), class_="dim"),
+        element("p", link(came_from, "Back to the page before"))
+        if came_from not in ("", address(""))
+        else None,
         element("p", link(address(""), "To the overview")),
     )
     return render(PageView("Error", body, status=error.http_status))

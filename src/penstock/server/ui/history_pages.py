@@ -40,7 +40,7 @@ from penstock.server.ui.parts import (
 from penstock.server.ui.visit import PAGE_SIZE, ResolvedRef, Visit, show_ref_field
 
 COMMITS_SHOWN: Final = 25
-SEARCHED_COMMITS: Final = 5000
+SEARCHED_COMMITS: Final = 100_000
 """How many commits are read for a page of those that are looked for."""
 SEARCH_S: Final = 2.0
 """How long they are looked for at most."""

@@ -241,7 +241,9 @@ def _link_work(visit: Visit, reference: Reference) -> list[Html]:
     default = visit.about.default_branch
     links = [link(address("tables", ref=reference.name), "tables", class_="more")]
     if reference.name != default:
-        links.append(link(address("diff", base=default, to=reference.name), "diff", class_="more"))
+        is_branch = reference.kind is Kind.BRANCH
+        diff = address("diff", base=default, to=reference.name, since_fork=is_branch)
+        links.append(link(diff, "diff", class_="more"))
     if reference.name != default and reference.kind is Kind.BRANCH:
         links.append(link(address("merge", source=reference.name, into=default), "merge…", class_="more"))
     return links
@@ -348,7 +350,9 @@ def _show_requests(visit: Visit) -> Html | None:
         return None
     rows = [
         (
-            link_reference(requests.branch),
+            element("span", requests.branch, class_="ref")
+            if "*" in requests.branch
+            else link_reference(requests.branch),
             show_count(requests.total),
             show_count(requests.conflicts),
             show_meter(requests.conflicts, requests.total, f"{requests.conflict_share:.1%}"),

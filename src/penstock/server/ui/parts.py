@@ -67,11 +67,11 @@ def show_size(count_bytes: float | None) -> str:
     """A number of bytes."""
     if count_bytes is None:
         return ""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count_bytes < 1024:
-            return f"{count_bytes:.0f} B" if unit == "B" else f"{count_bytes:.1f} {unit}"
+    units = ["B", "KiB", "MiB", "GiB", "TiB"]
+    while count_bytes >= 1024 and len(units) > 1:
         count_bytes /= 1024
-    return f"{count_bytes:.1f} TiB"
+        del units[0]
+    return f"{count_bytes:.1f}".removesuffix(".0") + f" {units[0]}"
 
 
 def show_count(count: int | None) -> str:

@@ -24,8 +24,10 @@ def plot_days(days: Sequence[DayCount]) -> Html | None:
 
 def plot_sizes(sizes: Sequence[SizeCount], show_size: Callable[[float | None], str]) -> Html | None:
     """How many files are of each size, as horizontal bars with their names."""
+    limits = [size.below_bytes for size in sizes if size.below_bytes is not None]
+    rest = f"{show_size(limits[-1])} or more" if limits else "all"
     bars = [
-        ("more" if size.below_bytes is None else f"under {show_size(size.below_bytes)}", size.files)
+        (rest if size.below_bytes is None else f"under {show_size(size.below_bytes)}", size.files)
         for size in sizes
     ]
     most = max((count for _, count in bars), default=0)

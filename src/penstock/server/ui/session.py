@@ -62,7 +62,7 @@ def require_own_form(headers: Mapping[str, str]) -> None:
 def sign_in(ask: Ask, gate: AccessGate) -> HttpAnswer:
     """Begin a session, and go on to the page that was asked for."""
     form: TokenForm = ask.body or TokenForm()
-    token, page = form.token.strip(), _check_page(form.page) or _find_page(ask.headers)
+    token, page = form.token.strip(), _check_page(form.page) or find_page(ask.headers)
     try:
         parse_token(token)
         gate({"host": ask.headers.get("host", ""), "authorization": f"Bearer {token}"})
@@ -77,8 +77,8 @@ def sign_out(_: Ask) -> HttpAnswer:
     return redirect(address(""), ("set-cookie", f"{COOKIE}=; {_ATTRIBUTES}; Max-Age=0"))
 
 
-def _find_page(headers: Mapping[str, str]) -> str:
-    """The page on which somebody signed in, which may be any; the first one if that is not known."""
+def find_page(headers: Mapping[str, str]) -> str:
+    """The page that a request was sent from, which may be any; the first one if that is not known."""
     try:
         parts = urlsplit(headers.get("referer", ""))
     except ValueError:

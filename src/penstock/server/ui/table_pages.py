@@ -24,7 +24,6 @@ from penstock.server.ui.parts import (
     show_facts,
     show_field,
     show_form,
-    show_hidden,
     show_names,
     show_pages,
     show_problem,
@@ -49,10 +48,11 @@ from penstock.server.ui.row_requests import (
 from penstock.server.ui.visit import PAGE_SIZE, ResolvedRef, Visit, show_place, show_ref_field
 
 COMMITS_SHOWN: Final = 10
-SEARCHED_COMMITS: Final = 1000
+SEARCHED_COMMITS: Final = 10_000
 """How many commits are read for those that changed a table."""
 ROWS_SHOWN: Final = 50
 SQL_MAX_CHARS: Final = 10_000
+TABLES_OFFERED: Final = 10
 
 Offset = Annotated[int, Meta(ge=0, le=OFFSET_MAX)]
 Limit = Annotated[int, Meta(ge=1, le=ROWS_MAX)]
@@ -190,7 +190,7 @@ def show_table_heading(visit: Visit, key: Key, place: ResolvedRef, content: AnyC
             for name in ("table", "rows")
         ),
         log,
-        link(address("sql", ref=place.ref, sql=f"select * from {_quote_key(key)}"), "SQL", class_="tab"),
+        link(address("sql", ref=place.ref, sql=query_rows(key)), "SQL", class_="tab"),
         link(address("diff-rows", key=key, base=default, to=place.ref), f"diff with {default}", class_="tab")
         if place.ref != default
         else None,
@@ -469,7 +469,8 @@ def show_sql(visit: Visit) -> PageView:
         ),
         element(
             "form",
-            show_hidden({"ref": query.ref}),
+            show_ref_field("Revision", query.ref, place),
+            show_names(visit.list_names()),
             element("label", "Query", for_="sql", class_="hidden"),
             element(
                 "textarea",
@@ -489,6 +490,22 @@ def show_sql(visit: Visit) -> PageView:
             action=address("sql"),
             class_="stack sql",
         ),
-        shown,
+        shown or _offer_tables(visit, place),
     )
     return PageView("SQL", body, "sql", place.ref)
+
+
+def _offer_tables(visit: Visit, place: ResolvedRef) -> Html | None:
+    """The first tables that a query may be about, with a query that shows some rows of each."""
+    if place.is_empty:
+        return None
+    entries = visit.do(ListEntries(at=place.commit, via=place.via, limit=PAGE_SIZE))
+    keys = [entry.key for entry in entries if find_plugin(entry.content) is not None][:TABLES_OFFERED]
+    links = [[link(address("sql", ref=place.ref, sql=query_rows(key)), str(key)), " · "] for key in keys]
+    more = link(address("tables", ref=place.ref), "all tables")
+    return element("p", "Rows of ", links, more) if links else None
+
+
+def query_rows(key: Key) -> str:
+    """A query for the first rows of a table."""
+    return f"select * from {_quote_key(key)} limit {ROWS_MAX}"
