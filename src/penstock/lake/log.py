@@ -47,10 +47,10 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
             return False
         if self.text is not None and self.text.lower() not in commit.message.lower():
             return False
-        return self.key is None or _touches(kernel, kernel.history.commit(commit.object_id), self.key)
+        return self.key is None or _changes_key(kernel, kernel.history.commit(commit.object_id), self.key)
 
 
-def _touches(kernel: Kernel, commit: CommitObject, key: Key) -> bool:
+def _changes_key(kernel: Kernel, commit: CommitObject, key: Key) -> bool:
     stored = key.encode()
     parent = kernel.history.link(commit.parent)
     if parent is None:
