@@ -428,7 +428,7 @@ def test_rows_that_are_deleted_by_vectors_at_the_same_time_are_not_brought_back(
 ) -> None:
     table = lake.create_table("t", data=people(), properties={"delta.enableDeletionVectors": "true"})
     delete_by_vector(table, "inline")
-    rewritten = DeltaErasure._rewritten
+    rewritten = DeltaErasure._rewrite_files
     raced: list[bool] = []
 
     def racing(*given: Any) -> Any:
@@ -438,7 +438,7 @@ def test_rows_that_are_deleted_by_vectors_at_the_same_time_are_not_brought_back(
             lake.table("t").overwrite(pa.table({"id": [3], "name": ["zoe"]}))
         return found
 
-    monkeypatch.setattr(DeltaErasure, "_rewritten", racing)
+    monkeypatch.setattr(DeltaErasure, "_rewrite_files", racing)
     lake.erase("t")
     assert rows_of(lake.table("t")) == LEFT[1:]
 

@@ -363,7 +363,7 @@ def note_a_backup_at_its_target(store: FaultyStore) -> Prepared:
 
     def change() -> object:
         with maker._hold_lease():
-            maker._put(None, POINT)
+            maker._replace_point(None, POINT)
         return read_points(store)
 
     return Prepared(BACKUP_PREFIX + "p", change)

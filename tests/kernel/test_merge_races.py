@@ -113,7 +113,7 @@ def _queued(kernel: Kernel, store: FaultyStore, calls: list[Callable[[], object]
     threads = [Thread(target=commit, args=(kernel, "main", puts(first=1)))]
     threads[0].start()
     gate.wait_until_reached()
-    queue = kernel._queue("main")
+    queue = kernel._queue_of("main")
     for count, call in enumerate(calls, 1):
         threads.append(Thread(target=call))
         threads[-1].start()

@@ -165,7 +165,7 @@ def test_who_died_over_a_named_place_finds_out_what_became_of_it(
         return own.create_table("t", data=days("1"), location=place, idempotency_key="make t")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Handover, "_put", die)
+        patched.setattr(Handover, "_put_conversion", die)
         with pytest.raises(Died):
             create()
     if is_taken:

@@ -113,7 +113,7 @@ def test_what_a_publication_tells_to_others_is_waited_for(
     lake: Lake, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A table that is published, and of which it is not said yet that it may have a checkpoint."""
-    stop_at(gate, monkeypatch, Publisher, "_follow")
+    stop_at(gate, monkeypatch, Publisher, "_run_after_publish")
     location = add_delta(lake)
     wait_for(lake, gate)
     assert deltalake.DeltaTable(location).version() == 0

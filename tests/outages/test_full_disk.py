@@ -102,11 +102,11 @@ def test_what_had_no_room_is_not_found_in_the_database_later(
 def test_a_database_that_may_not_grow_says_so_too(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "lake" / "penstock.db")
     with open_lake(store, author="ada") as lake:
-        pages = store._pragma("page_count")
-        store._pragma(f"max_page_count={pages}")
+        pages = store._run_pragma("page_count")
+        store._run_pragma(f"max_page_count={pages}")
         with pytest.raises(StorageFull, match="has no room left"):
             lake.branch().put("a.t", LARGE)
-        store._pragma(f"max_page_count={pages + 1000}")
+        store._run_pragma(f"max_page_count={pages + 1000}")
         lake.branch().put("a.t", LARGE)
 
 

@@ -256,7 +256,7 @@ class Arrivals:
     """Requests that come to ``main`` one after the other, while its queue is held up."""
 
     def __init__(self, kernel: Kernel) -> None:
-        self._queue = kernel._queue("main")
+        self._queue = kernel._queue_of("main")
         self._held_up = len(self._queue._waiting)
         self.callers: list[Caller[Any]] = []
 

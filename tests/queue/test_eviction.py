@@ -49,9 +49,9 @@ def test_a_queue_evicted_while_a_request_is_on_its_way_into_it_lands_it(store: H
     """Two queues of one branch then: the swap keeps them apart."""
     kernel = new_kernel(store, settings=Settings(queues_max=1))
     kernel.references.create("b0", Kind.BRANCH, head(kernel))
-    old = kernel._queue("main")
-    assert kernel._queue("b0") is not old
-    assert kernel._queue("main") is not old
+    old = kernel._queue_of("main")
+    assert kernel._queue_of("b0") is not old
+    assert kernel._queue_of("main") is not old
     gate, first = Gate(), Once()
 
     def hold_first(name: str) -> None:
@@ -88,7 +88,7 @@ def test_a_busy_queue_is_not_evicted(store: HookedStore) -> None:
     slow = Caller(lambda: kernel.commit("main", [Put(Key("a"), table())]))
     gate.wait_until_reached()
     busy = kernel._queues["main"]
-    kernel._queue("b0")
+    kernel._queue_of("b0")
     assert kernel._queues["main"] is busy
     gate.open()
     slow.result()

@@ -162,7 +162,7 @@ def test_a_refusal_because_of_a_swap_in_flight_waits_for_it_to_land() -> None:
     airport = Airport(lands)
     seen = head(Kernel(airport.data))
     late = Caller(lambda: put(airport.kernel, "second", if_head=seen))
-    wait_until(lambda: airport.kernel._queue("main")._leader is not None)
+    wait_until(lambda: airport.kernel._queue_of("main")._leader is not None)
     assert late.is_alive()
     airport.go_on()
     airport.first.result()
@@ -177,7 +177,7 @@ def test_a_refusal_because_of_a_swap_in_flight_that_fails_is_none() -> None:
     airport = Airport(refuse)
     seen = head(Kernel(airport.data))
     late = Caller(lambda: put(airport.kernel, "second", if_head=seen))
-    wait_until(lambda: airport.kernel._queue("main")._leader is not None)
+    wait_until(lambda: airport.kernel._queue_of("main")._leader is not None)
     airport.go_on()
     assert isinstance(airport.first.error, Denied)
     late.result()
@@ -243,7 +243,7 @@ def test_who_is_answered_while_others_are_dismissed_is_woken(monkeypatch: pytest
     store = HookedStore(MemoryStore())
     kernel = new_kernel(store)
     put(kernel, "zero")
-    queue = kernel._queue("main")
+    queue = kernel._queue_of("main")
     lock = HookedLock(queue._lock)
     monkeypatch.setattr(queue, "_lock", lock)
     swap, first = Gate(), Once()
@@ -254,7 +254,7 @@ def test_who_is_answered_while_others_are_dismissed_is_woken(monkeypatch: pytest
     behind = Caller(lambda: put(kernel, "b"))
     wait_until(lambda: store.advances == before + 1)
     answering, dismissing, answered = Gate(), Gate(), Gate()
-    answer = Batch._answer
+    answer = Batch._answer_requests
 
     def slowly(batch: Batch) -> None:
         if current_thread() is leader:
@@ -263,10 +263,10 @@ def test_who_is_answered_while_others_are_dismissed_is_woken(monkeypatch: pytest
         if current_thread() is leader:
             answered.pass_through()
 
-    monkeypatch.setattr(Batch, "_answer", slowly)
+    monkeypatch.setattr(Batch, "_answer_requests", slowly)
 
     def hold() -> None:
-        if current_thread() is behind and sys._getframe(2).f_code.co_name == "_lead":
+        if current_thread() is behind and sys._getframe(2).f_code.co_name == "_run_batch":
             dismissing.pass_through()
 
     lock.before = hold
@@ -297,7 +297,7 @@ def test_a_request_behind_its_own_interrupted_self_is_answered(monkeypatch: pyte
     store = HookedStore(MemoryStore())
     kernel = new_kernel(store)
     put(kernel, "zero")
-    queue = kernel._queue("main")
+    queue = kernel._queue_of("main")
     gate, first = Gate(), Once()
     store.before_turn = lambda _: gate.pass_through() if first() else None
     leader = Caller(lambda: put(kernel, "leader"))
@@ -319,7 +319,7 @@ def test_a_thread_that_is_stopped_on_its_way_back_leaves_no_row_that_does_not_ex
     store = HookedStore(MemoryStore())
     kernel = new_kernel(store, settings=Settings(backoff_min_ms=0.01))
     put(kernel, "zero")
-    queue = kernel._queue("main")
+    queue = kernel._queue_of("main")
     gate, first = Gate(), Once()
 
     def before_swap() -> None:

@@ -102,7 +102,7 @@ def test_a_request_and_its_repetition_at_the_same_time_are_done_once() -> None:
     mine.before_swap = lambda: gate.pass_through() if first() else None
     held = Caller(lambda: put(kernel, "a"))
     gate.wait_until_reached()
-    ahead = kernel._queue("main")._ahead
+    ahead = kernel._queue_of("main")._ahead
     assert ahead is not None
     (ticket,) = ahead.tickets
     overtaking = put(other, "a", key=ticket.request.key)

@@ -82,7 +82,7 @@ def test_of_many_writes_on_one_condition_one_is_done(bucket: LocalBucket, tmp_pa
 class FailingDisk(LocalBucket):
     """A disk that takes names, and does not say that they will stay."""
 
-    def _settle(self, folder: Path) -> None:
+    def _sync_folder(self, folder: Path) -> None:
         raise UnansweredWrite(f"{folder.name} is not on the disk")
 
 

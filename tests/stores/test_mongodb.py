@@ -103,14 +103,14 @@ def test_a_swap_in_doubt_that_another_replaced_is_not_said_to_be_lost(
     direction: Any, store: MongoStore, direct: MongoStore, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     swap(direct, ONE)
-    read = store._newest
+    read = store._read_newest_document
 
     def replaced_before_it_is_read(name: str) -> Any:
         swap(direct, row("main", data=b"theirs"))
         return read(name)
 
     with store.turn("main") as turn:
-        monkeypatch.setattr(store, "_newest", replaced_before_it_is_read)
+        monkeypatch.setattr(store, "_read_newest_document", replaced_before_it_is_read)
         proxy.cut_after(direction, 0)
         with pytest.raises(OutcomeUnknown):
             turn.advance({}, TWO)
@@ -433,7 +433,7 @@ def test_secrets_are_shown_nowhere(mongodb_url: str) -> None:
         "authMechanismProperties=AWS_SESSION_TOKEN:SECRET&replicaSet=rs&tlsCertificateKeyFilePassword=SECRET"
     )
     url = parts._replace(netloc=f"me:SECRET@{parts.netloc}", query=options).geturl()
-    assert adapter._shown(url) == f"mongodb://me@{parts.netloc}{parts.path}?replicaSet=rs"
+    assert adapter._hide_secrets(url) == f"mongodb://me@{parts.netloc}{parts.path}?replicaSet=rs"
     url = parts._replace(netloc="me:SECRET@127.0.0.1:1", query="serverSelectionTimeoutMS=200").geturl()
     with pytest.raises(Unavailable) as away:
         MongoStore(url)

@@ -232,7 +232,7 @@ class ListsFirst(SweepEngine):
     """Files are judged before references are known, and not again."""
 
     def sweep(self, folder: SweptFolder, tally: SweepTally) -> None:
-        judged = [*folder.judge(self._entries)]
+        judged = [*folder.judge(self._list_entries)]
         folder.begin()
         folder.remove([one for one in judged if one.fate.is_to_go])
         for one in judged:
@@ -253,7 +253,7 @@ class RemovesYoungFiles(SweepEngine):
 
     def sweep(self, folder: SweptFolder, tally: SweepTally) -> None:
         folder.begin()
-        young = [one for one in folder.judge(self._entries) if one.fate is not FileFate.KEPT]
+        young = [one for one in folder.judge(self._list_entries) if one.fate is not FileFate.KEPT]
         self._remove(folder, [JudgedFile(one.entry, FileFate.DATA) for one in young], tally)
 
 

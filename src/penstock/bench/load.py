@@ -49,14 +49,14 @@ class Load:
 
     def branch(self, writer: int, number: int) -> str:
         """Where a writer's ``number``-th commit goes: in turn to those branches that are the writer's."""
-        own = self._own(writer)
+        own = self._list_own_tables(writer)
         return own[number % len(own)]
 
     def round(self, writer: int) -> int:
         """How many commits bring a writer to each of its branches."""
-        return len(self._own(writer))
+        return len(self._list_own_tables(writer))
 
-    def _own(self, writer: int) -> Sequence[str]:
+    def _list_own_tables(self, writer: int) -> Sequence[str]:
         return self._branches[writer % len(self._branches) :: self.writers]
 
     def operation(self, writer: int) -> Put:

@@ -50,14 +50,14 @@ class Site:
     def branches(self, number: int) -> list[str]:
         """So many branches, each with the tables that the load changes."""
         if self._first is None:
-            self._first = self._fill(self._make(f"{self._prefix}00", NO_COMMIT))
+            self._first = self._fill(self._create_branch(f"{self._prefix}00", NO_COMMIT))
         names = [f"{self._prefix}{place:02}" for place in range(number)]
         first = self._first
         with ThreadPoolExecutor(AT_ONCE) as threads:
-            list(threads.map(lambda name: self._make(name, first), names[len(self._made) :]))
+            list(threads.map(lambda name: self._create_branch(name, first), names[len(self._made) :]))
         return names
 
-    def _make(self, name: str, at: ObjectId) -> str:
+    def _create_branch(self, name: str, at: ObjectId) -> str:
         self._made.append(name)
         self._kernel.references.create(name, Kind.BRANCH, at, note=NOTE)
         return name

@@ -64,7 +64,7 @@ def advice(error: errors.PenstockError, behind_server: bool = False) -> str:
         return f"'penstock reflog {error.details.get('name', 'NAME')}' shows what happened to it."
     advice_by_error = ADVICE | BEHIND_SERVER if behind_server else ADVICE
     text = next((advice_by_error[kind] for kind in type(error).__mro__ if kind in advice_by_error), "")
-    return "" if _says(error, text) else text
+    return "" if _message_says(error, text) else text
 
 
 def _is_about_rows(error: errors.PenstockError) -> bool:
@@ -79,7 +79,7 @@ def _is_about_target(error: errors.PenstockError) -> bool:
     return isinstance(error, errors.LakeExists) and "; choose " in error.message
 
 
-def _says(error: errors.PenstockError, text: str) -> bool:
+def _message_says(error: errors.PenstockError, text: str) -> bool:
     """Whether an error's message says already how a line of advice begins."""
     return text.partition(";")[0].rstrip(".").lower() in error.message.lower()
 

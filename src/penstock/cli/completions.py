@@ -19,7 +19,7 @@ Complete: TypeAlias = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
 @contextmanager
-def _lake(ctx: click.Context) -> Iterator[Lake]:
+def _open_lake(ctx: click.Context) -> Iterator[Lake]:
     from penstock.lake.opener import open_lake
 
     lake = open_lake(ctx.ensure_object(Call).target, create=False)
@@ -32,7 +32,7 @@ def _lake(ctx: click.Context) -> Iterator[Lake]:
 def offering(names: Callable[[Lake, str], list[str]]) -> Complete:
     def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
         try:
-            with _lake(ctx) as lake:
+            with _open_lake(ctx) as lake:
                 return names(lake, incomplete)
         except (PenstockError, click.ClickException, OSError):
             return []  # whoever presses tab is helped by no error
@@ -40,22 +40,24 @@ def offering(names: Callable[[Lake, str], list[str]]) -> Complete:
     return complete
 
 
-def _branches(lake: Lake, start: str) -> list[str]:
+def _complete_branches(lake: Lake, start: str) -> list[str]:
     return [branch.name for branch in lake.branches(start, limit=OFFERED_MAX)]
 
 
-def _tags(lake: Lake, start: str) -> list[str]:
+def _complete_tags(lake: Lake, start: str) -> list[str]:
     return [tag.name for tag in lake.tags(start, limit=OFFERED_MAX)]
 
 
-def _keys(lake: Lake, start: str) -> list[str]:
+def _complete_keys(lake: Lake, start: str) -> list[str]:
     above, dot, _ = start.rpartition(".")
     entries = lake.at().entries(above if dot else None)
     matching = (str(key) for key, _ in entries if str(key).startswith(start))
     return [key for key, _ in zip(matching, range(OFFERED_MAX), strict=False)]
 
 
-complete_branch = offering(_branches)
-complete_tag = offering(_tags)
-complete_revision = offering(lambda lake, start: _branches(lake, start) + _tags(lake, start))
-complete_key = offering(_keys)
+complete_branch = offering(_complete_branches)
+complete_tag = offering(_complete_tags)
+complete_revision = offering(
+    lambda lake, start: _complete_branches(lake, start) + _complete_tags(lake, start)
+)
+complete_key = offering(_complete_keys)

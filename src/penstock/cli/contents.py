@@ -42,18 +42,18 @@ def from_json(text: str | bytes) -> AnyContent:
         raise InvalidContent(f'the content has no "type"; the types are {_known_types()}')
     if kind == Unknown.content_type and isinstance(parsed.get("type_name"), str):
         kind = parsed.pop("type_name") or kind
-    return _content(kind, parsed)
+    return _parse_content(kind, parsed)
 
 
 def from_fields(kind: str, fields: Sequence[str]) -> AnyContent:
     """The content that a type and ``name=value`` fields describe; a field that is a list may be repeated."""
-    cls = _class(kind)
+    cls = _content_class(kind)
     values: dict[str, Any] = {}
     for field in fields:
         name, equals, value = field.partition("=")
         if not equals:
             raise InvalidContent(f"{field!r} is not a field; write it as name=value")
-        field_info = _fields(cls).get(name)
+        field_info = _content_fields(cls).get(name)
         if field_info is not None and field_info.type not in (str, bytes, int, UUID | None):
             values.setdefault(name, []).append(value)
         elif name in values:
@@ -62,14 +62,14 @@ def from_fields(kind: str, fields: Sequence[str]) -> AnyContent:
             values[name] = (
                 int(value) if field_info is not None and field_info.type is int and _is_int(value) else value
             )
-    return _content(kind, values)
+    return _parse_content(kind, values)
 
 
 def _is_int(text: str) -> bool:
     return text.removeprefix("-").isdecimal() and text.isascii()
 
 
-def _class(kind: str) -> type[Content]:
+def _content_class(kind: str) -> type[Content]:
     return content_types().get(_full_name(kind), Unknown)
 
 
@@ -78,17 +78,17 @@ def _full_name(kind: str) -> str:
     return SHORT_NAMES.get(kind.lower(), name if name in content_types() else kind)
 
 
-def _fields(cls: type[Content]) -> dict[str, msgspec.structs.FieldInfo]:
+def _content_fields(cls: type[Content]) -> dict[str, msgspec.structs.FieldInfo]:
     return {field.name: field for field in msgspec.structs.fields(cls) if field.name != "type_name"}
 
 
-def _content(kind: str, found: dict[str, Any]) -> AnyContent:
-    cls, name = _class(kind), _full_name(kind)
-    fields = _fields(cls)
+def _parse_content(kind: str, found: dict[str, Any]) -> AnyContent:
+    cls, name = _content_class(kind), _full_name(kind)
+    fields = _content_fields(cls)
     for field in found:
         if field not in fields:
             raise InvalidContent(f"{name} has no field {field!r}; its fields are {', '.join(fields)}")
-    values = {field: _value(name, fields[field], value) for field, value in found.items()}
+    values = {field: _parse_field_value(name, fields[field], value) for field, value in found.items()}
     missing = [field.name for field in fields.values() if field.required and field.name not in values]
     if missing:
         raise InvalidContent(f"{name} needs {', '.join(missing)}")
@@ -97,7 +97,7 @@ def _content(kind: str, found: dict[str, Any]) -> AnyContent:
     return cls(**values)
 
 
-def _value(kind: str, field: msgspec.structs.FieldInfo, value: Any) -> Any:
+def _parse_field_value(kind: str, field: msgspec.structs.FieldInfo, value: Any) -> Any:
     try:
         if field.name == "held":
             return tuple(bytes.fromhex(digits) for digits in decoders.convert(value, list[str]))

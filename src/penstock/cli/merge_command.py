@@ -83,7 +83,9 @@ class MergeCommand:
             if result.keys and (result.applied or result.dry_run):
                 ways = suggest(result) if result.conflicts else []
                 commits = if_readable(lambda: count(result))
-                yield from merge_page(screen, self._heading, self._sides(result), result, commits, ways)
+                yield from merge_page(
+                    screen, self._heading, self._find_side_changes(result), result, commits, ways
+                )
             if not result.dry_run or not result.keys:
                 yield done(screen, result)
 
@@ -91,12 +93,12 @@ class MergeCommand:
         if result.conflicts:
             click.get_current_context().exit(ConflictError.exit_code)
 
-    def _sides(self, result: MergeResult) -> MergeSides:
+    def _find_side_changes(self, result: MergeResult) -> MergeSides:
         base = result.base or if_readable(self._base)
-        since = if_readable(lambda: self._time(base))
+        since = if_readable(lambda: self._find_base_time(base))
 
         def changes(side: str, key: Key) -> list[SideCommit]:
-            return if_readable(lambda: self._changes(side, key, base, since)) or []
+            return if_readable(lambda: self._find_changes_since_base(side, key, base, since)) or []
 
         keys = {key.key for key in result.keys[:TOLD_MAX]}
 
@@ -107,13 +109,15 @@ class MergeCommand:
 
         return MergeSides(self.source, self.target, changes, brings, self._outcome, self.refusal)
 
-    def _time(self, base: str | None) -> datetime | None:
+    def _find_base_time(self, base: str | None) -> datetime | None:
         """When a commit was made that both sides have in their history."""
         if base is None or base == EMPTY_COMMIT_ID:
             return None
         return commit_of(self._lake, base, reference_in(self._revisions[self.source])).time
 
-    def _changes(self, side: str, key: Key, base: str | None, since: datetime | None) -> list[SideCommit]:
+    def _find_changes_since_base(
+        self, side: str, key: Key, base: str | None, since: datetime | None
+    ) -> list[SideCommit]:
         """The newest commits of one side that changed a key since the common ancestor."""
         revision = self._revisions[side]
         log = self._lake.log(revision, table=key, since=since, limit=COMMITS_MAX)

@@ -61,7 +61,7 @@ class WaitingLine(Progress):
     def __init__(self, what: str, quiet: bool = False) -> None:
         super().__init__(quiet)
         self._what, self._ended = what, Event()
-        self._ticking = Thread(target=self._tick, name="penstock-waiting", daemon=True)
+        self._ticking = Thread(target=self._draw_elapsed_time, name="penstock-waiting", daemon=True)
 
     def __enter__(self) -> Self:
         if not self._silent:
@@ -76,7 +76,7 @@ class WaitingLine(Progress):
             self._ticking.join()
         super().__exit__(kind, error, trace)
 
-    def _tick(self) -> None:
+    def _draw_elapsed_time(self) -> None:
         began = time.monotonic()
         while not self._ended.wait(REDRAW_S):
             self._draw(f"{self._what} … {time.monotonic() - began:.0f} s")

@@ -18,7 +18,7 @@ from penstock.errors import PenstockError
 from penstock.formats.registry import Command, find_declared, load, other_formats, table_formats
 
 
-def _command(path: str, summary: str) -> Command:
+def _lazy_command(path: str, summary: str) -> Command:
     return Command(f"penstock.cli.commands.{path}", summary)
 
 
@@ -27,64 +27,64 @@ FORMATS: Final = "Tables of a format"
 
 SECTIONS: Final[dict[str, Mapping[str, Command]]] = {
     "Begin": {
-        "demo": _command("demo:demo", "Run a demonstration of Penstock."),
-        "init": _command("lakes:init", "Create a lake."),
+        "demo": _lazy_command("demo:demo", "Run a demonstration of Penstock."),
+        "init": _lazy_command("lakes:init", "Create a lake."),
     },
     "Look": {
-        "tables": _command("tables:tables", "List the tables."),
-        "log": _command("history:log", "Show the commits, newest first, with their graph."),
-        "show": _command("history:show", "Show a commit, or what a table is at a commit."),
-        "diff": _command("history:diff", "Show what differs between two revisions."),
-        "sql": _command("sql:sql", "Run a SELECT over tables of all formats."),
-        "figures": _command("figures:figures", "Show commits a day, conflicts, backlogs and sizes."),
-        "ui": _command("ui:ui", "Open the web page of the lake in a browser."),
+        "tables": _lazy_command("tables:tables", "List the tables."),
+        "log": _lazy_command("history:log", "Show the commits, newest first, with their graph."),
+        "show": _lazy_command("history:show", "Show a commit, or what a table is at a commit."),
+        "diff": _lazy_command("history:diff", "Show what differs between two revisions."),
+        "sql": _lazy_command("sql:sql", "Run a SELECT over tables of all formats."),
+        "figures": _lazy_command("figures:figures", "Show commits a day, conflicts, backlogs and sizes."),
+        "ui": _lazy_command("ui:ui", "Open the web page of the lake in a browser."),
     },
     "Change": {
-        "put": _command("tables:put", "Create or replace a catalog entry."),
-        "delete": _command("tables:delete", "Delete a catalog entry."),
-        "delete-rows": _command("rows:delete_rows", "Delete rows of a table."),
-        "update-rows": _command("rows:update_rows", "Update columns of rows."),
-        "upsert": _command("rows:upsert", "Merge the rows of a file into a table."),
-        "namespace": _command("namespaces:namespace", "List, create and delete namespaces."),
-        "tx": _command("tx:tx", "List, show, commit and abort transactions."),
+        "put": _lazy_command("tables:put", "Create or replace a catalog entry."),
+        "delete": _lazy_command("tables:delete", "Delete a catalog entry."),
+        "delete-rows": _lazy_command("rows:delete_rows", "Delete rows of a table."),
+        "update-rows": _lazy_command("rows:update_rows", "Update columns of rows."),
+        "upsert": _lazy_command("rows:upsert", "Merge the rows of a file into a table."),
+        "namespace": _lazy_command("namespaces:namespace", "List, create and delete namespaces."),
+        "tx": _lazy_command("tx:tx", "List, show, commit and abort transactions."),
     },
     FORMATS: {name: command for declared in table_formats() for name, command in declared.commands.items()},
     "Branch and merge": {
-        "branch": _command("references:branch", "List, create, assign and delete branches."),
-        "tag": _command("references:tag", "List, create, assign and delete tags."),
-        "reflog": _command("references:reflog", "Show the changes of a branch or tag."),
-        "merge": _command("merges:merge", "Merge a branch into another."),
-        "publish": _command("publish:publish", "Publish a branch: merge it if all checks hold."),
-        "expect": _command("expect:expect", "List, add and remove expectations of a branch."),
-        "transplant": _command("merges:transplant", "Transplant (cherry-pick) commits to a branch."),
-        "rebase": _command("merges:rebase", "Repeat a branch's own commits on a new base."),
-        "revert": _command("merges:revert", "Revert a commit."),
-        "restore": _command("restore:restore", "Restore tables to an earlier commit."),
-        "outcome": _command("requests:outcome", "Show the outcome of a request."),
+        "branch": _lazy_command("references:branch", "List, create, assign and delete branches."),
+        "tag": _lazy_command("references:tag", "List, create, assign and delete tags."),
+        "reflog": _lazy_command("references:reflog", "Show the changes of a branch or tag."),
+        "merge": _lazy_command("merges:merge", "Merge a branch into another."),
+        "publish": _lazy_command("publish:publish", "Publish a branch: merge it if all checks hold."),
+        "expect": _lazy_command("expect:expect", "List, add and remove expectations of a branch."),
+        "transplant": _lazy_command("merges:transplant", "Transplant (cherry-pick) commits to a branch."),
+        "rebase": _lazy_command("merges:rebase", "Repeat a branch's own commits on a new base."),
+        "revert": _lazy_command("merges:revert", "Revert a commit."),
+        "restore": _lazy_command("restore:restore", "Restore tables to an earlier commit."),
+        "outcome": _lazy_command("requests:outcome", "Show the outcome of a request."),
     },
     "Share": {
-        "serve": _command("serve:serve", "Serve the lake to programs on other machines."),
-        "token": _command("tokens:token", "List, create and revoke the tokens that a server knows."),
-        "root": _command("roots:root", "List, add, remove and map locations of tables."),
+        "serve": _lazy_command("serve:serve", "Serve the lake to programs on other machines."),
+        "token": _lazy_command("tokens:token", "List, create and revoke the tokens that a server knows."),
+        "root": _lazy_command("roots:root", "List, add, remove and map locations of tables."),
     },
     "Care": {
-        "doctor": _command("doctor:doctor", "Check the installation and the lake."),
-        "fsck": _command("care:fsck", "Check every object that the lake needs."),
-        "resync": _command("resync:resync", "Import versions that tables have and the lake lacks."),
-        "horizon": _command("care:horizon", "Set how much history is retained."),
-        "grace": _command("care:grace", "Show or set the grace period of sweeps."),
-        "optimize": _command("rows:optimize", "Compact the files of a table."),
-        "maintain": _command("rows:maintain", "Run the maintenance that tables need."),
-        "sweep": _command("care:sweep", "Remove unreferenced data."),
-        "erase": _command("erase:erase", "Make deleted rows of a table unrecoverable."),
-        "backup": _command("backups:backup", "Back up the lake."),
-        "backups": _command("backups:backups", "List, verify, expire and forget backups."),
-        "restore-backup": _command("backups:restore_backup", "Restore a backup as a lake."),
-        "upgrade": _command("lakes:upgrade", "Upgrade the lake to this release's format."),
-        "copy": _command("lakes:copy", "Copy a lake to another store."),
-        "move": _command("lakes:move", "Move a lake to another store."),
-        "bench": _command("bench:bench", "Measure how many commits a second a store accepts."),
-        "completion": _command(
+        "doctor": _lazy_command("doctor:doctor", "Check the installation and the lake."),
+        "fsck": _lazy_command("care:fsck", "Check every object that the lake needs."),
+        "resync": _lazy_command("resync:resync", "Import versions that tables have and the lake lacks."),
+        "horizon": _lazy_command("care:horizon", "Set how much history is retained."),
+        "grace": _lazy_command("care:grace", "Show or set the grace period of sweeps."),
+        "optimize": _lazy_command("rows:optimize", "Compact the files of a table."),
+        "maintain": _lazy_command("rows:maintain", "Run the maintenance that tables need."),
+        "sweep": _lazy_command("care:sweep", "Remove unreferenced data."),
+        "erase": _lazy_command("erase:erase", "Make deleted rows of a table unrecoverable."),
+        "backup": _lazy_command("backups:backup", "Back up the lake."),
+        "backups": _lazy_command("backups:backups", "List, verify, expire and forget backups."),
+        "restore-backup": _lazy_command("backups:restore_backup", "Restore a backup as a lake."),
+        "upgrade": _lazy_command("lakes:upgrade", "Upgrade the lake to this release's format."),
+        "copy": _lazy_command("lakes:copy", "Copy a lake to another store."),
+        "move": _lazy_command("lakes:move", "Move a lake to another store."),
+        "bench": _lazy_command("bench:bench", "Measure how many commits a second a store accepts."),
+        "completion": _lazy_command(
             "completion:completion", "Print the script that completes commands in your shell."
         ),
     },
@@ -153,9 +153,9 @@ class Root(Group):
             # A name that the terminal's encoding does not know is no reason to fail.
             with contextlib.suppress(AttributeError):
                 stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-        sys.exit(self._status(arguments, Call()))
+        sys.exit(self._run_command(arguments, Call()))
 
-    def _status(self, args: list[str], call: Call) -> int:
+    def _run_command(self, args: list[str], call: Call) -> int:
         """Run a command, and return the exit status that the process is to end with."""
         try:
             completion = os.environ.get(environment.COMPLETE)
@@ -175,7 +175,7 @@ class Root(Group):
         except (click.Abort, KeyboardInterrupt):
             return EXIT_INTERRUPTED
         except Exception as error:  # noqa: BLE001 - this is where people are spared tracebacks
-            return _report(error, call, call.json or "--json" in args)
+            return _print_error(error, call, call.json or "--json" in args)
         return 0
 
 
@@ -194,7 +194,7 @@ def _require_text(args: list[str]) -> None:
             raise click.UsageError(f"{argument!a} is not valid text") from None
 
 
-def _report(error: Exception, call: Call, as_json: bool) -> int:
+def _print_error(error: Exception, call: Call, as_json: bool) -> int:
     """Say on standard error what went wrong, and return the exit code for it."""
     if os.environ.get(environment.DEBUG):
         import traceback
@@ -247,7 +247,7 @@ def _let_go_of_pipes() -> None:
         os.dup2(nowhere, sys.stdout.fileno())
 
 
-def _version() -> str:
+def _describe_version() -> str:
     from importlib.metadata import version
 
     return version("penstock")
@@ -255,7 +255,7 @@ def _version() -> str:
 
 def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
     if value and not ctx.resilient_parsing:
-        print(f"penstock {_version()}")
+        print(f"penstock {_describe_version()}")
         ctx.exit()
 
 

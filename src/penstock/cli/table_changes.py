@@ -34,8 +34,8 @@ class TableChanges:
         return if_readable(lambda: self._describe_merge(result, merged_key, target)) or ""
 
     def _describe_commit(self, commit: Commit, key: Key, via: str | None) -> str:
-        after = self._content(commit.id, via, key)
-        before = self._content(commit.parents[0], via, key) if commit.parents else None
+        after = self._read_content(commit.id, via, key)
+        before = self._read_content(commit.parents[0], via, key) if commit.parents else None
         format_cli = find_format_cli(after)
         if format_cli is None or not contents.version(after):
             return ""
@@ -51,6 +51,6 @@ class TableChanges:
         table = Table(self._lake, merged_key.key, result.head, target)
         return format_cli.describe_merge(table, merged_key.before, merged_key.after)
 
-    def _content(self, commit: str, via: str | None, key: Key) -> AnyContent | None:
+    def _read_content(self, commit: str, via: str | None, key: Key) -> AnyContent | None:
         entries = self._lake.do(GetContents(at=commit, via=via, key=(key,)))
         return entries[0].content if entries else None

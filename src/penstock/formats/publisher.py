@@ -214,7 +214,7 @@ class BackgroundPublisher(ABC, Generic[T, B]):
     def add(self, task: T, *, retry_alarm: bool = True) -> None:
         """Have a task published soon; if its job has an alarm, only with ``retry_alarm``."""
         with self.changed:
-            job = self._job(task.id)
+            job = self._find_job(task.id)
             job.pending = self.merge_tasks(job.pending, task, is_taken=job.is_taken)
             if retry_alarm or not job.is_stuck:
                 self._enqueue(job)
@@ -313,7 +313,7 @@ class BackgroundPublisher(ABC, Generic[T, B]):
         """Until a job is done, for at most so long; whether it is. Does not wait for an administrator."""
         deadline_s = elapsed_s() + timeout_s
         with self.changed:
-            job = self._job(id)
+            job = self._find_job(id)
             job.watchers += 1
             try:
                 while not is_done(job):
@@ -356,7 +356,7 @@ class BackgroundPublisher(ABC, Generic[T, B]):
         does not end when the lake is closed."""
         deadline_s = None if timeout_s is None else elapsed_s() + timeout_s
         with self.changed:
-            job = self._job(id)
+            job = self._find_job(id)
             job.helpers += 1
             try:
                 while job.is_taken:
@@ -377,7 +377,7 @@ class BackgroundPublisher(ABC, Generic[T, B]):
         try:
             yield job
         finally:
-            self._leave(job)
+            self._return_job(job)
 
     def publish_here(self, task: T, timeout_s: float) -> PenstockError | None:
         """Publish a task now, with all that is pending for its job; returns the problem.
@@ -394,7 +394,7 @@ class BackgroundPublisher(ABC, Generic[T, B]):
 
     def fail(self, job: TableJob[T], problem: PenstockError) -> None:
         """Note and report what a try in the job's turn ended with."""
-        self._report(job, problem)
+        self._report_problem(job, problem)
         with self.changed:
             job.problem, job.tries = problem, job.tries + 1
 
@@ -439,7 +439,7 @@ class BackgroundPublisher(ABC, Generic[T, B]):
             self._measured_s = elapsed_s()
         self.measure()
 
-    def _report(self, job: TableJob[T], problem: PenstockError) -> None:
+    def _report_problem(self, job: TableJob[T], problem: PenstockError) -> None:
         """Log a problem when it is new. After the end nothing is reported: the store is closed, too."""
         with self.changed:
             if self.is_closed:
@@ -484,7 +484,7 @@ class BackgroundPublisher(ABC, Generic[T, B]):
 
     # -- jobs and threads ----------------------------------------------------------------------------------
 
-    def _job(self, id: JobId) -> TableJob[T]:  # noqa: A002
+    def _find_job(self, id: JobId) -> TableJob[T]:  # noqa: A002
         job = self.jobs.get(id)
         if job is None:
             job = self.jobs[id] = TableJob(id, Condition(self._lock))
@@ -531,13 +531,13 @@ class BackgroundPublisher(ABC, Generic[T, B]):
         (self._follow_ups if job.id.is_follow_up else self._ready).append(job)
 
     def _run(self) -> None:
-        while (job := self._take()) is not None:
+        while (job := self._take_next_job()) is not None:
             try:
                 self._work_off(job)
             finally:
-                self._leave(job)
+                self._return_job(job)
 
-    def _take(self) -> TableJob[T] | None:
+    def _take_next_job(self) -> TableJob[T] | None:
         """The next job, as soon as there is one; ``None`` when it is time to stop."""
         with self.changed:
             while not self.is_closed:
@@ -570,7 +570,7 @@ class BackgroundPublisher(ABC, Generic[T, B]):
                 self.publish_task(task)
             except PenstockError as refused:
                 problem = refused
-                self._report(job, problem)
+                self._report_problem(job, problem)
             except Exception as unforeseen:
                 failed = f"{self._profile.publishing} '{task.key}' failed"
                 logger.log(logging.DEBUG if self.is_closed else logging.ERROR, failed, exc_info=unforeseen)
@@ -586,7 +586,7 @@ class BackgroundPublisher(ABC, Generic[T, B]):
             job.tries = 0 if problem is None else job.tries + 1
         return problem
 
-    def _leave(self, job: TableJob[T]) -> None:
+    def _return_job(self, job: TableJob[T]) -> None:
         """Give a job back. It is queued again if a task failed, or if one was added meanwhile."""
         with self.changed:
             job.is_taken = False

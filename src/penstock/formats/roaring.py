@@ -62,7 +62,7 @@ def read_containers(reader: Reader) -> list[tuple[int, bytearray | bytes]]:
     if cookie == _COOKIE or count >= _OFFSETS_FROM:
         reader.take(4 * count)
     return [
-        (heads[2 * place], _container(reader, heads[2 * place + 1] + 1, is_runs=bool(runs >> place & 1)))
+        (heads[2 * place], _read_container(reader, heads[2 * place + 1] + 1, is_runs=bool(runs >> place & 1)))
         for place in range(count)
     ]
 
@@ -129,7 +129,7 @@ def _pack_container(numbers: set[int]) -> bytes:
     return bytes(bits)
 
 
-def _container(reader: Reader, cardinality: int, *, is_runs: bool) -> bytearray | bytes:
+def _read_container(reader: Reader, cardinality: int, *, is_runs: bool) -> bytearray | bytes:
     if is_runs:
         bits = 0
         pairs = reader.take(4 * reader.numbers(1)[0])

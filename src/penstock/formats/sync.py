@@ -61,7 +61,7 @@ class SyncCheck(ABC, Generic[T]):
         """
 
     @abstractmethod
-    def _look(self, location: str, content: T | None) -> SyncState:
+    def _compare_with_storage(self, location: str, content: T | None) -> SyncState:
         """What is there now, beside what a content says."""
 
     def warn(self, key: Key, content: T) -> None:
@@ -79,7 +79,7 @@ class SyncCheck(ABC, Generic[T]):
 
         ``content`` is the table as the default branch has it, as far as the caller knows.
         """
-        look = partial(self._look, location)
+        look = partial(self._compare_with_storage, location)
         state = compare_with_head(look, partial(self._find_last, identity), content)
         if not state.is_in_sync:
             self._require_unmoved()

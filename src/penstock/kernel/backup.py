@@ -211,7 +211,7 @@ class BackupMaker:
         new_point = BackupPoint(
             id=number, created_us=now_us, description=b"", rows=NO_ROWS, source=source_place
         )
-        self._put(None, new_point)
+        self._replace_point(None, new_point)
         rows = [*cut(source.store, ROWS).values()]
         if register:
             lake = register_backup(source, number, place_of(self._target), now_us, rows, has_data=data)
@@ -261,7 +261,7 @@ class BackupMaker:
         place, ids = place_of(self._target), [point.id] if register else []
         if newest.data is None:
             unregister_backups(source, ids, place)
-        self._put(newest, None)
+        self._replace_point(newest, None)
         if self._files is not None:
             self._files.sweep_files(self._keep_alone)
         if newest.data is not None:
@@ -293,7 +293,7 @@ class BackupMaker:
                 f"another process removed the backup {missing_ids[0]} from {place_of(self._target)} while "
                 "this one ran"
             )
-        self._put(point, complete)
+        self._replace_point(point, complete)
         if register:
             complete_registration(source, complete)
         return complete
@@ -314,7 +314,7 @@ class BackupMaker:
             raise
         if damages:
             self._remove_wrong([damage.object for damage in damages])
-            self._put(
+            self._replace_point(
                 point, msgspec.structs.replace(point, token=b"", is_whole=True, objects=0, size_bytes=0)
             )
             raise Damaged(
@@ -407,7 +407,7 @@ class BackupMaker:
         if source is not None:
             unregister_backups(source, [point.id for point in going if point.data is None], place)
         for point in going:
-            self._put(point, None)
+            self._replace_point(point, None)
         heir = self._sweep(min(point.created_us for point in going))
         if heir is not None and source is not None:
             complete_registration(source, heir)
@@ -502,10 +502,10 @@ class BackupMaker:
             retry_reads(self._settings, partial(self._target.store, objects))
 
     def _put_changed(self, before: BackupPoint, after: BackupPoint) -> BackupPoint:
-        self._put(before, after)
+        self._replace_point(before, after)
         return after
 
-    def _put(self, before: BackupPoint | None, after: BackupPoint | None) -> None:
+    def _replace_point(self, before: BackupPoint | None, after: BackupPoint | None) -> None:
         """Replace the row of a point. What another process wrote there is left alone."""
         point = after or before
         assert point is not None

@@ -107,14 +107,14 @@ def unregister_backups(kernel: Kernel, numbers: Collection[str], target: str | N
         removed_ids[:] = [
             backup.id for backup in lake.backups if backup.id in numbers and target in (None, backup.target)
         ]
-        return msgspec.structs.replace(lake, backups=_without(lake.backups, removed_ids))
+        return msgspec.structs.replace(lake, backups=_remove_backups(lake.backups, removed_ids))
 
     if numbers:
         change_description(kernel.store, kernel.settings, change)
     return removed_ids
 
 
-def _without(
+def _remove_backups(
     backups: Sequence[RegisteredBackup], removed_ids: Collection[str]
 ) -> tuple[RegisteredBackup, ...]:
     """Backups without some, in order; sizes of those go to the next one at the same place."""

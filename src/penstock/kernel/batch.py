@@ -167,10 +167,12 @@ class Batch:
     def _give_up(self, problem: PenstockError) -> None:
         self._queue.forget()
         for ticket in self._open:
-            ticket.error = self._doubt(ticket, problem) if ticket.may_have_landed else copy(problem)
+            ticket.error = (
+                self._describe_unknown_outcome(ticket, problem) if ticket.may_have_landed else copy(problem)
+            )
         self._open = []
 
-    def _doubt(self, ticket: Ticket, problem: PenstockError) -> OutcomeUnknown:
+    def _describe_unknown_outcome(self, ticket: Ticket, problem: PenstockError) -> OutcomeUnknown:
         key = given_key(ticket.request.key)
         where = f"'{self._queue.name}' in {self._store.url}"
         return OutcomeUnknown(
@@ -204,7 +206,7 @@ class Batch:
             queue.forget()  # a refusal must not rest on a row that is only remembered
             if self._refuses:
                 return self._attempt()
-        self._answer()
+        self._answer_requests()
         return None
 
     def _may_write(self, reference: Reference, is_certain: bool) -> bool:
@@ -238,7 +240,7 @@ class Batch:
                 continue
             located_entry = self._log.find(reference, ticket.request.key, since)
             if located_entry is not None:
-                self._settle(ticket, located_entry[1], repeated=not ticket.was_sent)
+                self._answer_from_log(ticket, located_entry[1], repeated=not ticket.was_sent)
             if reference.position > ticket.tried_at:
                 ticket.may_have_landed = False  # others moved the branch, so that this cannot any more
             ticket.in_doubt_from = reference.position
@@ -312,7 +314,7 @@ class Batch:
         tip = chain.tip  # the chain goes on with the next batch while this one is swapped
         row = row_of(msgspec.structs.replace(reference, head=tip, log=entry_id, position=entry.position))
         position = self._settled_position(reference)
-        receipts = self._receipts(reference, position, entry.time_us)
+        receipts = self._make_receipts(reference, position, entry.time_us)
 
         def keep() -> None:
             self._queue.objects.remember(entry_id, entry, len(data))
@@ -350,9 +352,9 @@ class Batch:
             else:
                 self._flight.has_landed = True
                 self._flight.is_over.set()
-            self._answers = [(ticket, _at(answer, tip)) for ticket, answer in self._answers]
+            self._answers = [(ticket, _with_head(answer, tip)) for ticket, answer in self._answers]
             self._answers += outcomes
-            self._answer()
+            self._answer_requests()
             return None
         _restore(doubts)
         if self._flight is None:
@@ -367,7 +369,7 @@ class Batch:
         """From where in the log to look for these requests: not from what another batch is still to add."""
         return self._before.position if self._before is not None else reference.position
 
-    def _receipts(self, reference: Reference, position: int, time_us: int) -> dict[ObjectId, bytes]:
+    def _make_receipts(self, reference: Reference, position: int, time_us: int) -> dict[ObjectId, bytes]:
         """The receipts to be stored with a batch; a key whose receipt is there already was used before.
 
         A key that Penstock makes needs none: it tells itself from where in the log to look.
@@ -408,12 +410,12 @@ class Batch:
             reference, key, receipt_object.position, receipt_object.time_us + RECEIPT_WINDOW_US
         )
         if located_entry is not None:
-            self._settle(ticket, located_entry[1], repeated=True)
+            self._answer_from_log(ticket, located_entry[1], repeated=True)
         else:
             ticket.failed_receipts[receipt] = data  # that try came to nothing; this one gets its own
             ticket.receipt_number += 1
 
-    def _settle(self, ticket: Ticket, entry: LogEntry, *, repeated: bool) -> None:
+    def _answer_from_log(self, ticket: Ticket, entry: LogEntry, *, repeated: bool) -> None:
         """Answer a request by the log entry that names it."""
         key = ticket.request.key
         if is_called_off(entry, key):
@@ -422,7 +424,7 @@ class Batch:
         else:
             ticket.outcome = outcome_of(self._queue.objects, entry, key)._replace(repeated=repeated)
 
-    def _answer(self) -> None:
+    def _answer_requests(self) -> None:
         for ticket, answer in self._answers:
             if isinstance(answer, Outcome):
                 ticket.outcome = answer
@@ -431,7 +433,7 @@ class Batch:
         self._open = [ticket for ticket in self._open if not ticket.is_answered]
 
 
-def _at(answer: BaseException | Outcome, head: ObjectId) -> BaseException | Outcome:
+def _with_head(answer: BaseException | Outcome, head: ObjectId) -> BaseException | Outcome:
     """The answer to a request that had nothing to do: that may rest on others of its batch."""
     return answer._replace(head=head) if isinstance(answer, Outcome) and not answer.commits else answer
 

@@ -85,7 +85,7 @@ class Chain:
             self._overlay.update(zip(run.keys, run.values, strict=True))
         self._count = sum(len(run.keys) for run in self._runs)
         self._bytes = sum(
-            _size(item) for run in self._runs for item in zip(run.keys, run.values, strict=True)
+            _item_size(item) for run in self._runs for item in zip(run.keys, run.values, strict=True)
         )
         self._open = self._begin()
         self._number = 0
@@ -124,8 +124,8 @@ class Chain:
         """Whether a commit leads here by first parents. One that is not kept any more counts as if it did."""
         if commit in (NO_COMMIT, self.tip) or commit in self._window:
             return True
-        goal = self._link(commit)
-        return goal is None or skips.back_to_depth(self._link, self.tip, goal.depth)[0] == commit
+        goal = self._read_link(commit)
+        return goal is None or skips.back_to_depth(self._read_link, self.tip, goal.depth)[0] == commit
 
     def unchanged_since(self, commit: ObjectId, key: bytes) -> bool:
         """Whether a key is known not to have changed since a commit; ``False`` says nothing."""
@@ -138,7 +138,7 @@ class Chain:
         self._touched.update(dict.fromkeys(draft.changes, self._number))
         self.objects.fresh.update(draft.blobs)
         self._count += len(draft.changes)
-        self._bytes += sum(map(_size, draft.changes.items()))
+        self._bytes += sum(map(_item_size, draft.changes.items()))
         self._overlay.update(draft.changes)
         if self._count > FOLD_OPERATIONS or self._bytes > FOLD_BYTES:
             self._fold()
@@ -203,7 +203,7 @@ class Chain:
         return CommitObject(
             parent=self.tip,
             further_parents=draft.further_parents,
-            jump=skips.next_jump(self._link, self.tip),
+            jump=skips.next_jump(self._read_link, self.tip),
             depth=parent.depth + 1,
             generation=generation + 1,
             merges=parent.merges + (1 if draft.further_parents else 0),
@@ -227,7 +227,7 @@ class Chain:
         self.objects.fresh.update(blobs)
         return value
 
-    def _link(self, commit_id: ObjectId) -> CommitObject | None:
+    def _read_link(self, commit_id: ObjectId) -> CommitObject | None:
         commit: CommitObject | None = self.objects.get_cached(commit_id) or self.objects.find(
             (commit_id,)
         ).get(commit_id)
@@ -238,7 +238,7 @@ class Chain:
         self.objects.settle()
 
 
-def _size(item: tuple[bytes, Value | None]) -> int:
+def _item_size(item: tuple[bytes, Value | None]) -> int:
     key, value = item
     size = (
         len(value) if isinstance(value, bytes) else 40 * len(value.parts) if isinstance(value, Large) else 0

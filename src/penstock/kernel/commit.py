@@ -84,7 +84,7 @@ class CommitRequest(Request):
             self._find_base(self._base, reference)
         changes = [operation for operation in self._operations if isinstance(operation, Change)]
         occasion = EditContext(reference, self._notes, may_read=True)
-        edit = Edit(self._history.objects, self._state(reference.head), self._formats, occasion)
+        edit = Edit(self._history.objects, self._read_state(reference.head), self._formats, occasion)
         for change in changes:
             table = edit.table(change.key, edit.content(change.key.encode()))
             try:
@@ -104,7 +104,7 @@ class CommitRequest(Request):
             with suppress(Refused):  # at its turn, if it still is
                 managing.admit(edit.table(key, content), None)
 
-    def _state(self, commit: ObjectId) -> Overlay:
+    def _read_state(self, commit: ObjectId) -> Overlay:
         return state_of(self._history.objects, self._history.commit(commit))
 
     def apply(self, chain: Chain, reference: Reference) -> list[Draft]:
@@ -120,7 +120,7 @@ class CommitRequest(Request):
                 self._delete(edit, base, operation.key, freed, deleted)
         for operation in self._operations:
             if isinstance(operation, Put):
-                self._put(edit, base, operation, freed, deleted)
+                self._apply_put(edit, base, operation, freed, deleted)
             elif isinstance(operation, Unchanged):
                 base.expect(edit, operation.key)
             elif isinstance(operation, Change):
@@ -181,7 +181,7 @@ class CommitRequest(Request):
         """Whether this request also puts the content somewhere else."""
         return identity is not None and self._put_counts[identity] > 0
 
-    def _put(
+    def _apply_put(
         self, edit: Edit, base: _Base, put: Put, freed: dict[UUID | None, AnyContent], deleted: set[Key]
     ) -> None:
         key, content = put.key, put.content
@@ -212,7 +212,7 @@ class CommitRequest(Request):
             return
         if self._create_namespaces:
             edit.create_namespaces(key)
-        edit.put(stored, content, self._identity(key, current))
+        edit.put(stored, content, self._choose_identity(key, current))
         managing = self._formats.managing(content, current)
         if managing is not None and not (moved and content == freed[content.id]):
             self._admit(edit, managing, key, current, content)
@@ -227,10 +227,10 @@ class CommitRequest(Request):
             return
         if self._create_namespaces and applied.content is not None:
             edit.create_namespaces(change.key)
-        edit.put_applied(stored, applied, self._identity(change.key, current))
+        edit.put_applied(stored, applied, self._choose_identity(change.key, current))
         edit.add_intent(stored, change.format, change.intent if applied.intent is None else applied.intent)
 
-    def _identity(self, key: Key, current: AnyContent | None) -> UUID:
+    def _choose_identity(self, key: Key, current: AnyContent | None) -> UUID:
         if current is not None and current.id is not None:
             return current.id
         return self._identities.setdefault(key, uuid4())

@@ -128,9 +128,9 @@ class _Copy:
         if not repeated:
             self._check()
             self._hand_over()
-        return self._result(repeated)
+        return self._make_result(repeated)
 
-    def _result(self, repeated: bool) -> Copied:
+    def _make_result(self, repeated: bool) -> Copied:
         arrival = self._arrival
         return Copied(
             id=self._lake.id,
@@ -181,7 +181,7 @@ class _Copy:
         # Cancelled before any object was copied, or never sealed. Its id may be in logs already, as a seal
         # that does not hold, so it gets another one.
         self._lake = target
-        self._note(copy=str(uuid4()), phase=Phase.BEGUN)
+        self._write_progress(copy=str(uuid4()), phase=Phase.BEGUN)
         return self._lake
 
     def _require_ours(self, description: Description, lake: Description) -> Arrival:
@@ -203,7 +203,7 @@ class _Copy:
                 f"{self._places[1]} is not empty and holds no lake; choose an empty location"
             )
 
-    def _note(self, **changes: object) -> None:
+    def _write_progress(self, **changes: object) -> None:
         """Write down how far the copy has got; refuse to go on if somebody else did so too."""
         self._rewrite(
             lambda lake: msgspec.structs.replace(
@@ -234,7 +234,7 @@ class _Copy:
         if self._moves:
             for count in seal(self._source, self._arrival.copy, self._places[1], self._who, self._workers):
                 self._progress("sealing references", count, 0)
-        self._note(phase=Phase.ROWS)
+        self._write_progress(phase=Phase.ROWS)
 
     def _copy_rows(self) -> None:
         """Let the target have the source's references, and no others; of a lake that moves, its tokens too.
@@ -244,14 +244,16 @@ class _Copy:
         """
         copy, source = self._arrival.copy, self._source.store
         references = sealed_rows(self._source, copy) if self._moves else cut(source, KINDS)
-        rows = references | _horizons(source) | ({} if self._is_fork else _tokens(source))
-        target_rows = read_rows(self._target, KINDS) | _tokens(self._target) | _horizons(self._target)
+        rows = references | _horizon_rows(source) | ({} if self._is_fork else _token_rows(source))
+        target_rows = read_rows(self._target, KINDS) | _token_rows(self._target) | _horizon_rows(self._target)
         surplus = [name for name in target_rows if name not in rows]
         for _ in self._workers.map(lambda name: self._put_row(name, None), surplus):
             pass
         for count, _ in enumerate(self._workers.map(lambda row: self._put_row(row.name, row), rows.values())):
             self._progress("copying references", count + 1, len(rows))
-        self._note(phase=Phase.OBJECTS, references=len(references), token=b"", objects=0, size_bytes=0)
+        self._write_progress(
+            phase=Phase.OBJECTS, references=len(references), token=b"", objects=0, size_bytes=0
+        )
 
     def _put_row(self, name: str, row: Row | None) -> None:
         def decide(before: Row | None, _: bool) -> Swap[None] | Keep[None]:
@@ -268,7 +270,7 @@ class _Copy:
             self._source.store, self._target, self._arrival.token, self._source.settings, self._workers
         )
         for page in pages:
-            self._note(
+            self._write_progress(
                 token=page.token,
                 objects=self._arrival.objects + page.objects,
                 size_bytes=self._arrival.size_bytes + page.size_bytes,
@@ -295,12 +297,14 @@ class _Copy:
         checked = fsck(kernel, lambda _, count: self._progress("checking objects", count, object_count))
         if checked.damages:
             self._start_again(f"{len(checked.damages)} problems, the first: {checked.damages[0]}")
-        self._note(commits=checked.commits)
+        self._write_progress(commits=checked.commits)
 
     def _compare_rows(self) -> None:
         source = self._source.store
-        wanted_rows = sealed_rows(self._source, self._arrival.copy) | _tokens(source) | _horizons(source)
-        target_rows = read_rows(self._target, KINDS) | _tokens(self._target) | _horizons(self._target)
+        wanted_rows = (
+            sealed_rows(self._source, self._arrival.copy) | _token_rows(source) | _horizon_rows(source)
+        )
+        target_rows = read_rows(self._target, KINDS) | _token_rows(self._target) | _horizon_rows(self._target)
         if wanted_rows != target_rows:
             require_sealed(self._source.store, self._arrival.copy)
             names = sorted(
@@ -308,7 +312,7 @@ class _Copy:
                 for name in {*wanted_rows, *target_rows}
                 if wanted_rows.get(name) != target_rows.get(name)
             )
-            self._note(phase=Phase.ROWS)
+            self._write_progress(phase=Phase.ROWS)
             raise Damaged(
                 f"{', '.join(names[:5])} at {self._places[1]} changed during the copy\n  Another process "
                 "wrote there. Run the same command again.",
@@ -317,7 +321,7 @@ class _Copy:
 
     def _start_again(self, what: str) -> NoReturn:
         """The target is not what it should be: its objects are to be copied once more."""
-        self._note(phase=Phase.OBJECTS, token=b"", objects=0, size_bytes=0)
+        self._write_progress(phase=Phase.OBJECTS, token=b"", objects=0, size_bytes=0)
         raise Damaged(
             f"the copy at {self._places[1]} is damaged: {what}\n  If 'penstock fsck' finds nothing wrong "
             f"with {self._places[0]}, run the same command again; if that does not help, choose another "
@@ -361,11 +365,11 @@ def _as_arriving(lake: Description, identity: str, arrival: Arrival) -> Descript
     return msgspec.structs.replace(lake, id=identity, sealed=None, arrival=arrival, backups=backups)
 
 
-def _tokens(store: Store) -> dict[str, Row]:
+def _token_rows(store: Store) -> dict[str, Row]:
     """Who may use a server keeps that right where the lake goes on, and has none in a fork."""
     return {row.name: row for row in token_rows(store)}
 
 
-def _horizons(store: Store) -> dict[str, Row]:
+def _horizon_rows(store: Store) -> dict[str, Row]:
     """What was erased is gone from a copy of the lake as well."""
     return {row.name: row for row in horizon_rows(store)}

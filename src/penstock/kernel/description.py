@@ -196,18 +196,18 @@ class Description(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
         """Something that is the same as long as the same commits have expired."""
         return self.expired, self.more_expired
 
-    def _matching(self, name: str) -> Iterator[HistoryRule]:
+    def _matching_rules(self, name: str) -> Iterator[HistoryRule]:
         """The rules for a reference, the one set last first."""
         return (rule for rule in reversed(self.history) if fnmatchcase(name, rule.pattern))
 
     def rule_for(self, name: str) -> HistoryRule | None:
         """The rule that holds for a reference."""
-        return next((rule for rule in self._matching(name) if rule.ended_us is None), None)
+        return next((rule for rule in self._matching_rules(name) if rule.ended_us is None), None)
 
     def rules_since(self, name: str, oldest_us: int) -> list[HistoryRule]:
         """The rules that held for a reference at any moment since a time."""
         rules: list[HistoryRule] = []
-        for rule in self._matching(name):
+        for rule in self._matching_rules(name):
             if rule.ended_us is None or rule.ended_us > oldest_us:
                 rules.append(rule)
                 if rule.ended_us is None and rule.since_us <= oldest_us:
@@ -269,8 +269,8 @@ def with_room(before: Description, after: Description) -> Description:
 
     One that was too large already may stay so, and shrink.
     """
-    size = len(_row(after).data)
-    if size <= ROW_MAX_BYTES or size <= len(_row(before).data):
+    size = len(_encode_row(after).data)
+    if size <= ROW_MAX_BYTES or size <= len(_encode_row(before).data):
         return after
     raise InvalidRequest(
         f"the lake's description would have {size} bytes, more than the limit of {ROW_MAX_BYTES}: it "
@@ -379,7 +379,7 @@ def write_description(
     def decide(row: Row | None, _: bool) -> Swap[None]:
         if row is not None:
             raise LakeExists(f"there is already a lake at {store.url}", url=store.url)
-        return Swap(_row(description), None, objects or {})
+        return Swap(_encode_row(description), None, objects or {})
 
     swap_row(store, settings or Settings(), ROW_NAME, SUBJECT, decide)
 
@@ -450,7 +450,7 @@ def change_description(
         if isinstance(changed, Keep):
             return changed
         after = changed if isinstance(changed, ReplaceRow) else ReplaceRow(changed)
-        return Swap(_row(after.value), after.value, after.objects)
+        return Swap(_encode_row(after.value), after.value, after.objects)
 
     return swap_row(store, settings, ROW_NAME, SUBJECT, decide)
 
@@ -466,5 +466,5 @@ def _not_found_error(store: Store) -> LakeNotFound:
     return LakeNotFound(f"there is no lake at {place_of(store)}", url=store.url)
 
 
-def _row(description: Description) -> Row:
+def _encode_row(description: Description) -> Row:
     return Row(ROW_NAME, Kind.LAKE.value, encode(description))

@@ -60,7 +60,7 @@ def add_expectation(kernel: Kernel, branch: str, expectation: Expectation) -> tu
             raise InvalidRequest(
                 f"'{branch}' already has an expectation '{same.name}': {same.sql}", name=branch
             )
-        if _differ(kernel, fingerprint_head, reference.head, expectation.keys):
+        if _have_different_keys(kernel, fingerprint_head, reference.head, expectation.keys):
             return Keep(None)  # a table that was asked about is another one by now
         return _move_with(reference, (*known_expectations, expectation))
 
@@ -131,7 +131,7 @@ def _require_held(kernel: Kernel, reference: Reference, expectation: Expectation
         )
 
 
-def _differ(kernel: Kernel, commit_id: ObjectId, other: ObjectId, keys: Iterable[Key]) -> bool:
+def _have_different_keys(kernel: Kernel, commit_id: ObjectId, other: ObjectId, keys: Iterable[Key]) -> bool:
     """Whether two commits have different things at some of the keys."""
     if commit_id == other:
         return False

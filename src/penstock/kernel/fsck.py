@@ -110,16 +110,16 @@ class _Fsck:
 
     def run(self) -> Checked:
         lake = read_description(self._kernel.store)
-        horizons = self._horizons()
+        horizons = self._read_table_horizons()
         reach = Reach(self._fetch, self._expired_commits(lake), horizons.objects_of, self._check_trees)
         reach.blobs(blobs_of(lake), "by the lake's description")
-        references = list(self._references())
+        references = list(self._readable_references())
         reach.log(reference.log for reference in references)
         reach.commits(
             [reference.head for reference in references if reference.kind is not Kind.DELETED], Horizon()
         )
         for object_id, what in reach.damaged.items():
-            self._damage(object_id.hex(), what)
+            self._report_damage(object_id.hex(), what)
         for reference in references:
             self._check_reference(reference)
         for object_id, entry in self._entries.items():
@@ -139,32 +139,32 @@ class _Fsck:
         try:
             return expired_commits(lake, self._kernel.objects)
         except Damaged as damaged:
-            self._damage(ROW_NAME, damaged.message)
+            self._report_damage(ROW_NAME, damaged.message)
             return ()
 
-    def _horizons(self) -> TableHorizons:
+    def _read_table_horizons(self) -> TableHorizons:
         horizons = []
         for row in horizon_rows(self._kernel.store):
             try:
                 horizons.append(HORIZONS.decode_row(row))
             except Damaged as damaged:
-                self._damage(row.name, damaged.message)
+                self._report_damage(row.name, damaged.message)
         return TableHorizons(self._kernel.formats, {horizon.table: horizon for horizon in horizons})
 
-    def _damage(self, name: str, what: str) -> None:
+    def _report_damage(self, name: str, what: str) -> None:
         self._damages[Damage(name, what)] = None
 
-    def _references(self) -> Iterator[Reference]:
+    def _readable_references(self) -> Iterator[Reference]:
         """Those whose rows can be read."""
-        for row in self._rows():
+        for row in self._read_rows():
             try:
                 reference = decode_reference_row(row)
                 transaction_of(reference)
                 yield reference
             except Damaged as damaged:
-                self._damage(row.name, damaged.message)
+                self._report_damage(row.name, damaged.message)
 
-    def _rows(self) -> Iterator[Row]:
+    def _read_rows(self) -> Iterator[Row]:
         for kind in (Kind.BRANCH, Kind.TAG, Kind.DELETED, Kind.TRANSACTION):
             yield from rows_of_kind(self._kernel.store, kind)
 
@@ -174,19 +174,19 @@ class _Fsck:
             try:
                 stored = check_stored(object_id, data)
             except Damaged as damaged:
-                self._damage(object_id.hex(), damaged.message)
+                self._report_damage(object_id.hex(), damaged.message)
                 continue
             objects[object_id] = whole = expand_keys(stored)
             for what in flaws(stored, whole, data):
-                self._damage(object_id.hex(), what)
-            self._note(object_id, whole)
+                self._report_damage(object_id.hex(), what)
+            self._remember_object(object_id, whole)
             if isinstance(whole, Leaf | Node):
                 self._kernel.objects.remember(object_id, whole, len(data))
         self._read += len(ids)
         self._progress("checked", self._read)
         return objects
 
-    def _note(self, object_id: ObjectId, decoded: AnyObject) -> None:
+    def _remember_object(self, object_id: ObjectId, decoded: AnyObject) -> None:
         if isinstance(decoded, CommitObject):
             self._commits[object_id] = decoded
             self._roots[decoded.root] = None
@@ -215,7 +215,7 @@ class _Fsck:
         """The trees of commits that were read just now: their nodes are in memory still."""
         for root in self._roots:
             for object_id, what in self._trees.flaws(root):
-                self._damage(object_id.hex(), what)
+                self._report_damage(object_id.hex(), what)
         self._roots = {}
 
     def _check_tables(self, horizons: TableHorizons) -> None:
@@ -229,30 +229,30 @@ class _Fsck:
                 continue
             for root in content.objects if content.holds_trees else ():
                 for object_id, what in self._trees.flaws(root):
-                    self._damage(object_id.hex(), what)
+                    self._report_damage(object_id.hex(), what)
             for name, what in self._inspect(key, content):
-                self._damage(name, what)
+                self._report_damage(name, what)
 
     def _check_jobs(self) -> None:
         for row in job_rows(self._kernel.store):
             try:
                 JOBS.decode_row(row)
             except Damaged as damaged:
-                self._damage(row.name, damaged.message)
+                self._report_damage(row.name, damaged.message)
 
     def _check_ended_transactions(self) -> None:
         for row in rows_of_kind(self._kernel.store, Kind.ENDED_TRANSACTION):
             try:
                 transaction_of(decode_reference_row(row))
             except Damaged as damaged:
-                self._damage(row.name, damaged.message)
+                self._report_damage(row.name, damaged.message)
 
     def _check_tokens(self) -> None:
         for row in token_rows(self._kernel.store):
             try:
                 TOKENS.decode_row(row).check()
             except (Damaged, InvalidRequest) as wrong:
-                self._damage(row.name, wrong.message)
+                self._report_damage(row.name, wrong.message)
 
     def _check_reference(self, reference: Reference) -> None:
         """A reference is what the newest entry of its log says: one swap made both."""
@@ -260,34 +260,40 @@ class _Fsck:
         if entry is None:
             return  # reported as missing
         if reference.head != entry.after:
-            self._damage(reference.name, f"is at {reference.id}, but its log ends at {entry.after.hex()}")
+            self._report_damage(
+                reference.name, f"is at {reference.id}, but its log ends at {entry.after.hex()}"
+            )
         names = (entry.name, entry.incarnation, entry.position)
         if (reference.name, reference.incarnation, reference.position) != names:
-            self._damage(
+            self._report_damage(
                 reference.name, f"has log entry {reference.log.hex()}, which belongs to another reference"
             )
 
     def _check_entry(self, entry_id: ObjectId, entry: LogEntry) -> None:
-        if _is_wrong_jump(self._entry, entry):
-            self._damage(entry_id.hex(), "has a skip link to an entry that is not part of its log")
+        if _is_wrong_jump(self._find_entry, entry):
+            self._report_damage(entry_id.hex(), "has a skip link to an entry that is not part of its log")
         if entry.previous == NO_COMMIT and entry.position != 1:
-            self._damage(entry_id.hex(), f"is log entry {entry.position}, but there is no entry before it")
+            self._report_damage(
+                entry_id.hex(), f"is log entry {entry.position}, but there is no entry before it"
+            )
         previous = self._entries.get(entry.previous)
         if previous is None:
             return  # the first one, or reported as missing
         if entry.position != previous.position + 1:
-            self._damage(entry_id.hex(), f"is log entry {entry.position}, but follows {previous.position}")
+            self._report_damage(
+                entry_id.hex(), f"is log entry {entry.position}, but follows {previous.position}"
+            )
         if entry.before != previous.after:
-            self._damage(
+            self._report_damage(
                 entry_id.hex(), "starts at another commit than the one where the log entry before it ended"
             )
         if entry.name != previous.name:
-            self._damage(
+            self._report_damage(
                 entry_id.hex(),
                 f"is about '{entry.name}', but the log entry before it is about '{previous.name}'",
             )
         if entry.incarnation != previous.incarnation and entry.kind != Event.CREATE:
-            self._damage(
+            self._report_damage(
                 entry_id.hex(), "is about another incarnation of the reference than the log entry before it"
             )
 
@@ -295,11 +301,11 @@ class _Fsck:
         for segment, count in commit.recent:
             length = self._segments.get(segment, 0)
             if not 0 < count <= length:
-                self._damage(
+                self._report_damage(
                     commit_id.hex(), f"uses {count} changes of segment {segment.hex()}, which has {length}"
                 )
         if _is_wrong_jump(self._commit, commit):
-            self._damage(
+            self._report_damage(
                 commit_id.hex(), "has a skip link to a commit that is not one of its first-parent ancestors"
             )
         first = self._commit(commit.parent)
@@ -307,18 +313,20 @@ class _Fsck:
         if first is None or None in further:
             return  # cut off by the horizon, or reported as missing
         if commit.depth != first.depth + 1:
-            self._damage(commit_id.hex(), f"has depth {commit.depth}, but its parent has depth {first.depth}")
+            self._report_damage(
+                commit_id.hex(), f"has depth {commit.depth}, but its parent has depth {first.depth}"
+            )
         if commit.time_us <= first.time_us:
-            self._damage(commit_id.hex(), "is not later than its parent")
+            self._report_damage(commit_id.hex(), "is not later than its parent")
         if commit.merges != first.merges + bool(further):
-            self._damage(commit_id.hex(), "has a wrong count of the merges before it")
+            self._report_damage(commit_id.hex(), "has a wrong count of the merges before it")
         if commit.generation != 1 + max(parent.generation for parent in (first, *further) if parent):
-            self._damage(commit_id.hex(), "has a generation that does not follow from its parents'")
+            self._report_damage(commit_id.hex(), "has a generation that does not follow from its parents'")
 
     def _commit(self, commit_id: ObjectId) -> CommitObject | None:
         return BEGINNING if commit_id == NO_COMMIT else self._commits.get(commit_id)
 
-    def _entry(self, entry_id: ObjectId) -> CommitObject | LogEntry | None:
+    def _find_entry(self, entry_id: ObjectId) -> CommitObject | LogEntry | None:
         return BEGINNING if entry_id == NO_COMMIT else self._entries.get(entry_id)
 
 

@@ -67,7 +67,7 @@ class HandOff(Generic[V, K]):
 
     def note_landed(self, record: K, commit: ObjectId) -> K:
         """Note that its commit has landed."""
-        return self._end(record, lambda item, now_us: item.as_landed(commit, now_us))
+        return self._end_record(record, lambda item, now_us: item.as_landed(commit, now_us))
 
     def note_refused(self, record: K, why: str, *, is_alone: bool = False, is_certain: bool = True) -> K:
         """Note that its commit was refused; it may have landed after all, by another sending.
@@ -91,9 +91,9 @@ class HandOff(Generic[V, K]):
         commit = self._dispatch.call_off(self._rows.describe_sent(record))
         if commit is not None:
             return self.note_landed(record, commit)
-        return self._end(record, lambda item, now_us: item.as_aborted(why, now_us))
+        return self._end_record(record, lambda item, now_us: item.as_aborted(why, now_us))
 
-    def _end(self, record: K, end: Callable[[V, int], V]) -> K:
+    def _end_record(self, record: K, end: Callable[[V, int], V]) -> K:
         ended = self._rows.change_committing(record, end)
         assert not isinstance(ended, InDoubt)
         return ended

@@ -210,7 +210,9 @@ class History:
             return True
         if fork is not None and start.merges == fork.merges:
             return False
-        return any(commit_id == ancestor for commit_id, _ in self._above(of, goal.generation))
+        return any(
+            commit_id == ancestor for commit_id, _ in self._commits_above_generation(of, goal.generation)
+        )
 
     def is_on_line(self, ancestor: ObjectId, of: ObjectId) -> bool:
         """Whether a commit leads to another (or is it) by first parents: O(log n) reads."""
@@ -238,7 +240,9 @@ class History:
                 return False
         return False
 
-    def _above(self, start: ObjectId, generation: int) -> Iterator[tuple[ObjectId, CommitObject]]:
+    def _commits_above_generation(
+        self, start: ObjectId, generation: int
+    ) -> Iterator[tuple[ObjectId, CommitObject]]:
         """What is reachable from a commit, by any parent, and not older than a generation."""
         waiting, seen = [start], {start}
         while waiting:

@@ -66,7 +66,7 @@ class _Check:
         for stored in read:
             old_value, now = before.get(stored), after.get(stored)
             if old_value != now and not self._is_shared(stored, old_value, now):
-                self._key(Key.decode(stored), self._reads.entries[stored], old_value, now)
+                self._check_key(Key.decode(stored), self._reads.entries[stored], old_value, now)
 
     def _is_shared(self, stored: bytes, before: Value | None, now: Value | None) -> bool:
         """Whether both sides made a namespace where none was. They meet in one, and nothing is lost."""
@@ -75,12 +75,12 @@ class _Check:
         sides = self._changed[stored][1], now
         return all(isinstance(self._edit.decode_value(side), Namespace) for side in sides)
 
-    def _key(self, key: Key, read: ReadEntry, old_value: Value | None, now: Value | None) -> None:
+    def _check_key(self, key: Key, read: ReadEntry, old_value: Value | None, now: Value | None) -> None:
         before, after = self._edit.decode_value(old_value), self._edit.decode_value(now)
         managing = self._formats.managing(after)
         is_one = before is not None and after is not None and before.id == after.id
         if managing is None or not is_one or self._formats.managing(before) is not managing:
-            self._edit.conflicts.append(_differs(key, before, after))
+            self._edit.conflicts.append(_find_conflict(key, before, after))
             return
         assert before is not None
         try:
@@ -106,6 +106,6 @@ class _Check:
             self._edit.conflicts.append(Conflict(kind, Key.decode(at), why=reason))
 
 
-def _differs(key: Key, before: AnyContent | None, now: AnyContent | None) -> Conflict:
+def _find_conflict(key: Key, before: AnyContent | None, now: AnyContent | None) -> Conflict:
     reason = CREATED if before is None else GONE if now is None else READ_AND_CHANGED
     return msgspec.structs.replace(compare(key, before, now), why=reason)

@@ -42,7 +42,7 @@ SPENT_MAX: Final = 16
 A = TypeVar("A")
 
 
-def _subject(id: str) -> Subject:  # noqa: A002
+def _job_subject(id: str) -> Subject:  # noqa: A002
     advice = "'penstock jobs list' shows it once the store answers; repeating the request is safe."
     return Subject(f"job '{id}'", advice, {"job": id})
 
@@ -52,7 +52,7 @@ JOBS: Final[RecordType[Job]] = RecordType(
     lambda job: Kind.ENDED_JOB.value if job.has_ended else Kind.JOB.value,
     encode_job,
     decode_job,
-    _subject,
+    _job_subject,
     lambda job: job.id,
 )
 

@@ -159,7 +159,7 @@ class Kernel:
         else:
             raise InvalidName(f"{text!r} is neither a branch, a tag nor a commit")
         for step in revision.steps:
-            start = self._step(start, step)
+            start = self._follow_step(start, step)
         if revision.commit is not None and reference is not None:
             self._require_in(reference, start)
         return start, reference
@@ -190,7 +190,7 @@ class Kernel:
             raise InvalidName(f"{digits!r} is ambiguous: it matches the commits {names}")
         raise CommitNotFound(f"no recent commit begins with {digits!r}; give the full id", commit=digits)
 
-    def _step(self, start: ObjectId, step: Step) -> ObjectId:
+    def _follow_step(self, start: ObjectId, step: Step) -> ObjectId:
         if step.kind == "~":
             return self.history.predecessor(start, step.amount)
         if step.kind == "*":
@@ -298,7 +298,7 @@ class Kernel:
     def _submit(self, branch: str, request: Request) -> Outcome:
         if self.checks.may_be_for(branch):
             return submit_checked(self, branch, request)
-        tries, line = Tries(self.settings), self._queue(branch).preparations
+        tries, line = Tries(self.settings), self._queue_of(branch).preparations
         with line.turn() as turn:
             while True:
                 if request.needs_preparation:
@@ -322,7 +322,7 @@ class Kernel:
 
     def enqueue(self, branch: str, request: Request) -> Outcome:
         """Queue a request that is prepared; ``PrepareAgain`` if that is not enough any more."""
-        return self._queue(branch).submit(request)
+        return self._queue_of(branch).submit(request)
 
     def _landed_before(self, branch: str, request: Request) -> Outcome | None:
         """What a request came to under a key that Penstock made; from now on, the queue looks."""
@@ -384,7 +384,7 @@ class Kernel:
         require_writable(reference, self.clock())
         return reference
 
-    def _queue(self, branch: str) -> BranchQueue:
+    def _queue_of(self, branch: str) -> BranchQueue:
         queue = self._queues.get(branch)
         if queue is not None:
             return queue
@@ -445,7 +445,7 @@ class Kernel:
             self.references.require_kept(source)
         how = ThreeWayTerms(is_dry_run=dry_run, **terms)
         request = MergeRequest(self.history, self.formats, source, meta, options, how)
-        result, landed_before = self._bring(into, request)
+        result, landed_before = self._run_merge(into, request)
         if landed_before:  # by now the source may be another commit, and so may the ancestor
             landed = self.history.commit(bytes.fromhex(result.head)).further_parents
             return msgspec.structs.replace(result, source=landed[0].hex() if landed else None)
@@ -467,7 +467,7 @@ class Kernel:
             self.references.require_kept(commit_id)
         how = ThreeWayTerms(is_dry_run=dry_run, **terms)
         request = TransplantRequest(self.history, self.formats, commits, meta, options, how)
-        return self._bring(onto, request)[0]
+        return self._run_merge(onto, request)[0]
 
     def revert(
         self,
@@ -483,7 +483,7 @@ class Kernel:
         self.references.require_kept(self.history.commit(commit).parent)
         how = ThreeWayTerms(is_dry_run=dry_run, **terms)
         request = RevertRequest(self.history, self.formats, commit, meta, options, how)
-        return self._bring(on, request)[0]
+        return self._run_merge(on, request)[0]
 
     def restore(
         self,
@@ -500,9 +500,9 @@ class Kernel:
             self.references.require_kept(to)
         how = ThreeWayTerms(is_dry_run=dry_run, **terms)
         request = RestoreRequest(self.history, self.formats, to, scope, meta, how)
-        return self._bring(on, request)[0]
+        return self._run_merge(on, request)[0]
 
-    def _bring(self, branch: str, request: M) -> tuple[MergeResult, bool]:
+    def _run_merge(self, branch: str, request: M) -> tuple[MergeResult, bool]:
         """What comes of a request, and whether it landed before, under the same key."""
         if request.is_dry_run:
             return self._preview(self.branch(branch), request), False

@@ -189,11 +189,11 @@ class _Watched(NamedTuple):
     since_s: float
 
 
-def _subject(id: str) -> Subject:  # noqa: A002
+def _lease_subject(id: str) -> Subject:  # noqa: A002
     advice = f"The lease lasts {GOOD_S:g} s; after that, another process can take it."
     return Subject(f"the lease '{id}'", advice, {"lease": id})
 
 
 LEASES: Final[RecordType[LeaseTerm]] = RecordType(
-    PREFIX, lambda _: KIND, encode, decoder(LeaseTerm).decode, _subject
+    PREFIX, lambda _: KIND, encode, decoder(LeaseTerm).decode, _lease_subject
 )

@@ -283,25 +283,25 @@ class Ledger:
         for identity, (key, content) in self._left.items():
             if identity not in self._arrived:
                 remembered = _dropped_form(content)
-                yield _entry(
+                yield _encode_entry(
                     identity, LedgerEntry(key.encode(), content_bytes(remembered)), remembered.objects
                 )
         for identity, keys in self._arrived.items():
-            yield _entry(identity, LedgerEntry(keys[0].encode()))
-        yield from self._claims()
+            yield _encode_entry(identity, LedgerEntry(keys[0].encode()))
+        yield from self._list_claims()
         for folder, more in self._below.items():
             if more:
                 count = max(0, _count_below(self._look, folder) + more)
                 below = Unknown(id=_FOLDER_ID, type_name=TYPE_NAME, payload=encode(TablesBelow(count)))
                 yield folder_key(folder), below if count else None
 
-    def _claims(self) -> Iterator[tuple[bytes, AnyContent | None]]:
+    def _list_claims(self) -> Iterator[tuple[bytes, AnyContent | None]]:
         """Whose the locations are now."""
         for identity, (location, content) in self._gone.items():
             stored = place_key(location)
             entry = self._look(stored)
             claim = _claim_of(entry, location)
-            has_come_to_nothing = claim.arrived == _hash(content)
+            has_come_to_nothing = claim.arrived == _hash_content(content)
             if (
                 entry is not None
                 and entry.id == identity
@@ -312,7 +312,7 @@ class Ledger:
         for identity, (location, content) in self._places.items():
             former = holder(self._look, location)
             if former != identity:
-                yield place_key(location), _claim(identity, Claim(_hash(content), former))
+                yield place_key(location), _claim(identity, Claim(_hash_content(content), former))
 
 
 _FOLDER_ID: Final = UUID(int=0)
@@ -340,11 +340,13 @@ def _dropped_form(content: AnyContent) -> AnyContent:
     return content
 
 
-def _hash(content: AnyContent) -> bytes:
+def _hash_content(content: AnyContent) -> bytes:
     return digest("content", content_bytes(content))
 
 
-def _entry(identity: UUID, where: LedgerEntry, held: tuple[ObjectId, ...] = ()) -> tuple[bytes, AnyContent]:
+def _encode_entry(
+    identity: UUID, where: LedgerEntry, held: tuple[ObjectId, ...] = ()
+) -> tuple[bytes, AnyContent]:
     return ledger_key(identity), Unknown(id=identity, type_name=TYPE_NAME, payload=encode(where), held=held)
 
 

@@ -52,23 +52,23 @@ class NewObjects:
         else:
             self._take_changed(commit, segments)
         self._sent.discard(commit_id)
-        self._take([commit_id])
+        self._send_objects([commit_id])
 
     def take_all(self, ids: Iterable[ObjectId]) -> None:
         """Send objects with all that they lead to."""
         waiting = [*ids]
         while waiting:
             block, waiting = waiting[:BLOCK], waiting[BLOCK:]
-            for decoded in self._take(block).values():
-                waiting += self._children(decoded)
+            for decoded in self._send_objects(block).values():
+                waiting += self._list_children(decoded)
 
     def _take_changed(self, commit: CommitObject, segments: list[ObjectId]) -> None:
         parent: CommitObject = self._objects.get_many([commit.parent])[commit.parent]
-        self._take(parts_of((commit.intents,)))
+        self._send_objects(parts_of((commit.intents,)))
         if commit.root != parent.root:
-            self._take_below([parent.root], [commit.root], _nodes)
+            self._take_below([parent.root], [commit.root], _child_nodes)
         carried = {segment for segment, _ in parent.recent}
-        objects = self._take([segment_id for segment_id in segments if segment_id not in carried])
+        objects = self._send_objects([segment_id for segment_id in segments if segment_id not in carried])
         for segment in objects.values():
             assert isinstance(segment, Segment)
             values: dict[bytes, Value | None] = {**state_of(self._objects, parent).get_many(segment.keys)}
@@ -82,8 +82,8 @@ class NewObjects:
         """What the value of a key needs that the one before it did not."""
         if now is None or now == before:
             return
-        self._take(parts_of((now,)))
-        self._take_below(self._held_ids(before), self._held_ids(now), self._children)
+        self._send_objects(parts_of((now,)))
+        self._take_below(self._held_ids(before), self._held_ids(now), self._list_children)
 
     def _take_below(
         self,
@@ -96,7 +96,7 @@ class NewObjects:
         fresh = [object_id for object_id in new if object_id not in known_object_ids]
         old = [object_id for object_id in old if object_id not in {*new}]
         while fresh:
-            objects = self._take(fresh)
+            objects = self._send_objects(fresh)
             below = {child for decoded in objects.values() for child in children(decoded)}
             before = self._objects.find(old) if old else {}
             known_below = {child for decoded in before.values() for child in children(decoded)}
@@ -108,7 +108,7 @@ class NewObjects:
             ]
             old = [object_id for object_id in known_below if object_id not in below]
 
-    def _take(self, ids: Iterable[ObjectId]) -> dict[ObjectId, AnyObject]:
+    def _send_objects(self, ids: Iterable[ObjectId]) -> dict[ObjectId, AnyObject]:
         """Send objects that were not sent before, checked, and return them."""
         wanted_ids = [object_id for object_id in dict.fromkeys(ids) if object_id not in self._sent]
         objects: dict[ObjectId, AnyObject] = {}
@@ -122,7 +122,7 @@ class NewObjects:
             self._sent.update(block)
         return objects
 
-    def _children(self, decoded: AnyObject) -> list[ObjectId]:
+    def _list_children(self, decoded: AnyObject) -> list[ObjectId]:
         if isinstance(decoded, Node):
             return decoded.children
         if isinstance(decoded, Blob):
@@ -139,6 +139,6 @@ class NewObjects:
         return self._horizons.objects_of(decode_content(self._objects.read(value)))
 
 
-def _nodes(decoded: AnyObject) -> Iterable[ObjectId]:
+def _child_nodes(decoded: AnyObject) -> Iterable[ObjectId]:
     """What a tree's node has below it. Values of leaves are compared key by key."""
     return decoded.children if isinstance(decoded, Node) else ()

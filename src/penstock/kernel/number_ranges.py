@@ -79,12 +79,12 @@ def _find_last(request: RangeRequest, last: int | None, name: str) -> int:
     return reserved
 
 
-def _subject(id: str) -> Subject:  # noqa: A002
+def _range_subject(id: str) -> Subject:  # noqa: A002
     table = str(UUID(hex=id))
     advice = "Repeating the write is safe: it reserves other numbers."
     return Subject(f"the numbers of table {table}", advice, {"table": table})
 
 
 NUMBERS: Final[RecordType[NumberRanges]] = RecordType(
-    PREFIX, lambda _: KIND, encode, decoder(NumberRanges).decode, _subject
+    PREFIX, lambda _: KIND, encode, decoder(NumberRanges).decode, _range_subject
 )

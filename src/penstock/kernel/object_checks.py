@@ -36,12 +36,12 @@ def flaws(stored: AnyObject, whole: AnyObject, data: bytes) -> Iterator[str]:
     if isinstance(whole, Leaf | Node):
         if not all(map(lt, keys, keys[1:])):
             yield "has keys that are not in order"
-        end = tree.first_cut(_level(whole), keys)
+        end = tree.first_cut(_node_level(whole), keys)
         if end and end != len(keys):
             yield f"should end after {end} entries, but has {len(keys)}"
 
 
-def _level(node: Leaf | Node) -> int:
+def _node_level(node: Leaf | Node) -> int:
     return node.level if isinstance(node, Node) else 0
 
 
@@ -70,7 +70,7 @@ class Trees:
         Those that are missing or unreadable are passed over: whoever reads them finds out.
         """
         top = self._find([root]).get(root)
-        level = _level(top) if isinstance(top, Leaf | Node) else 0
+        level = _node_level(top) if isinstance(top, Leaf | Node) else 0
         waiting = [_Place(root, level, None, None, True)]
         while waiting:
             block = [place for place in waiting[-BLOCK:] if place not in self._checked]
@@ -80,10 +80,12 @@ class Trees:
             for place in block:
                 node = nodes.get(place.id)
                 if isinstance(node, Leaf | Node):
-                    for what in _misfits(node, place):
+                    for what in _find_misplaced_keys(node, place):
                         yield place.id, what
                     if isinstance(node, Node):
-                        waiting += [below for below in _below(node, place) if below not in self._checked]
+                        waiting += [
+                            below for below in _child_positions(node, place) if below not in self._checked
+                        ]
                 elif node is not None:
                     yield place.id, f"is a {type(node).__name__}, where a tree node belongs"
 
@@ -96,9 +98,9 @@ class Trees:
         return {found_id: node for wanted_id in ids for found_id, node in self._find([wanted_id]).items()}
 
 
-def _misfits(node: Leaf | Node, place: _Place) -> Iterator[str]:
+def _find_misplaced_keys(node: Leaf | Node, place: _Place) -> Iterator[str]:
     """Its keys lie within what its parent says, and only the last node of a level may end early."""
-    if _level(node) != place.level:
+    if _node_level(node) != place.level:
         yield f"is on another level than {place.level}, where its parent has it"
     if place.last_key is None and isinstance(node, Node) and len(node.keys) < 2:
         yield "is a root with less than two children"
@@ -110,7 +112,7 @@ def _misfits(node: Leaf | Node, place: _Place) -> Iterator[str]:
         yield "ends at a key where no node may end"
 
 
-def _below(node: Node, place: _Place) -> Iterator[_Place]:
+def _child_positions(node: Node, place: _Place) -> Iterator[_Place]:
     after = place.after
     for index, (key, child) in enumerate(zip(node.keys, node.children, strict=False), 1):
         yield _Place(child, place.level - 1, after, key, place.is_last and index == len(node.keys))

@@ -84,8 +84,8 @@ class BranchQueue:
                 if self._leader is None:
                     self._leader = ticket
             while not ticket.is_answered:
-                if self._leads(ticket):
-                    self._lead(ticket)
+                if self._is_leader(ticket):
+                    self._run_batch(ticket)
                 else:
                     ticket.wait()
             self._hand_over(ticket)
@@ -99,11 +99,11 @@ class BranchQueue:
         assert ticket.outcome is not None
         return ticket.outcome
 
-    def _leads(self, ticket: Ticket) -> bool:
+    def _is_leader(self, ticket: Ticket) -> bool:
         with self._lock:  # whoever hands over wakes the next one first
             return self._leader is ticket
 
-    def _lead(self, ticket: Ticket) -> None:
+    def _run_batch(self, ticket: Ticket) -> None:
         """Run one batch. Requests leave the queue when they are answered, so none is lost on the way."""
         try:
             batch = self._next_batch()
@@ -198,7 +198,7 @@ class BranchQueue:
             if self._leader is None:
                 self._choose_leader(None)
         flight.is_over.set()
-        while not self._leads(flight.leader):
+        while not self._is_leader(flight.leader):
             flight.leader.wait()
         self._end_flight(flight.leader)
 

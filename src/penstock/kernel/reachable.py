@@ -107,7 +107,7 @@ class Reach:
                     self._cut.add(commit_id)
                     continue
                 if not isinstance(commit, CommitObject):
-                    self._miss(commit_id, "as a commit")
+                    self._report_missing(commit_id, "as a commit")
                     continue
                 if number and not horizon.keeps(number, commit):
                     self._cut.add(commit_id)
@@ -139,7 +139,7 @@ class Reach:
                     if entry.previous not in self.seen:
                         following.append(entry.previous)
                 else:
-                    self._miss(entry_id, "as a ref log entry")
+                    self._report_missing(entry_id, "as a ref log entry")
             waiting = following
 
     def blobs(self, ids: Iterable[ObjectId], why: str) -> None:
@@ -159,15 +159,15 @@ class Reach:
                 step()
                 below = objects.get(object_id)
                 if isinstance(below, Leaf | Node | Segment | Blob):
-                    waiting += [(child, reason) for child in self._children(object_id, below)]
+                    waiting += [(child, reason) for child in self._list_children(object_id, below)]
                 else:
-                    self._miss(object_id, reason)
+                    self._report_missing(object_id, reason)
                     self.seen.discard(object_id)  # a commit may yet be met where it belongs
 
-    def _miss(self, object_id: ObjectId, why: str) -> None:
+    def _report_missing(self, object_id: ObjectId, why: str) -> None:
         self.damaged.setdefault(object_id, f"is needed {why}, but is missing, unreadable or of another kind")
 
-    def _children(self, object_id: ObjectId, decoded: Leaf | Node | Segment | Blob) -> list[ObjectId]:
+    def _list_children(self, object_id: ObjectId, decoded: Leaf | Node | Segment | Blob) -> list[ObjectId]:
         if isinstance(decoded, Node):
             return decoded.children
         if isinstance(decoded, Blob):
@@ -191,7 +191,7 @@ class Reach:
 
     def _held_ids(self, object_id: ObjectId, value: Value) -> tuple[ObjectId, ...]:
         """The objects that the content in a value of ``one`` holds."""
-        data = value if isinstance(value, bytes) else self._whole(object_id, value)
+        data = value if isinstance(value, bytes) else self._read_large_value(object_id, value)
         try:
             content = None if data is None else decode_content(data)
             return () if content is None else self._objects_of(content)
@@ -199,7 +199,7 @@ class Reach:
             self.damaged.setdefault(object_id, f"has a content that cannot be read: {problem}")
             return ()
 
-    def _whole(self, object_id: ObjectId, value: Large) -> bytes | None:
+    def _read_large_value(self, object_id: ObjectId, value: Large) -> bytes | None:
         parts = self._fetch(list(value.parts))
         if len(parts) < len(set(value.parts)):
             return None

@@ -45,7 +45,9 @@ class ReadAhead:
     def _read_ahead(self, fetched: dict[ObjectId, bytes]) -> None:
         """Read the links before some, level by level, down to a depth. What was left over is dropped."""
         self._ahead = {}
-        links = {object_id: link for object_id, data in fetched.items() if (link := _link(data)) is not None}
+        links = {
+            object_id: link for object_id, data in fetched.items() if (link := _decode_link(data)) is not None
+        }
         if not links:
             return
         lowest = min(link.depth for link in links.values()) - LINKS_MAX
@@ -55,7 +57,11 @@ class ReadAhead:
             seen |= next_ids
             more = self._store.fetch(next_ids) if next_ids else {}
             self._ahead |= more
-            links = {object_id: link for object_id, data in more.items() if (link := _link(data)) is not None}
+            links = {
+                object_id: link
+                for object_id, data in more.items()
+                if (link := _decode_link(data)) is not None
+            }
 
 
 def list_next(links: Iterable[CommitObject | LogEntry], lowest: int) -> set[ObjectId]:
@@ -63,12 +69,15 @@ def list_next(links: Iterable[CommitObject | LogEntry], lowest: int) -> set[Obje
     return {
         further
         for link in links
-        for further in (link.parent, *([link.jump] if link.depth - _span(link.depth) >= lowest else ()))
+        for further in (
+            link.parent,
+            *([link.jump] if link.depth - _jump_length(link.depth) >= lowest else ()),
+        )
         if link.depth - 1 >= lowest and link.depth > 1
     }
 
 
-def _link(data: bytes) -> CommitObject | LogEntry | None:
+def _decode_link(data: bytes) -> CommitObject | LogEntry | None:
     """The link in an object's bytes, if it is one."""
     try:
         decoded = decode_object(data)
@@ -77,7 +86,7 @@ def _link(data: bytes) -> CommitObject | LogEntry | None:
     return decoded if isinstance(decoded, CommitObject | LogEntry) else None
 
 
-def _span(depth: int) -> int:
+def _jump_length(depth: int) -> int:
     """How far back the jump of a link at a depth leads: the least part of it as a skew-binary number."""
     span = 1
     while span * 2 + 1 <= depth:

@@ -107,11 +107,11 @@ def gather_entries(reads: Sequence[Read]) -> dict[bytes, ReadEntry]:
                 f"'{read.key}' is recorded both as a partial read and as a list of names; give one of them"
             )
         stored = b"" if read.key is None else read.key.encode()
-        entries[stored] = entries.get(stored, ReadEntry()).join(_entry(read))
+        entries[stored] = entries.get(stored, ReadEntry()).join(_encode_entry(read))
     return entries
 
 
-def _entry(read: Read) -> ReadEntry:
+def _encode_entry(read: Read) -> ReadEntry:
     if read.is_listing:
         return ReadEntry(is_listed=True)
     is_whole = not read.part or len(read.part) > PART_MAX_CHARS
@@ -158,12 +158,12 @@ class ReadsRequest(Request):
             before = _decode_entry(at, content_of(chain.objects, values.get(at)))
             after = before.join(read)
             if after != before:
-                changes[at], more = split_value(content_bytes(_content(after)))
+                changes[at], more = split_value(content_bytes(_decode_content(after)))
                 blobs.update(more)
         return [Draft(changes, self._meta, self.key, blobs=blobs)] if changes else []
 
 
-def _content(entry: ReadEntry) -> AnyContent:
+def _decode_content(entry: ReadEntry) -> AnyContent:
     return Unknown(id=_NO_TABLE, type_name=TYPE_NAME, payload=encode(entry))
 
 
@@ -185,12 +185,12 @@ _decode = decoder(ReadEntry).decode
 
 def _describe_reads(reads: Sequence[Read]) -> str:
     """The reads, for people."""
-    names = list(dict.fromkeys(map(_name, reads)))
+    names = list(dict.fromkeys(map(_describe_read, reads)))
     more = len(names) - TOLD_MAX
     return MESSAGE_OF_READS + ", ".join(names[:TOLD_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
-def _name(read: Read) -> str:
+def _describe_read(read: Read) -> str:
     if not read.is_listing:
         return str(read.key)
     return "names of the lake" if read.key is None else f"names in {read.key}"

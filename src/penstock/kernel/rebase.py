@@ -93,7 +93,7 @@ class BranchRebase:
         reference = self._kernel.references.swap(self._branch, stay, self._meta.committer, self._key)
         if not self._is_done(reference):
             with suppress(MergeConflict):
-                self._chain(reference, may_read=True)
+                self._build_chain(reference, may_read=True)
         return msgspec.structs.replace(self._unchanged_result(reference), dry_run=True)
 
     def _unchanged_result(self, reference: Reference) -> MergeResult:
@@ -146,12 +146,12 @@ class BranchRebase:
     def _build(self, reference: Reference, *, may_read: bool) -> Chain:
         """The new chain, sealed. It is built once for a head."""
         if self._built is None or self._built[0] != reference.head:
-            chain = self._chain(reference, may_read=may_read)
+            chain = self._build_chain(reference, may_read=may_read)
             self._commits = [commit_id for commit_id, _ in chain.build_commits(self._kernel.clock())]
             self._built = reference.head, chain
         return self._built[1]
 
-    def _chain(self, reference: Reference, *, may_read: bool) -> Chain:
+    def _build_chain(self, reference: Reference, *, may_read: bool) -> Chain:
         """The new chain, its drafts not yet sealed; also where there are conflicts, the results are kept."""
         kernel = self._kernel
         self._base = kernel.history.merge_bases(reference.head, self._onto)[0]

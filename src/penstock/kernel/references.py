@@ -195,7 +195,11 @@ class References:
 
         def decide(before: Row | None) -> ReferenceDecision:
             reference = self.require_expected(name, before, expected, kind)
-            if has_expectations(reference) if checked is None else _parts(checked) != _parts(reference):
+            if (
+                has_expectations(reference)
+                if checked is None
+                else _checked_parts(checked) != _checked_parts(reference)
+            ):
                 raise PrepareAgain
             self._check_move(reference, to)
             return ReferenceDecision(msgspec.structs.replace(reference, head=to), Event.ASSIGN)
@@ -454,7 +458,7 @@ class _ReferenceMove(Generic[A]):
         self._last = before
         decision = self._decide(row)
         self.has_moved = not isinstance(decision, Keep)
-        return decision if isinstance(decision, Keep) else self._swap(decision, before, failed_receipts)
+        return decision if isinstance(decision, Keep) else self._make_swap(decision, before, failed_receipts)
 
     def _done_before(
         self, before: Reference | None, in_doubt: bool
@@ -476,7 +480,7 @@ class _ReferenceMove(Generic[A]):
         reference = msgspec.structs.replace(before, head=entry.after, log=entry_id, position=entry.position)
         return reference, failed_receipts
 
-    def _swap(
+    def _make_swap(
         self, move: ReferenceDecision, before: Reference | None, failed_receipts: Mapping[ObjectId, bytes]
     ) -> Swap[Reference]:
         """The swap of the row, with an entry in its log, and a receipt if the caller gave a key."""
@@ -524,7 +528,7 @@ def check_new_name(name: str) -> str:
     return name
 
 
-def _parts(reference: Reference) -> tuple[bytes, ObjectId, bytes]:
+def _checked_parts(reference: Reference) -> tuple[bytes, ObjectId, bytes]:
     """What checks go by."""
     return reference.incarnation, reference.head, reference.note
 

@@ -42,7 +42,7 @@ class RefLog:
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
 
-    def _link(self, entry_id: ObjectId) -> LogEntry | None:
+    def _read_entry(self, entry_id: ObjectId) -> LogEntry | None:
         entry: LogEntry | None = self._objects.find((entry_id,)).get(entry_id)
         return entry
 
@@ -64,12 +64,12 @@ class RefLog:
         ``LakeMoved`` if the lake is sealed. To be asked for after the row was read.
         """
         last = before.log if before else BEFORE_FIRST
-        previous = self._link(last) if before else None
+        previous = self._read_entry(last) if before else None
         if event is not Event.SEAL:
             self._require_unsealed_after(previous)
         entry = LogEntry(
             previous=last,
-            jump=skips.next_jump(self._link, last) if before else BEFORE_FIRST,
+            jump=skips.next_jump(self._read_entry, last) if before else BEFORE_FIRST,
             position=before.position + 1 if before else 1,
             time_us=max(now_us, previous.time_us + 1) if previous else now_us,
             kind=event.value,
@@ -86,7 +86,7 @@ class RefLog:
 
     def require_unsealed(self, reference: Reference) -> None:
         """``LakeMoved`` if nothing may follow in a reference's log."""
-        self._require_unsealed_after(self._link(reference.log))
+        self._require_unsealed_after(self._read_entry(reference.log))
 
     def _require_unsealed_after(self, newest: LogEntry | None) -> None:
         if newest is not None and newest.kind in ASKED_AFTER:
@@ -96,7 +96,7 @@ class RefLog:
         """Entries from a given one backwards, as far as they are kept."""
         while newest != BEFORE_FIRST:
             step()
-            entry = self._link(newest)
+            entry = self._read_entry(newest)
             if entry is None:
                 return
             if not isinstance(entry, LogEntry):
@@ -110,7 +110,7 @@ class RefLog:
             return BEFORE_FIRST
         if position > reference.position:
             return reference.log
-        return skips.back_to_depth(self._link, reference.log, position - 1)[0]
+        return skips.back_to_depth(self._read_entry, reference.log, position - 1)[0]
 
     def find(
         self,
@@ -127,7 +127,7 @@ class RefLog:
         start, width = after, 16
         while start < reference.position:
             stop = min(start + width, reference.position)
-            newest_id, _ = skips.back_to_depth(self._link, reference.log, stop)
+            newest_id, _ = skips.back_to_depth(self._read_entry, reference.log, stop)
             oldest: LogEntry | None = None
             for entry_id, entry in self.walk(newest_id):
                 if entry.position <= start:
@@ -145,10 +145,10 @@ class RefLog:
         """The entry that landed a request under a key that Penstock made: soon after it was made."""
         if made.position >= reference.position:
             return None
-        _, first = skips.back_to_depth(self._link, reference.log, made.position + 1)
+        _, first = skips.back_to_depth(self._read_entry, reference.log, made.position + 1)
         since_us = max(made.time_us, first.time_us if first is not None else 0)
         _, before = skips.back_to(
-            self._link, reference.log, lambda entry: entry.time_us <= made.time_us - RECEIPT_WINDOW_US
+            self._read_entry, reference.log, lambda entry: entry.time_us <= made.time_us - RECEIPT_WINDOW_US
         )
         start = max(made.position, before.depth if before is not None else 0)
         return self.find(reference, str(made), start, since_us + RECEIPT_WINDOW_US, reference.incarnation)

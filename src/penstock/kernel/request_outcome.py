@@ -54,7 +54,7 @@ class OutcomeLookup:
         if row is None or row.kind == Kind.TAG:
             return None
         try:
-            return self._commit_in(sent, self._entry(sent, decode_reference_row(row)))
+            return self._commit_in(sent, self._find_log_entry(sent, decode_reference_row(row)))
         except IdempotencyKeyReused:
             return None
 
@@ -65,8 +65,10 @@ class OutcomeLookup:
             reference = reference_in(row)
             if row is None or reference is None or reference.incarnation != sent.incarnation:
                 # No commit lands on a branch that is gone; what did before, its log may tell.
-                return Keep(self._entry(sent, decode_reference_row(row)) if row is not None else None)
-            entry = self._entry(sent, reference)
+                return Keep(
+                    self._find_log_entry(sent, decode_reference_row(row)) if row is not None else None
+                )
+            entry = self._find_log_entry(sent, reference)
             if entry is not None:
                 return Keep(entry)
             return ReferenceDecision(
@@ -87,7 +89,7 @@ class OutcomeLookup:
             return None
         return outcome_of(self._kernel.objects, entry, sent.key).head
 
-    def _entry(self, sent: SubmittedRequest, reference: Reference) -> LogEntry | None:
+    def _find_log_entry(self, sent: SubmittedRequest, reference: Reference) -> LogEntry | None:
         """The entry of the log that names the request's key: it landed, or was called off.
 
         A receipt leads there. They are not kept for ever: without one, the log is read from where it was.

@@ -78,27 +78,29 @@ class RestoreRequest(ThreeWayRequest):
             return
         head = self._history.commit(reference.head)
         view = state_of(self._history.objects, head)
-        managed = self._managed_changes(self._changes(self._history.objects, view, head, reference))
+        managed = self._managed_changes(self._find_changes(self._history.objects, view, head, reference))
         if managed:
             edit = self._edit(self._history.objects, view, reference, may_read=True)
             with suppress(PrepareAgain):
-                self._restoring(edit).apply_difference(managed, {})
+                self._make_apply(edit).apply_difference(managed, {})
 
     def apply(self, chain: Chain, reference: Reference) -> list[Draft]:
         if chain.has_drafts and not self._scope.keys:
             raise NextBatch  # what differs is told by commits, and some have no id yet
-        changes = self._changes(chain.objects, chain.view, chain.commit, reference)
+        changes = self._find_changes(chain.objects, chain.view, chain.commit, reference)
         edit = self._edit(chain.objects, chain.view, reference, self.may_read)
-        restoring = self._restoring(edit)
+        restoring = self._make_apply(edit)
         restoring.apply_difference(changes, {})
         return self._conclude(edit, restoring, reference, "cannot restore")
 
-    def _restoring(self, edit: Edit) -> _RestoreApply:
+    def _make_apply(self, edit: Edit) -> _RestoreApply:
         return _RestoreApply(edit, self._formats, self._to if isinstance(self._to, int) else None)
 
     # -- what differs --------------------------------------------------------------------------------------
 
-    def _changes(self, objects: Objects, view: View, head: CommitObject, reference: Reference) -> Difference:
+    def _find_changes(
+        self, objects: Objects, view: View, head: CommitObject, reference: Reference
+    ) -> Difference:
         """What each key holds that is to become another: now, and at the commit that is wanted."""
         if isinstance(self._to, int):
             return self._version_change(objects, view, reference)
@@ -198,7 +200,7 @@ class _RestoreApply(ThreeWayApply):
         super().__init__(edit, formats, MergeOptions())
         self._version = version
 
-    def _settle(self, meeting: KeySides, how: KeyMerge) -> None:  # noqa: ARG002
+    def _decide_key(self, meeting: KeySides, how: KeyMerge) -> None:  # noqa: ARG002
         conflicts_before = len(self._edit.conflicts)
         if self._version is not None:
             self._restore_version(meeting, self._version)
@@ -208,7 +210,7 @@ class _RestoreApply(ThreeWayApply):
             self._check_files(meeting, self._version)
 
     def _restore_version(self, meeting: KeySides, version: int) -> None:
-        content = self._content(meeting.now)
+        content = self._decode_content(meeting.now)
         managing = self._formats.managing(content)
         assert managing is not None, "or there is nothing to restore"
         table = self._edit.table(meeting.key, content)
@@ -220,7 +222,7 @@ class _RestoreApply(ThreeWayApply):
         self._put_restored(meeting, managing, restore)
 
     def _set(self, meeting: KeySides) -> None:
-        now, after = self._content(meeting.now), self._content(meeting.wanted)
+        now, after = self._decode_content(meeting.now), self._decode_content(meeting.wanted)
         if (reason := self._why_not(now, after)) is not None:
             self._edit.refuse(meeting.key, Refused(reason))
             return
@@ -250,7 +252,7 @@ class _RestoreApply(ThreeWayApply):
         return None
 
     def _describe_missing(self, managing: Format, meeting: KeySides, missing: str) -> str:
-        after = self._content(meeting.wanted)
+        after = self._decode_content(meeting.wanted)
         state = f"version {self._version}" if self._version is not None else ""
         if after is not None and not state:
             state = managing.describe_state(after)

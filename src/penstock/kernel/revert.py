@@ -54,12 +54,12 @@ class RevertRequest(ThreeWayRequest):
             view = state_of(self._history.objects, self._history.commit(reference.head))
             edit = self._edit(self._history.objects, view, reference, may_read=True)
             with suppress(PrepareAgain):
-                self._reverting(edit, reference.head).apply_difference(managed, {})
+                self._make_apply(edit, reference.head).apply_difference(managed, {})
 
     def apply(self, chain: Chain, reference: Reference) -> list[Draft]:
         self._require_in(reference, chain.tip)
         edit = self._edit(chain.objects, chain.view, reference, self.may_read)
-        reverting = self._reverting(edit, None if chain.has_drafts else chain.tip)
+        reverting = self._make_apply(edit, None if chain.has_drafts else chain.tip)
         reverting.apply_difference(self._later.undo, {})
         return self._conclude(edit, reverting, reference, "cannot revert")
 
@@ -69,7 +69,7 @@ class RevertRequest(ThreeWayRequest):
                 f"commit {self._commit.hex()[:8]} is not in the history of '{reference.name}'"
             )
 
-    def _reverting(self, edit: Edit, head: ObjectId | None) -> _RevertApply:
+    def _make_apply(self, edit: Edit, head: ObjectId | None) -> _RevertApply:
         return _RevertApply(edit, self._formats, self._options, lambda key: self._later.since(head, key))
 
 
@@ -80,7 +80,7 @@ class _RevertApply(ThreeWayApply):
         """A table that the commit renamed gets its old name back as it is now, with all that came since."""
         for new, old in self._find_renamed(changes).items():
             now = self._edit.view.get(new)
-            content = self._content(now)
+            content = self._decode_content(now)
             self._edit.put_value(new, None)
             self._edit.put_value(old, now)
             for stored, before, after in ((new, content, None), (old, None, content)):
@@ -99,7 +99,7 @@ class _RevertApply(ThreeWayApply):
             if before is None or after is not None or before not in removed:
                 continue
             names = key, removed[before]
-            is_managed = self._formats.managing(self._content(before)) is not None
+            is_managed = self._formats.managing(self._decode_content(before)) is not None
             is_normal = not any(Key.decode(name) in self._options.keys for name in names)
             is_free = self._edit.view.get(removed[before]) is None
             if is_managed and is_normal and is_free and self._is_one_table(before, self._edit.view.get(key)):
@@ -120,7 +120,7 @@ class _RevertApply(ThreeWayApply):
     def _is_gone(self, meeting: KeySides) -> bool:
         """Whether the commit created a table that is not there any more, but something else: nothing is left
         to undo, and what came to the key since is not a part of it."""
-        before, now = self._content(meeting.was), self._content(meeting.now)
+        before, now = self._decode_content(meeting.was), self._decode_content(meeting.now)
         if meeting.wanted is not None or before is None or now is None:
             return False
         return self._formats.managing(before) is not None and now.id != before.id
@@ -131,7 +131,7 @@ class _RevertApply(ThreeWayApply):
         if is_as_it_was and not managing.repeats_states:
             self._put_back(meeting)
             return
-        before, after, now = map(self._content, (meeting.was, meeting.wanted, meeting.now))
+        before, after, now = map(self._decode_content, (meeting.was, meeting.wanted, meeting.now))
         table = self._edit.table(meeting.key, now, after)._replace(paths=paths)
         assert self._since is not None, "or it is no revert"
         try:
@@ -154,6 +154,6 @@ class _RevertApply(ThreeWayApply):
     def _put_back(self, meeting: KeySides) -> None:
         """The table as it was before the commit, after which nothing came."""
         conflicts_before = len(self._edit.conflicts)
-        self._restore(meeting, self._content(meeting.wanted))
+        self._restore(meeting, self._decode_content(meeting.wanted))
         if len(self._edit.conflicts) == conflicts_before:
             self._check_returning(meeting)

@@ -151,10 +151,10 @@ def differing(
     if before.root == after.root:
         return iter(carried)
     below = tree.differing(objects, before.root, after.root, start, stop)
-    return merge((difference for difference in below if difference[0] not in over), carried, key=_key)
+    return merge((difference for difference in below if difference[0] not in over), carried, key=_key_of)
 
 
-def _key(difference: tree.Differing) -> bytes:
+def _key_of(difference: tree.Differing) -> bytes:
     return difference[0]
 
 

@@ -78,10 +78,10 @@ def sweep(kernel: Kernel, *, dry_run: bool = False, progress: Progress = silent)
     forget_us = min(oldest_us, now_us - int(settings.tombstone_days * DAY_US))
     attempt = 0
     while True:
-        references, attempt = _references(kernel), attempt + 1
+        references, attempt = _all_references(kernel), attempt + 1
         tombstones = _expired_tombstones(kernel, references, forget_us)
         lake = read_description(kernel.store)
-        marked = _mark(kernel, lake, references - tombstones, oldest_us, progress)
+        marked = _mark_reachable(kernel, lake, references - tombstones, oldest_us, progress)
         # Another sweep says which commits it cuts off before it removes them.
         is_alone = read_description(kernel.store).horizon == lake.horizon
         if not marked.damaged or is_alone or attempt == ATTEMPTS_MAX:
@@ -152,7 +152,7 @@ class KeptHeads(NamedTuple):
 def kept_heads(kernel: Kernel) -> KeptHeads:
     """Where references are, and where they were, as a sweep of now would go by them."""
     oldest_us = kernel.clock() - kernel.graces.of_sweeps().objects_us
-    references = _references(kernel)
+    references = _all_references(kernel)
     live = {reference.head for reference in references if reference.kind is not Kind.DELETED} - {NO_COMMIT}
     live |= backed_up_heads(read_description(kernel.store), kernel.objects)
     left_heads = {
@@ -161,7 +161,7 @@ def kept_heads(kernel: Kernel) -> KeptHeads:
     return KeptHeads(live, left_heads - live - {NO_COMMIT})
 
 
-def _references(kernel: Kernel) -> set[Reference]:
+def _all_references(kernel: Kernel) -> set[Reference]:
     """All references, in every state in which they were seen.
 
     They are not read at one instant: what lands on a branch that was read already, from one that is gone
@@ -169,21 +169,21 @@ def _references(kernel: Kernel) -> set[Reference]:
     after every pass in which a name was found to be gone. Deleted references are read before and after the
     others, since a name may be deleted or created meanwhile.
     """
-    seen = before = _pass(kernel)
+    seen = before = _sweep_once(kernel)
     while True:
-        now = _pass(kernel)
+        now = _sweep_once(kernel)
         seen = seen | now
         if {reference.name for reference in before} <= {reference.name for reference in now}:
             return seen
         before = now
 
 
-def _pass(kernel: Kernel) -> set[Reference]:
+def _sweep_once(kernel: Kernel) -> set[Reference]:
     kinds = (Kind.DELETED, Kind.TRANSACTION, Kind.BRANCH, Kind.TAG, Kind.DELETED)
     return {reference for kind in kinds for reference in kernel.references.all(kind)}
 
 
-def _mark(
+def _mark_reachable(
     kernel: Kernel, lake: Description, references: set[Reference], oldest_us: int, progress: Progress
 ) -> Reach:
     """Everything that references lead to, and what they left behind within the grace period."""
@@ -201,7 +201,7 @@ def _mark(
         transaction = transaction_of(reference)
         name = reference.name if transaction is None else transaction.target
         of_transactions = Horizon(oldest_us=begin_times.get(name), young_us=oldest_us)
-        horizon = _horizon(lake.rule_for(name), oldest_us) if transaction is None else of_transactions
+        horizon = _delay_horizon(lake.rule_for(name), oldest_us) if transaction is None else of_transactions
         if reference.kind is not Kind.DELETED:
             live.setdefault(horizon, set()).add(reference.head)
             if name in begin_times and horizon != Horizon():
@@ -230,7 +230,7 @@ def _begin_times(kernel: Kernel, references: set[Reference]) -> dict[str, int]:
     return begin_times
 
 
-def _horizon(rule: HistoryRule | None, oldest_us: int) -> Horizon:
+def _delay_horizon(rule: HistoryRule | None, oldest_us: int) -> Horizon:
     """Later than the rule by the grace period, so that a writer who found a commit kept can still land."""
     if rule is None or rule.since_us > oldest_us:
         return Horizon()
@@ -299,7 +299,7 @@ def _collect(
             for stored_object in page
             if stored_object.id not in marked and stored_object.referenced_us < oldest_us
         ]
-        receipts = _receipts(kernel, old)
+        receipts = _find_receipts(kernel, old)
         young_receipts = {
             stored_object
             for stored_object in old
@@ -339,7 +339,7 @@ def _remove(kernel: Kernel, doomed: list[StoredObject]) -> list[StoredObject]:
     return [stored_object for stored_object in doomed if stored_object.id not in still_there]
 
 
-def _receipts(kernel: Kernel, objects: list[StoredObject]) -> set[ObjectId]:
+def _find_receipts(kernel: Kernel, objects: list[StoredObject]) -> set[ObjectId]:
     """Which objects are receipts, or may have been: nothing leads to them, but they are kept for a while."""
     data_by_id = kernel.store.uncached.fetch([stored_object.id for stored_object in objects])
     return {object_id for object_id, data in data_by_id.items() if _may_be_receipt(data)}

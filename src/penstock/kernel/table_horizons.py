@@ -116,11 +116,11 @@ class TableHorizon(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
         if self.first < 0:
             return content
         is_before = managing.is_before(content, self.first, keeps_younger=self.keeps_younger)
-        if is_before and not self._spares(content):
+        if is_before and not self._is_within_horizon(content):
             return None
         return managing.cut_content(content, self.first)
 
-    def _spares(self, content: AnyContent) -> bool:
+    def _is_within_horizon(self, content: AnyContent) -> bool:
         return self.spared != b"" and state_hash(content) in _hashes_in(self.spared)
 
     @property
@@ -143,7 +143,7 @@ class TableHorizon(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
         )
 
 
-def _subject(id: str) -> Subject:  # noqa: A002
+def _horizon_subject(id: str) -> Subject:  # noqa: A002
     table = str(UUID(hex=id))
     advice = "Repeating the erase is safe: it continues where it stopped."
     return Subject(f"the horizon of table {table}", advice, {"table": table})
@@ -154,7 +154,7 @@ HORIZONS: Final[RecordType[TableHorizon]] = RecordType(
     lambda _: Kind.HORIZON.value,
     encode,
     decoder(TableHorizon).decode,
-    _subject,
+    _horizon_subject,
     lambda horizon: horizon.table.hex,
 )
 

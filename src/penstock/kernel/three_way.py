@@ -270,8 +270,8 @@ class ThreeWayApply:
     def _apply_key(self, key_sides: KeySides) -> None:
         conflicts_before = len(self._edit.conflicts)
         how = self._options.of(key_sides.key)
-        self._settle(key_sides, how)
-        before, after = self._content(key_sides.now), self._edit.content(key_sides.stored)
+        self._decide_key(key_sides, how)
+        before, after = self._decode_content(key_sides.now), self._edit.content(key_sides.stored)
         conflicts = tuple(self._edit.conflicts[conflicts_before:])
         self.results[key_sides.key] = MergedKey(
             key=key_sides.key,
@@ -282,20 +282,20 @@ class ThreeWayApply:
             change=None if conflicts else self.summarize(key_sides.key, before, after),
         )
 
-    def _settle(self, key_sides: KeySides, how: KeyMerge) -> None:
+    def _decide_key(self, key_sides: KeySides, how: KeyMerge) -> None:
         """Decide what a key becomes."""
         if not self._is_as_expected(key_sides, how):
             pass
         elif how.mode is MergeMode.DROP:
-            self._leave(key_sides)
+            self._leave_key(key_sides)
         elif how.content is not None:
-            self._take(key_sides, how.content)
+            self._put_given_content(key_sides, how.content)
         elif self._options.is_snapshot and self._is_crossed(key_sides):
             self._edit.conflicts.append(self._describe_crossing(key_sides))
         elif key_sides.now == key_sides.wanted:
             pass
         elif how.mode is MergeMode.FORCE:
-            self._restore(key_sides, self._content(key_sides.wanted))
+            self._restore(key_sides, self._decode_content(key_sides.wanted))
         else:
             self._merge(key_sides)
 
@@ -316,12 +316,12 @@ class ThreeWayApply:
         if key_sides.now == key_sides.was and not key_sides.is_ambiguous:
             return False
         return not all(
-            isinstance(self._content(value), Namespace) for value in (key_sides.wanted, key_sides.now)
+            isinstance(self._decode_content(value), Namespace) for value in (key_sides.wanted, key_sides.now)
         )
 
     def _describe_crossing(self, key_sides: KeySides) -> Conflict:
         """That both sides changed a key, and what its states are, if its format can tell them apart."""
-        before, now = map(self._content, (key_sides.was, key_sides.now))
+        before, now = map(self._decode_content, (key_sides.was, key_sides.now))
         conflict, managing = compare(key_sides.key, before, now), self._formats.managing(before, now)
         if managing is None or before is None or now is None or not (message := managing.describe_state(now)):
             return conflict
@@ -333,21 +333,21 @@ class ThreeWayApply:
             conflict, expected=managing.describe_state(before), found=message, why=reason
         )
 
-    def _leave(self, key_sides: KeySides) -> None:
+    def _leave_key(self, key_sides: KeySides) -> None:
         """Leave a key as it is, and remember that if its format says so."""
-        managing = self._formats.managing(self._content(key_sides.now))
+        managing = self._formats.managing(self._decode_content(key_sides.now))
         if managing is None:
             return
         if managing.is_beyond_difference(intents_of_format(managing, key_sides.intents)):
             self._edit.add_opaque(key_sides.stored, managing)
 
-    def _take(self, key_sides: KeySides, given_content: AnyContent) -> None:
+    def _put_given_content(self, key_sides: KeySides, given_content: AnyContent) -> None:
         """Bring a key into a state that the request gives, if it may.
 
         A managed table takes one of the states that are known of it. Any other one is a raw put, which its
         format has to admit.
         """
-        sides = [self._content(value) for value in (key_sides.was, key_sides.wanted, key_sides.now)]
+        sides = [self._decode_content(value) for value in (key_sides.was, key_sides.wanted, key_sides.now)]
         self._edit.check_held(key_sides.key, given_content, *sides)
         for side in sides if given_content.id is not None else ():
             if side is not None and given_content.id == side.id and given_content.type != side.type:
@@ -362,24 +362,24 @@ class ThreeWayApply:
                 return
         self._restore(key_sides, given_content)
 
-    def _content(self, value: Value | None) -> AnyContent | None:
+    def _decode_content(self, value: Value | None) -> AnyContent | None:
         return self._edit.decode_value(value)
 
     def _is_one_table(self, value: Value | None, other: Value | None) -> bool:
-        mine, yours = self._content(value), self._content(other)
+        mine, yours = self._decode_content(value), self._decode_content(other)
         return mine is not None and yours is not None and mine.id == yours.id
 
     def _is_as_expected(self, key_sides: KeySides, how: KeyMerge) -> bool:
         if how.expected is None and not how.expect_absent:
             return True
-        content = self._content(key_sides.now)
+        content = self._decode_content(key_sides.now)
         if content == how.expected:
             return True
         self._edit.conflicts.append(compare(key_sides.key, how.expected, content))
         return False
 
     def _merge(self, key_sides: KeySides) -> None:
-        base, source, target = map(self._content, (key_sides.was, key_sides.wanted, key_sides.now))
+        base, source, target = map(self._decode_content, (key_sides.was, key_sides.wanted, key_sides.now))
         managing = self._formats.managing(source or target or base)
         if self._options.of(key_sides.key).paths and (managing is None or not managing.has_paths):
             raise InvalidRequest(f"'{key_sides.key}' is not a file table, so it has no paths to merge")
@@ -397,12 +397,12 @@ class ThreeWayApply:
     def _merge_namespaces(self, key_sides: KeySides, source: Namespace, target: Namespace) -> None:
         """Both sides have a namespace: the target's, with the properties that only the source changed."""
         bases = [key_sides.was] if not key_sides.is_ambiguous else list(key_sides.bases or (None,))
-        before = [_properties(self._content(base)) for base in bases]
+        before = [_content_properties(self._decode_content(base)) for base in bases]
         properties, clashes = merge_properties(before, source.properties, target.properties)
         if not clashes:
             self._edit.put(key_sides.stored, msgspec.structs.replace(target, properties=properties))
             return
-        conflict = compare(key_sides.key, self._content(bases[0]), target)
+        conflict = compare(key_sides.key, self._decode_content(bases[0]), target)
         names = ", ".join(f"'{name}'" for name in clashes)
         self._edit.conflicts.append(
             msgspec.structs.replace(
@@ -422,7 +422,7 @@ class ThreeWayApply:
             or key_sides.is_ambiguous
         ):
             return False
-        is_managed = self._formats.managing(self._content(key_sides.was)) is not None
+        is_managed = self._formats.managing(self._decode_content(key_sides.was)) is not None
         return is_managed and not self._is_one_table(key_sides.was, key_sides.wanted)
 
     def _replace(self, key_sides: KeySides) -> None:
@@ -434,13 +434,15 @@ class ThreeWayApply:
 
     def _merge_managed(self, managing: Format, key_sides: KeySides) -> None:
         """The table's format decides how the two sides meet."""
-        base, source, target = map(self._content, (key_sides.was, key_sides.wanted, key_sides.now))
+        base, source, target = map(self._decode_content, (key_sides.was, key_sides.wanted, key_sides.now))
         is_other = source is not None and target is not None and source.id != target.id
         table = self._edit.table(key_sides.key, target, source)._replace(
             paths=self._options.of(key_sides.key).paths,
             crossed=key_sides.crossed.of_format(managing) if key_sides.crossed is not None else None,
             is_strange=is_other and source is not None and self._edit.is_strange(source.id),
-            bases=tuple(content for content in map(self._content, key_sides.bases) if content is not None),
+            bases=tuple(
+                content for content in map(self._decode_content, key_sides.bases) if content is not None
+            ),
             since=None if self._since is None else self._since(key_sides.stored),
             own=None if self._own is None else self._own(key_sides.stored),
             theirs=None if self._theirs is None else self._theirs(key_sides.stored),
@@ -462,7 +464,7 @@ class ThreeWayApply:
 
     def _restore(self, key_sides: KeySides, after: AnyContent | None) -> None:
         """Bring a key into a given state, by its format if it has one."""
-        target = self._content(key_sides.now)
+        target = self._decode_content(key_sides.now)
         managing = self._formats.managing(after, target)
         if managing is None:
             # A content keeps its type: one of another type without an id is another content.
@@ -494,7 +496,7 @@ class ThreeWayApply:
 
         Storage is asked where it may be; at the turn it is known, or the request is prepared again.
         """
-        before, after = self._content(key_sides.now), self._edit.content(key_sides.stored)
+        before, after = self._decode_content(key_sides.now), self._edit.content(key_sides.stored)
         managing = self._formats.managing(after)
         if managing is None or after is None or before == after:
             return
@@ -523,7 +525,7 @@ class ThreeWayApply:
         """The same for a table of which some files come back. One that comes back as a whole, after it was
         dropped, is not gone through; nor one whose files nobody but the lake removes."""
         after = self._edit.view.get(key_sides.stored)
-        managing = self._formats.managing(self._content(after))
+        managing = self._formats.managing(self._decode_content(after))
         if managing is not None and managing.may_lose_files and self._is_one_table(key_sides.now, after):
             self._check_files(key_sides)
 
@@ -663,7 +665,7 @@ def merge_properties(
     return merged, clashes
 
 
-def _properties(content: AnyContent | None) -> Mapping[str, str]:
+def _content_properties(content: AnyContent | None) -> Mapping[str, str]:
     return content.properties if isinstance(content, Namespace) else {}
 
 

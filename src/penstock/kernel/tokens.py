@@ -30,13 +30,13 @@ PREFIX: Final = "@token/"
 """No branch or tag has a name that begins so."""
 
 
-def _subject(id: str) -> Subject:  # noqa: A002
+def _token_subject(id: str) -> Subject:  # noqa: A002
     advice = "'penstock token list' shows it once the store answers; repeating the request is safe."
     return Subject(f"token '{id}'", advice, {"id": id})
 
 
 TOKENS: Final[RecordType[Token]] = RecordType(
-    PREFIX, lambda _: Kind.TOKEN.value, encode_token, decode_token, _subject, lambda token: token.id
+    PREFIX, lambda _: Kind.TOKEN.value, encode_token, decode_token, _token_subject, lambda token: token.id
 )
 
 
@@ -138,7 +138,7 @@ def _ignore_outage(store: Store, id: str) -> Iterator[None]:  # noqa: A002
     try:
         yield
     except TryAgainError as problem:
-        raise _subject(id).outcome_unknown(store, reason_of(problem)) from None
+        raise _token_subject(id).outcome_unknown(store, reason_of(problem)) from None
 
 
 def _withdraw_if_moved(store: Store, settings: Settings, token: Token) -> None:

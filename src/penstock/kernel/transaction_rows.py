@@ -76,15 +76,17 @@ class TransactionRows:
         self, after: str = "", *, skips_damaged: bool = False, page_max: int = PAGE
     ) -> Iterator[TransactionRecord]:
         """Those that have not ended, by id; others are not read. So many are asked for at a time."""
-        return self._all(Kind.TRANSACTION, after, skips_damaged, page_max)
+        return self._list_records(Kind.TRANSACTION, after, skips_damaged, page_max)
 
     def list_ended(
         self, after: str = "", *, skips_damaged: bool = False, page_max: int = PAGE
     ) -> Iterator[TransactionRecord]:
         """Those that have ended and are still known, by id."""
-        return self._all(Kind.ENDED_TRANSACTION, after, skips_damaged, page_max)
+        return self._list_records(Kind.ENDED_TRANSACTION, after, skips_damaged, page_max)
 
-    def _all(self, kind: Kind, after: str, skips_damaged: bool, page_max: int) -> Iterator[TransactionRecord]:
+    def _list_records(
+        self, kind: Kind, after: str, skips_damaged: bool, page_max: int
+    ) -> Iterator[TransactionRecord]:
         last = PREFIX + after if after else ""
         for row in rows_of_kind(self._kernel.store, kind, prefix=PREFIX, after=last, page_max=page_max):
             try:

@@ -66,7 +66,7 @@ class Transactions(TransactionCommits):
                 "transaction"
             )
         require_unmoved(self._kernel.store)
-        lease_us = self._lease(lease_us)
+        lease_us = self._check_lease(lease_us)
         record = self.find(id)  # before the target is looked at, which may be gone by now
         if record is None:
             branch, now_us = self._kernel.branch(target), self._kernel.clock()
@@ -113,7 +113,7 @@ class Transactions(TransactionCommits):
 
         return self._swap_transaction(transaction.id, decide, transaction.who)
 
-    def _lease(self, lease_us: int | None) -> int:
+    def _check_lease(self, lease_us: int | None) -> int:
         longest_us = self._longest_us
         if lease_us is None:
             return min(int(self._kernel.settings.transaction_lease_s * 1e6), longest_us)
@@ -141,7 +141,7 @@ class Transactions(TransactionCommits):
         ``TransactionOver`` if it is not open any more.
         """
         if lease_us is not None:
-            self._lease(lease_us)
+            self._check_lease(lease_us)
 
         def decide(transaction: StoredTransaction, now_us: int) -> StoredTransaction:
             lease = transaction.lease_us if lease_us is None else lease_us

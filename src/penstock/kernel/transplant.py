@@ -133,7 +133,9 @@ class TransplantRequest(ThreeWayRequest):
         for commit_id in self._commits:
             commit, change = self._history.commit(commit_id), self._effect_of(commit_id, reference)
             edit = self._edit(objects, below, reference, may_read, blobs)
-            self._apply_commit(edit, change, repeated.results, self._since(commit_id, reference, head), head)
+            self._apply_commit(
+                edit, change, repeated.results, self._later_commits_since(commit_id, reference, head), head
+            )
             if edit.conflicts:
                 repeated.conflicts.extend(edit.conflicts)
                 # What follows is judged as if this commit had landed: one conflict makes up no others.
@@ -156,7 +158,7 @@ class TransplantRequest(ThreeWayRequest):
         changes = differing(self._history.objects, self._history.commit(commit.parent), commit)
         return next(iter(changes), None) is None
 
-    def _since(
+    def _later_commits_since(
         self, commit_id: ObjectId, reference: Reference, head: ObjectId | None
     ) -> Callable[[bytes], LaterCommitLookup] | None:
         """What was done after a commit that the target has already; nothing if it has not."""
@@ -198,7 +200,7 @@ class TransplantRequest(ThreeWayRequest):
         if commit_id not in self._done:
             commit = self._history.commit(commit_id)
             parent = self._history.commit(commit.parent)
-            changes, intents = changes_between(self._history, parent, commit), self._intents(commit)
+            changes, intents = changes_between(self._history, parent, commit), self._read_intents(commit)
             change = _CommitEffect(
                 add_unseen(self._history, self._formats, changes, intents, commit), intents
             )
@@ -287,7 +289,7 @@ class TransplantRequest(ThreeWayRequest):
         """Whether the target has a commit, as far as that is told."""
         return self._onto is not None and self._history.is_ancestor(commit_id, self._onto)
 
-    def _intents(self, commit: CommitObject) -> Intents:
+    def _read_intents(self, commit: CommitObject) -> Intents:
         gathered: Intents = {}
         for further in commit.further_parents:
             if not self._target_has(further):  # or they were carried out there already

@@ -49,7 +49,7 @@ def get(objects: Objects, root: ObjectId, key: bytes) -> Value | None:
         if index == len(node.keys):
             return None
         node = objects.get(node.children[index])
-    keys = _leaf(node, root).keys
+    keys = _require_leaf(node, root).keys
     index = bisect_left(keys, key)
     if index < len(keys) and keys[index] == key:
         value: Value = node.values[index]
@@ -98,7 +98,7 @@ def scan(
             ahead = min(ahead * 2, PREFETCH_MAX)
         return
     last = len(node.keys) if stop is None else bisect_left(node.keys, stop)
-    yield from zip(node.keys[first:last], _leaf(node, root).values[first:last], strict=True)
+    yield from zip(node.keys[first:last], _require_leaf(node, root).values[first:last], strict=True)
 
 
 Differing: TypeAlias = tuple[bytes, Value | None, Value | None]
@@ -253,7 +253,7 @@ def _rewrite(objects: Pending, root: ObjectId, level: int, edits: Sequence[_Edit
     position = 0
     while position < len(edits):
         node_id, node, is_last = _seek(objects, root, level, edits[position][0])
-        end = len(edits) if is_last else _until(edits, position, node.keys[-1])
+        end = len(edits) if is_last else _find_edits_end(edits, position, node.keys[-1])
         replaced = _replace_values(objects, level, node_id, node, edits[position:end])
         if replaced is not None:
             above.update(replaced)
@@ -297,7 +297,7 @@ def _recut(
     while True:
         node_id, node, is_last = _seek(objects, root, level, seek)
         merged = dict(zip(node.keys, node.values if level == 0 else node.children, strict=True))
-        end = len(edits) if is_last or not node.keys else _until(edits, position, node.keys[-1])
+        end = len(edits) if is_last or not node.keys else _find_edits_end(edits, position, node.keys[-1])
         for key, value in edits[position:end]:
             if value is None:
                 merged.pop(key, None)
@@ -309,7 +309,7 @@ def _recut(
             values.append(value)
         if node.keys:
             old[node.keys[-1]] = node_id
-        if is_last or not keys or _ends(level, keys):
+        if is_last or not keys or _is_node_end(level, keys):
             break
         seek = node.keys[-1] + b"\0"
     new = dict(_cut(objects, level, keys, values))
@@ -319,7 +319,7 @@ def _recut(
     return position
 
 
-def _until(edits: Sequence[_Edit], start: int, last_key: bytes) -> int:
+def _find_edits_end(edits: Sequence[_Edit], start: int, last_key: bytes) -> int:
     """The position after the last edit whose key is not beyond ``last_key``."""
     return bisect_left(edits, last_key + b"\0", lo=start, key=_key_of)
 
@@ -336,7 +336,7 @@ def _seek(objects: Objects, root: ObjectId, level: int, key: bytes) -> tuple[Obj
     return node_id, node, is_last
 
 
-def _rank(key: bytes, level: int) -> int:
+def _hash_key(key: bytes, level: int) -> int:
     """A well-mixed number below 2**32 of a key, another one on every level."""
     mixed = crc32(key, level * 0x9E3779B1 & 0xFFFFFFFF)
     mixed = (mixed ^ mixed >> 15) * 0x2C1B3C6D & 0xFFFFFFFF
@@ -349,7 +349,7 @@ def cuts(level: int, keys: Sequence[bytes]) -> Iterator[int]:
     count = 0
     for position, key in enumerate(keys, 1):
         count += 1
-        if count >= least and (count == most or _rank(key, level) < below):
+        if count >= least and (count == most or _hash_key(key, level) < below):
             yield position
             count = 0
 
@@ -366,7 +366,7 @@ def first_cut(level: int, keys: Sequence[bytes]) -> int:
     return most if len(keys) >= most else 0
 
 
-def _ends(level: int, keys: Sequence[bytes]) -> bool:
+def _is_node_end(level: int, keys: Sequence[bytes]) -> bool:
     """Whether a node ends with the last of these keys."""
     last = 0
     for position in cuts(level, keys):
@@ -411,7 +411,7 @@ def _shared_prefix_length(first: bytes, last: bytes) -> int:
     return length - (differing.bit_length() + 7) // 8
 
 
-def _leaf(node: Any, root: ObjectId) -> Leaf:
+def _require_leaf(node: Any, root: ObjectId) -> Leaf:
     if type(node) is not Leaf:
         raise Damaged(f"the tree {root.hex()} has an object that is not a node")
     return node

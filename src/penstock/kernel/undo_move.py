@@ -108,11 +108,13 @@ def _describe_written(source: Kernel, target: Kernel, copy: str) -> Iterator[str
     for kind, what in ((Kind.TRANSACTION, "an open transaction"), (Kind.JOB, "a job that runs")):
         if target.store.references(kind.value, limit=1):
             yield what
-    if _tokens(source.store) != _tokens(target.store):
+    if _token_rows(source.store) != _token_rows(target.store):
         yield "its tokens"
     if {*horizon_rows(source.store)} != {*horizon_rows(target.store)}:
         yield "an erase"
-    if _comparable(read_description(source.store)) != _comparable(read_description(target.store)):
+    if _without_move_fields(read_description(source.store)) != _without_move_fields(
+        read_description(target.store)
+    ):
         yield "its settings or its horizon"
 
 
@@ -128,9 +130,9 @@ def _is_same(target: Kernel, before: Reference, after: Reference) -> bool:
     return msgspec.structs.replace(after, log=log, position=position) == before
 
 
-def _tokens(store: Store) -> set[tuple[str, bytes]]:
+def _token_rows(store: Store) -> set[tuple[str, bytes]]:
     return {(row.name, row.data) for row in token_rows(store)}
 
 
-def _comparable(lake: Description) -> Description:
+def _without_move_fields(lake: Description) -> Description:
     return msgspec.structs.replace(lake, sealed=None, arrival=None)

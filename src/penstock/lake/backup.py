@@ -160,7 +160,7 @@ def backup_lake(
             )
         store = stack.enter_context(_backup_store(target, True, clock))
         if data:
-            require_data_location(store, _address(target))
+            require_data_location(store, _path_of(target))
         files = stack.enter_context(_backup_files(store, target, lake.kernel.settings, progress, clock))
         maker = BackupMaker(store, lake.kernel.settings, progress=progress, files=files)
         return maker.make(
@@ -593,13 +593,13 @@ def _seal_source(
 # -- places ------------------------------------------------------------------------------------------------
 
 
-def _address(place: Place) -> str | None:
+def _path_of(place: Place) -> str | None:
     return None if isinstance(place, Store) else os.fspath(place)
 
 
 def _require_room_for_data(target: Place) -> None:
     """``InvalidRequest`` before anything is made at a target that cannot hold files of tables."""
-    where = _address(target)
+    where = _path_of(target)
     if where is None or is_remote(where):
         return
     scheme, has_scheme, _ = where.partition("://")
@@ -617,7 +617,7 @@ def _backup_files(
     store: Store, target: Place, settings: Settings, progress: CopyProgress, clock: Clock
 ) -> Iterator[BackupFiles | None]:
     """The files of tables that a store of backups has beside it; none where it has no room for files."""
-    address = _address(target)
+    address = _path_of(target)
     location = data_location(store, address)
     if location is None:
         yield None

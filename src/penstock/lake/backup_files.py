@@ -230,7 +230,7 @@ class BackupFiles:
             _require_embedded(lake), lambda what, count: self._progress(f"reading {what}", count, 0)
         )
         for needed_folder in needed.folders():
-            for segment in list_segments(_files(needed_folder)):
+            for segment in list_segments(_list_needed_files(needed_folder)):
                 folder, blobs = encode_folder(
                     needed_folder.location, folder_name(needed_folder.location), segment
                 )
@@ -258,10 +258,10 @@ class BackupFiles:
         count, size, lost = 0, 0, list[NeededFile]()
         with ThreadPoolExecutor(FILE_WORKERS, "penstock-backup-files") as workers:
             for folder in folders_of(self._store, point):
-                source, target = places.at(folder.location), self._place(folder)
+                source, target = places.at(folder.location), self._open_folder(folder)
                 files = self._find_lacking(folder)
-                self._count(folder.size_bytes - sum(file.size for file in files))
-                for some in _portions(files):
+                self._count_copied(folder.size_bytes - sum(file.size for file in files))
+                for some in _split_items(files):
                     keep_alone()
                     copied = [*workers.map(partial(self._carry, source, target), some)]
                     lost += [
@@ -280,13 +280,13 @@ class BackupFiles:
     def _find_lacking(self, folder: BackupFolder) -> list[BackupFile]:
         """The files of a list that are not at the place of backups, or have another size."""
         files = files_of(self._store, folder)
-        sizes = self._sizes(folder, files)
+        sizes = self._list_sizes(folder, files)
         return [file for file in files if sizes.get(file.stored_as) != file.size]
 
-    def _sizes(self, folder: BackupFolder, files: Sequence[BackupFile]) -> dict[str, int]:
-        return self._place(folder).sizes_in_order([file.stored_as for file in files])
+    def _list_sizes(self, folder: BackupFolder, files: Sequence[BackupFile]) -> dict[str, int]:
+        return self._open_folder(folder).sizes_in_order([file.stored_as for file in files])
 
-    def _place(self, folder: BackupFolder) -> Place:
+    def _open_folder(self, folder: BackupFolder) -> Place:
         return self._places.at(f"{self._location}/{folder.folder}")
 
     def _carry(self, source: Place, target: Place, file: BackupFile) -> bool:
@@ -299,7 +299,7 @@ class BackupFiles:
             return entry is not None and file_tag(entry) == file.tag
 
         def carry() -> bool:
-            if not _copy_file(source, file.name, target, file.stored_as, file.size, self._count):
+            if not _copy_file(source, file.name, target, file.stored_as, file.size, self._count_copied):
                 return False
             if is_same():
                 return True
@@ -308,7 +308,7 @@ class BackupFiles:
 
         return self._retry(carry)
 
-    def _count(self, size: int) -> None:
+    def _count_copied(self, size: int) -> None:
         with self._lock:
             self._done_bytes += size
             self._progress("copying files", self._done_bytes, self._all_bytes)
@@ -318,7 +318,7 @@ class BackupFiles:
     def missing_files(self, point: BackupPoint) -> Iterator[str]:
         for folder in folders_of(self._store, point):
             files = files_of(self._store, folder)
-            sizes = self._sizes(folder, files)
+            sizes = self._list_sizes(folder, files)
             for file in files:
                 size = sizes.get(file.stored_as)
                 if size != file.size:
@@ -392,8 +392,8 @@ class BackupFiles:
                 )
             with ThreadPoolExecutor(FILE_WORKERS, "penstock-backup-files") as workers:
                 for folder in folders:
-                    place, source = source_places.at(folder.location), self._place(folder)
-                    for some in _portions(self._find_gone(source_places, folder)):
+                    place, source = source_places.at(folder.location), self._open_folder(folder)
+                    for some in _split_items(self._find_gone(source_places, folder)):
                         [*workers.map(partial(self._copy_back, source, place), some)]
             return RestoredFiles(count, self._all_bytes)
         finally:
@@ -413,14 +413,14 @@ class BackupFiles:
         return [file for file in files if file.name not in sizes]
 
     def _find_lost(self, folder: BackupFolder, files: Sequence[BackupFile]) -> Iterator[str]:
-        sizes = self._sizes(folder, files)
+        sizes = self._list_sizes(folder, files)
         for file in files:
             if sizes.get(file.stored_as) != file.size:
                 yield f"{self._location}/{folder.folder}/{file.stored_as}"
 
     def _copy_back(self, source: Place, target: Place, file: BackupFile) -> None:
         def copy_file() -> None:
-            if not _copy_file(source, file.stored_as, target, file.name, file.size, self._count):
+            if not _copy_file(source, file.stored_as, target, file.name, file.size, self._count_copied):
                 raise Damaged(
                     f"{source.url}/{file.stored_as} is missing from the backup, or has another size"
                 )
@@ -483,7 +483,7 @@ def file_tag(entry: BucketEntry) -> str:
     return blake2b(f"{entry.modified_us}/{entry.size}".encode(), digest_size=6).hexdigest()
 
 
-def _files(folder: NeededFolder) -> Iterator[BackupFile]:
+def _list_needed_files(folder: NeededFolder) -> Iterator[BackupFile]:
     for entry in folder.files():
         yield BackupFile(entry.key, entry.size, "" if folder.is_unique(entry.key) else file_tag(entry))
 
@@ -535,7 +535,7 @@ def _delete(place: Place, names: Sequence[str]) -> None:
     place.delete(names)
 
 
-def _portions(items: Sequence[T], count: int = AT_ONCE) -> Iterator[Sequence[T]]:
+def _split_items(items: Sequence[T], count: int = AT_ONCE) -> Iterator[Sequence[T]]:
     for start in range(0, len(items), count):
         yield items[start : start + count]
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from penstock.model.keys import Key
 
 
-def _look(lake: Embedded, commit: ObjectId, stored: bytes) -> AnyContent | None:
+def _read_content(lake: Embedded, commit: ObjectId, stored: bytes) -> AnyContent | None:
     return content_of(lake.kernel.objects, lake.kernel.state(commit).get(stored))
 
 
@@ -58,16 +58,16 @@ class DroppedErasure:
     def _require_own(self) -> None:
         """``NotManaged`` for a table whose files were left to others when it went."""
         content, reason = self.content, self.why_left()
-        if content.location and not reason and self._holder() not in (None, content.id):
+        if content.location and not reason and self._make_holder() not in (None, content.id):
             reason = f"was at {content.location}, which belongs to another table now"
         if reason:
             raise NotManaged(f"'{self._key}' {reason}: the lake cannot remove its files", key=str(self._key))
 
-    def _head(self) -> ObjectId:
+    def _default_branch_head(self) -> ObjectId:
         return self._kernel.references.get(self._branch).head
 
-    def _holder(self) -> object:
-        return holder(partial(_look, self._lake, self._head()), self.content.location)
+    def _make_holder(self) -> object:
+        return holder(partial(_read_content, self._lake, self._default_branch_head()), self.content.location)
 
     def has_own_changes(self, content: ManagedTable, head: ObjectId) -> bool:  # noqa: ARG002
         return True  # a branch that still has the table has all of it
@@ -100,7 +100,7 @@ class DroppedErasure:
                 CommitMeta(
                     message=f"erase {self._key}, which was dropped", committer=self._who, authors=authors
                 ),
-                base=self._head(),
+                base=self._default_branch_head(),
                 key=f"erase-{erase}",
                 fingerprint=erase.encode,
             )
@@ -108,7 +108,7 @@ class DroppedErasure:
             raise self._is_back() from None
         head = outcome.commits[-1] if outcome.commits else outcome.head
         assert self.content.id is not None
-        if find_table(partial(_look, self._lake, head), self.content.id) is not None:
+        if find_table(partial(_read_content, self._lake, head), self.content.id) is not None:
             raise self._is_back()
         return FirstVersionKept(GONE)
 

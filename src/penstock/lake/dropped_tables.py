@@ -23,7 +23,7 @@ def dropped_tables(lake: Embedded) -> Iterator[tuple[Key, ManagedTable]]:
     head = kernel.references.get(kernel.formats.default_branch).head
     if head == NO_COMMIT:
         return
-    look = partial(_look, lake, head)
+    look = partial(_read_content, lake, head)
     for _, value in kernel.state(head).scan(LEDGER, prefix_end(LEDGER)):
         content = content_of(kernel.objects, value)
         entry = None if content is None or content.id is None else ledger_entry(look, content.id)
@@ -34,5 +34,5 @@ def dropped_tables(lake: Embedded) -> Iterator[tuple[Key, ManagedTable]]:
             yield Key.decode(entry.key), dropped
 
 
-def _look(lake: Embedded, commit: ObjectId, stored: bytes) -> AnyContent | None:
+def _read_content(lake: Embedded, commit: ObjectId, stored: bytes) -> AnyContent | None:
     return content_of(lake.kernel.objects, lake.kernel.state(commit).get(stored))

@@ -166,7 +166,7 @@ class EraseRun:
     ) -> None:
         self._lake, self._kernel, self._call, self._progress = lake, lake.kernel, call, progress
         self._store = lake.kernel.store
-        self._format = self._erasure() if format is None else format
+        self._format = self._start_erasure() if format is None else format
         content = self._format.content
         assert content.id is not None
         self._table: UUID = content.id
@@ -308,7 +308,7 @@ class EraseRun:
 
     def _require_alone(self, first: int | None) -> None:
         """``EraseRefused`` if others hold rows: of any version, or of those before the first."""
-        holders = [*self._holders(first)]
+        holders = [*self._find_holders(first)]
         in_the_way = [holder for holder in holders if not (holder.can_go and self._call.all_references)]
         if not in_the_way:
             self._left += [f"the table is no longer readable at {holder.name}" for holder in holders]
@@ -323,17 +323,17 @@ class EraseRun:
             holders=[holder.name for holder in in_the_way],
         )
 
-    def _holders(self, first: int | None) -> Iterator[TableHolder]:
+    def _find_holders(self, first: int | None) -> Iterator[TableHolder]:
         default = self._kernel.formats.default_branch
         for kind in (Kind.BRANCH, Kind.TAG, Kind.TRANSACTION):
             for reference in self._kernel.references.all(kind):
                 if reference.name != default and reference.head != NO_COMMIT:
-                    yield from self._holder(reference, first)
+                    yield from self._find_holder_of_reference(reference, first)
         yield from self._format.holders(first)
-        yield from self._forks()
-        yield from self._backups(first)
+        yield from self._find_fork_holders()
+        yield from self._find_backup_holders(first)
 
-    def _backups(self, first: int | None) -> Iterator[TableHolder]:
+    def _find_backup_holders(self, first: int | None) -> Iterator[TableHolder]:
         """Backups that have the table: they have its past, and the lake keeps the files of it for them, or
         they have copies of them."""
         if self._call.dropped and first is not None:
@@ -371,7 +371,7 @@ class EraseRun:
             return False
         return first is None or managing.is_before(content, first, keeps_younger=self._keeps_younger)
 
-    def _holder(self, reference: Reference, first: int | None) -> Iterator[TableHolder]:
+    def _find_holder_of_reference(self, reference: Reference, first: int | None) -> Iterator[TableHolder]:
         content = self._content_at(reference.head)
         if reference.kind is Kind.TAG and isinstance(content, ManagedTable) and self._format.spares(content):
             return
@@ -455,7 +455,7 @@ class EraseRun:
         # One from after the moment has earlier history as well.
         return self._is_held(content, None if self._keeps_younger else first)
 
-    def _forks(self) -> Iterator[TableHolder]:
+    def _find_fork_holders(self) -> Iterator[TableHolder]:
         for target, note in ForkNotes(self._store, self._lake.places).describe_others():
             way = (
                 f"delete the fork, and then its note ({note}); --all-references erases the table here "
@@ -570,7 +570,7 @@ class EraseRun:
         is_waiting = bool(swept.problem) or self._has_left(horizon)
         objects = sweep(self._kernel, progress=self._progress).removed
         is_waiting |= bool(self._until_us)
-        if present := self._present(erased):
+        if present := self._count_present(erased):
             grace_us = self._kernel.graces.of_sweeps().objects_us
             self._wait(self._kernel.clock() + grace_us, f"{present} objects of the lake's database")
             is_waiting = True
@@ -596,7 +596,7 @@ class EraseRun:
             older_than=None if horizon.moment_us is None else utc(horizon.moment_us),
             who=horizon.who,
             finished=finished,
-            until=self._until() if not finished else None,
+            until=self._horizon_time() if not finished else None,
             left=tuple(self._left),
             **msgspec.structs.asdict(total),
         )
@@ -640,7 +640,7 @@ class EraseRun:
         until = utc(until_us).strftime("%Y-%m-%d %H:%M UTC")
         self._left.append(f"{what}: a writer may need them until {until}; erase again then")
 
-    def _until(self) -> datetime | None:
+    def _horizon_time(self) -> datetime | None:
         return utc(max(self._until_us)) if self._until_us else None
 
     def _erased_objects(self) -> set[ObjectId]:
@@ -659,7 +659,7 @@ class EraseRun:
                 objects[object_id] = check_object(object_id, data)
         return objects
 
-    def _present(self, ids: set[ObjectId]) -> int:
+    def _count_present(self, ids: set[ObjectId]) -> int:
         return len(self._store.uncached.fetch(sorted(ids))) if ids else 0
 
     # -- without doing it ------------------------------------------------------------------------------------
@@ -686,11 +686,11 @@ class EraseRun:
             log_files=self._format.earlier_log_files(),
             data_files=len(unneeded),
             data_bytes=sum(unneeded),
-            left=tuple(map(str, self._holders(first))),
+            left=tuple(map(str, self._find_holders(first))),
             dry_run=True,
         )
 
-    def _erasure(self) -> Erasure:
+    def _start_erasure(self) -> Erasure:
         key, branch = self._call.key, self._kernel.formats.default_branch
         content = self._lake.content_at(self._kernel.references.get(branch).head, key)
         if content is None:

@@ -51,14 +51,14 @@ class ForkNotes:
         A note that cannot be read may be of any fork. Files that were moved to other roots tell no time any
         more. ``PenstockError`` if notes cannot be looked for.
         """
-        others = [*self._others()]
+        others = [*self._read_others_notes()]
         if others and read_description(self._store).moved_roots:
             return FOREVER_US
         return max((_until_us(entry, note) for _, entry, note in others), default=-1)
 
     def describe_others(self) -> Iterator[tuple[str, str]]:
         """Where each fork is other than this lake itself, and the address of its note."""
-        for address, _, note in self._others():
+        for address, _, note in self._read_others_notes():
             yield "an unknown location" if note is None else note.target, address
 
     def begin(self, forked_from: str, target: str, found: str | None) -> None:
@@ -67,35 +67,35 @@ class ForkNotes:
 
         A fork that was there before, and was removed, does not count: its time is over by now.
         """
-        for pool in self._pools():
-            (data,) = pool.read([_name(target)])
+        for pool in self._open_pools():
+            (data,) = pool.read([_note_name(target)])
             earlier_note = _decode_note(data) if data is not None else None
             if found is None or earlier_note is None or earlier_note.lake != found:
                 note = ForkNote(forked_from=forked_from, target=target)
-                pool.put(_name(target), msgspec.json.encode(note))
+                pool.put(_note_name(target), msgspec.json.encode(note))
 
     def complete(self, forked_from: str, target: str, lake_id: str, now_us: int) -> None:
         """Note that a fork is complete, and since when; unless that is noted."""
-        for pool in self._pools():
-            (data,) = pool.read([_name(target)])
+        for pool in self._open_pools():
+            (data,) = pool.read([_note_name(target)])
             if data is None or (earlier_note := _decode_note(data)) is None or earlier_note.lake != lake_id:
                 note = ForkNote(forked_from=forked_from, target=target, lake=lake_id, until_us=now_us)
-                pool.put(_name(target), msgspec.json.encode(note))
+                pool.put(_note_name(target), msgspec.json.encode(note))
 
     def forget(self, target: str) -> None:
         """Remove the note of a fork that is none any more."""
-        for pool in self._pools():
-            pool.delete([_name(target)])
+        for pool in self._open_pools():
+            pool.delete([_note_name(target)])
 
-    def _pools(self) -> Iterator[Place]:
+    def _open_pools(self) -> Iterator[Place]:
         lake = read_description(self._store)
         for root in (lake.warehouse,) if lake.warehouse else lake.roots:
             yield self._places.at(f"{root.rstrip('/')}/{POOL}")
 
-    def _others(self) -> Iterator[tuple[str, BucketEntry, ForkNote | None]]:
+    def _read_others_notes(self) -> Iterator[tuple[str, BucketEntry, ForkNote | None]]:
         """The address of each note that is not this lake's own, and the note if it can be read."""
         lake_id = read_description(self._store).id
-        for pool in self._pools():
+        for pool in self._open_pools():
             entries = [*pool.entries(FORKS)]
             for entry, data in zip(entries, pool.read([entry.key for entry in entries]), strict=True):
                 note = None if data is None else _decode_note(data)
@@ -108,7 +108,7 @@ def _until_us(entry: BucketEntry, note: ForkNote | None) -> int:
     return FOREVER_US if note is None or note.until_us is None else max(note.until_us, entry.modified_us)
 
 
-def _name(target: str) -> str:
+def _note_name(target: str) -> str:
     return FORKS + hashlib.blake2b(target.encode(), digest_size=16).hexdigest()
 
 

@@ -35,7 +35,7 @@ def answer_outside(answer: T, moved: MovedRoots) -> T:
 
 def note_in_error(problem: PenstockError, moved: MovedRoots) -> None:
     """Replace old locations in the message and details of an error by the places where files are."""
-    problem.message = _text(problem.message, moved)
+    problem.message = _move_text(problem.message, moved)
     problem.args = (problem.message, *problem.args[1:])
     problem.details = {name: _text_in(value, moved) for name, value in problem.details.items()}
 
@@ -80,7 +80,7 @@ def _map_value(value: Any, change: Callable[[str], str]) -> Any:
     return value
 
 
-def _text(text: str, moved: MovedRoots) -> str:
+def _move_text(text: str, moved: MovedRoots) -> str:
     for root in moved.all:
         if root.old != root.new:
             text = re.sub(rf"{re.escape(root.old)}(?![\w.-])", root.new, text)

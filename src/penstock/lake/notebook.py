@@ -53,11 +53,11 @@ def show_lake(lake: Lake) -> str:
             html.table(
                 (),
                 [
-                    ("branches", _names([branch.name for branch in branches])),
-                    ("tags", _names([tag.name for tag in tags])),
+                    ("branches", _format_names([branch.name for branch in branches])),
+                    ("tags", _format_names([tag.name for tag in tags])),
                 ],
             ),
-            *_tables(snapshot, lake.default_branch),
+            *_list_tables(snapshot, lake.default_branch),
         ]
 
     return _show(build, f"Lake {lake.url}")
@@ -71,7 +71,7 @@ def show_reference(named: Branch | Tag) -> str:
         return [
             html.heading(f"{type(named).__name__} {named.name}", snapshot.id[:ID_CHARS]),
             *(_commit_lines(named.log(limit=1))),
-            *_tables(snapshot, named.name),
+            *_list_tables(snapshot, named.name),
         ]
 
     return _show(build, f"{type(named).__name__} {named.name}")
@@ -81,16 +81,16 @@ def show_snapshot(snapshot: Snapshot) -> str:
     """The lake at a commit: its tables."""
     title = f"Lake at {snapshot.id[:ID_CHARS]}"
     return _show(
-        lambda: [html.heading(title), *_tables(snapshot.outside_read_set, snapshot.id[:ID_CHARS])], title
+        lambda: [html.heading(title), *_list_tables(snapshot.outside_read_set, snapshot.id[:ID_CHARS])], title
     )
 
 
-def _names(names: Sequence[str]) -> str:
+def _format_names(names: Sequence[str]) -> str:
     more = ", …" if len(names) > ITEMS_SHOWN else ""
     return (", ".join(names[:ITEMS_SHOWN]) or "none") + more
 
 
-def _tables(snapshot: Snapshot, where: str) -> list[str]:
+def _list_tables(snapshot: Snapshot, where: str) -> list[str]:
     rows: list[tuple[object, ...]] = []
     for key, content in snapshot.entries():
         if not isinstance(content, ManagedTable | Unknown) and content.type == "NAMESPACE":

@@ -84,10 +84,10 @@ class Remote:
 
     def do(self, call: Call[R], progress: Progress = silent) -> R:
         if isinstance(call, GetContents):
-            return cast("R", self._contents(call))
-        return self._do(call, progress)
+            return cast("R", self._get_contents(call))
+        return self._send_call(call, progress)
 
-    def _do(self, call: Call[R], progress: Progress = silent) -> R:
+    def _send_call(self, call: Call[R], progress: Progress = silent) -> R:
         given_key = call.idempotency_key if isinstance(call, Write) else None
         if given_key is None and isinstance(call, Write) and call.fixed_key is not None:
             given_key = call.fixed_key
@@ -112,19 +112,19 @@ class Remote:
             self._told_settle_s = answer.settle_s
         return cast("R", answer)
 
-    def _contents(self, call: GetContents) -> tuple[Entry, ...]:
+    def _get_contents(self, call: GetContents) -> tuple[Entry, ...]:
         """What keys hold. More than an address can name are asked for by several requests, at one commit."""
-        parts = list(_parts(tuple(dict.fromkeys(call.key))))
+        parts = list(_split_keys(tuple(dict.fromkeys(call.key))))
         if len(parts) == 1:
-            return self._do(msgspec.structs.replace(call, key=parts[0]))
+            return self._send_call(msgspec.structs.replace(call, key=parts[0]))
         if not _COMMIT.fullmatch(call.at or ""):
-            resolved = self._do(Resolve(revision=call.at))
+            resolved = self._send_call(Resolve(revision=call.at))
             call = msgspec.structs.replace(call, at=resolved.commit, via=resolved.name or call.via)
-        pages = [self._do(msgspec.structs.replace(call, key=part)) for part in parts]
+        pages = [self._send_call(msgspec.structs.replace(call, key=part)) for part in parts]
         return tuple(entry for entries in pages for entry in entries)
 
 
-def _parts(keys: Sequence[Key]) -> Iterator[tuple[Key, ...]]:
+def _split_keys(keys: Sequence[Key]) -> Iterator[tuple[Key, ...]]:
     """Keys in parts that each fit into an address."""
     part: list[Key] = []
     chars = 0

@@ -98,7 +98,7 @@ class Connection:
         self._address = _parse_url(url)
         self.url = f"{self._address.scheme}://{self._address.netloc}{self._base}"
         """The server's address, as errors name it."""
-        secret = _token(token, os.environ)
+        secret = _choose_token(token, os.environ)
         if secret:
             _require_safe(self._address, os.environ)
         self._headers = {"Accept": "application/json", "User-Agent": "penstock"}
@@ -119,7 +119,7 @@ class Connection:
     def exchange(self, request: WireRequest, timeout_s: float) -> Reply:
         """Send a request and wait for its whole answer; ``NotSent`` or ``Lost`` if there is none."""
         with self._classify_loss():
-            return _whole(self._open(request, timeout_s, preload=True))
+            return _read_reply(self._open(request, timeout_s, preload=True))
 
     def follow(self, request: WireRequest, timeout_s: float, progress: Progress) -> Reply:
         """As ``exchange``, for long work: tells how far it is; so long the server may say nothing."""
@@ -127,7 +127,7 @@ class Connection:
             response = self._open(request, timeout_s, preload=False)
             try:
                 if LINES not in response.headers.get("content-type", ""):
-                    return _whole(response)
+                    return _read_reply(response)
                 for text in _read_lines(response):
                     line = json_decoder(_AnswerLine).decode(text)
                     if line.progress is not None:
@@ -162,9 +162,9 @@ class Connection:
             closed = InvalidRequest(f"{self.url} was closed; open the lake again")
             raise NotSent("closed", is_final=True, error=closed) from None
         except (NewConnectionError, ConnectTimeoutError) as problem:
-            raise NotSent(_reason(problem), is_final=not self.has_answered) from None
+            raise NotSent(_describe_problem(problem), is_final=not self.has_answered) from None
         except (HTTPError, OSError) as problem:
-            raise LostAnswer(_reason(problem)) from None
+            raise LostAnswer(_describe_problem(problem)) from None
 
     @property
     def _base(self) -> str:
@@ -257,7 +257,7 @@ def _no_tls_error(host: str, port: int) -> NotSent:
     return NotSent(str(error), is_final=True, error=error)
 
 
-def _whole(response: urllib3.BaseHTTPResponse) -> Reply:
+def _read_reply(response: urllib3.BaseHTTPResponse) -> Reply:
     headers = {name.lower(): value for name, value in response.headers.items()}
     return Reply(status=response.status, headers=headers, body=response.data)
 
@@ -271,7 +271,7 @@ def _read_lines(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
         yield rest
 
 
-def _reason(problem: Exception) -> str:
+def _describe_problem(problem: Exception) -> str:
     """What went wrong, without the library's own words around it."""
     if isinstance(problem, ReadTimeoutError):
         return "there was no answer in time"
@@ -309,7 +309,7 @@ def _parse_url(url: str) -> urllib3.util.Url:
     return address
 
 
-def _token(given_token: str | None, environment: Mapping[str, str]) -> str:
+def _choose_token(given_token: str | None, environment: Mapping[str, str]) -> str:
     """The caller's token: as given, else of the environment, else none."""
     token = given_token if given_token is not None else environment.get(TOKEN, "")
     if not token and given_token is None and (file := environment.get(TOKEN_FILE, "")):

@@ -57,7 +57,7 @@ def recover(ask: Ask, call: Write[R], landing: Landing) -> R:
         raise OutcomeUnknown(
             f"the request was applied as commit {landing.head}, which cannot be read now: {problem.message}",
             commit=landing.head,
-            **_request(call),
+            **_describe_request(call),
         ) from problem
 
 
@@ -70,10 +70,10 @@ def unknown_outcome_error(call: Call[Any], why: PenstockError) -> OutcomeUnknown
         and str(call.idempotency_key) in why.message
     ):
         # The server has said it already.
-        error = OutcomeUnknown(why.message, **_request(call))
+        error = OutcomeUnknown(why.message, **_describe_request(call))
     elif isinstance(call, Write):
         doubt = f"whether request {call.idempotency_key} was applied; repeating it with that key is safe"
-        error = OutcomeUnknown(f"{reason}, so it is not known {doubt}", **_request(call))
+        error = OutcomeUnknown(f"{reason}, so it is not known {doubt}", **_describe_request(call))
     else:
         doubt = "whether it was done; repeating it is safe"
         error = OutcomeUnknown(f"{reason}, so it is not known {doubt}", key="")
@@ -81,7 +81,7 @@ def unknown_outcome_error(call: Call[Any], why: PenstockError) -> OutcomeUnknown
     return error
 
 
-def _request(call: Write[Any]) -> dict[str, str | None]:
+def _describe_request(call: Write[Any]) -> dict[str, str | None]:
     """How errors name a request: by its key, and the reference that it is about."""
     name = call.target_name
     return {"key": call.idempotency_key, **({"name": name} if name is not None else {})}

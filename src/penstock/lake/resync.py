@@ -47,7 +47,7 @@ class TableResync:
             resynced = self._resync(self._call.key)
             tables = [] if resynced is None else [resynced]
             return Resynced(tables=tuple(tables), in_sync=1 - len(tables), dry_run=self._call.dry_run)
-        for count, (key, location) in enumerate(self._keys(), 1):
+        for count, (key, location) in enumerate(self._list_tables(), 1):
             self._progress("tables", count)
             try:
                 resynced = self._resync(key)
@@ -63,7 +63,7 @@ class TableResync:
 
     def find(self) -> Iterator[ResyncedTable]:
         """The tables of the default branch that are out of sync, each with what a resync would say of it."""
-        for key, location in self._keys():
+        for key, location in self._list_tables():
             try:
                 resynced = self._resync(key)
             except OutOfSync as problem:
@@ -75,7 +75,7 @@ class TableResync:
         # Whether one that was dropped can be read, nobody has to be told.
         yield from (resynced for resynced in self._resync_dropped() if not resynced.problem)
 
-    def _keys(self) -> list[tuple[Key, str]]:
+    def _list_tables(self) -> list[tuple[Key, str]]:
         return sorted(table for sync in self._syncs.values() for table in sync.tables())
 
     def _sync(self, content: AnyContent | ManagedTable | None) -> TableSync | None:
@@ -83,7 +83,7 @@ class TableResync:
         return None if plugin is None else self._syncs.get(plugin.name)
 
     def _resync(self, key: Key) -> ResyncedTable | None:
-        content = self._content(key)
+        content = self._read_content(key)
         if content is None:
             for _, dropped, format_sync in self._dropped_tables(key):
                 if (resynced := format_sync.bring_back(key, dropped)) is not None:
@@ -96,7 +96,7 @@ class TableResync:
             )
         return sync.resync(key)
 
-    def _content(self, key: Key) -> AnyContent | None:
+    def _read_content(self, key: Key) -> AnyContent | None:
         head = self._lake.kernel.references.get(self._lake.or_default(None)).head
         return self._lake.content_at(head, key)
 
@@ -106,7 +106,7 @@ class TableResync:
         """Tables that came back after the lake was as it is now, and were written to."""
         for key, dropped, sync in self._dropped_tables():
             place = self._lake.places.at(dropped.location)
-            free = key if self._content(key) is None else self._free_key(place, None)
+            free = key if self._read_content(key) is None else self._free_key(place, None)
             try:
                 resynced = sync.bring_back(free, dropped)
             except (ManagedElsewhere, NotManaged):
@@ -139,13 +139,13 @@ class TableResync:
                 continue
             place = self._lake.places.at(f"{self._lake.warehouse.rstrip('/')}/{name}")
             try:
-                resynced = self._take(place)
+                resynced = self._take_over_table(place)
             except (PenstockError, OSError) as problem:
                 resynced = _failed_table(Key(name), place.location, problem)
             if resynced is not None:
                 yield resynced
 
-    def _take(self, place: Place) -> ResyncedTable | None:
+    def _take_over_table(self, place: Place) -> ResyncedTable | None:
         """Take over a table that lies at a place, of whatever format it is."""
         free_key = partial(self._free_key, place)
         attempts = (sync.take_unknown(place, free_key) for sync in self._syncs.values())
@@ -158,7 +158,7 @@ class TableResync:
             key = Key.parse(name) if name else own
         except InvalidKey:
             return own
-        return own if self._content(key) is not None else key
+        return own if self._read_content(key) is not None else key
 
 
 def _failed_table(key: Key, location: str, problem: Exception) -> ResyncedTable:

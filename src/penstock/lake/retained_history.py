@@ -68,7 +68,7 @@ class Neighbours:
         if not location or (location, is_table) in self._taken:
             return
         self._taken.add((location, is_table))
-        where = _plain(location)
+        where = _normalise_location(location)
         self._above |= {where, *folders_above(where)}
         if is_table:
             self._locations.add(where)
@@ -85,11 +85,11 @@ class Neighbours:
 
     def is_near(self, location: str) -> bool:
         """Whether another table is at a location, above it or below it."""
-        where = _plain(location)
+        where = _normalise_location(location)
         return where in self._above or any(folder in self._locations for folder in folders_above(where))
 
 
-def _plain(location: str) -> str:
+def _normalise_location(location: str) -> str:
     """A location as it is compared. One that only points somewhere may be written in any way."""
     with suppress(LocationRefused):
         return normalise(location)

@@ -106,23 +106,23 @@ class MergeStatement(NamedTuple):
 
     def when_matched_update(self, set: RowValues, condition: str | None = None) -> MergeStatement:  # noqa: A002
         """Give columns of rows that the source matches new values, as in ``update``."""
-        return self._with(MergeClause(MATCHED, UPDATE, set, condition))
+        return self._add_clause(MergeClause(MATCHED, UPDATE, set, condition))
 
     def when_matched_update_all(self, condition: str | None = None) -> MergeStatement:
         """Put the source's row in the place of the one that it matches; it has all columns of the table."""
-        return self._with(MergeClause(MATCHED, UPDATE, None, condition))
+        return self._add_clause(MergeClause(MATCHED, UPDATE, None, condition))
 
     def when_matched_delete(self, condition: str | None = None) -> MergeStatement:
         """Delete rows that the source matches."""
-        return self._with(MergeClause(MATCHED, DELETE, {}, condition))
+        return self._add_clause(MergeClause(MATCHED, DELETE, {}, condition))
 
     def when_not_matched_insert(self, values: RowValues, condition: str | None = None) -> MergeStatement:
         """Insert a row for one of the source that matches none; columns without a value are null."""
-        return self._with(MergeClause(NOT_MATCHED, INSERT, values, condition))
+        return self._add_clause(MergeClause(NOT_MATCHED, INSERT, values, condition))
 
     def when_not_matched_insert_all(self, condition: str | None = None) -> MergeStatement:
         """Insert rows of the source that match none; they have all columns of the table."""
-        return self._with(MergeClause(NOT_MATCHED, INSERT, None, condition))
+        return self._add_clause(MergeClause(NOT_MATCHED, INSERT, None, condition))
 
     def when_not_matched_by_source_update(
         self,
@@ -130,11 +130,11 @@ class MergeStatement(NamedTuple):
         condition: str | None = None,
     ) -> MergeStatement:
         """Give columns of rows that the source does not match new values, made of the rows alone."""
-        return self._with(MergeClause(NOT_MATCHED_BY_SOURCE, UPDATE, set, condition))
+        return self._add_clause(MergeClause(NOT_MATCHED_BY_SOURCE, UPDATE, set, condition))
 
     def when_not_matched_by_source_delete(self, condition: str | None = None) -> MergeStatement:
         """Delete rows that the source does not match."""
-        return self._with(MergeClause(NOT_MATCHED_BY_SOURCE, DELETE, {}, condition))
+        return self._add_clause(MergeClause(NOT_MATCHED_BY_SOURCE, DELETE, {}, condition))
 
     def commit(self) -> ChangedRows:
         """Do all of it as one version of the table.
@@ -145,7 +145,7 @@ class MergeStatement(NamedTuple):
         check_clauses(self.clauses)
         return self.carry_out(self.clauses)
 
-    def _with(self, clause: MergeClause) -> MergeStatement:
+    def _add_clause(self, clause: MergeClause) -> MergeStatement:
         return self._replace(clauses=(*self.clauses, clause))
 
 

@@ -87,7 +87,7 @@ def rows_of(data: Any) -> Any:
         schema = (
             reader.schema if columns is None else pa.schema([reader.schema.field(name) for name in columns])
         )
-        reader = pa.RecordBatchReader.from_batches(schema, _batches(data, reader, columns))
+        reader = pa.RecordBatchReader.from_batches(schema, _read_batches(data, reader, columns))
     _made[id(reader)] = reader
     return reader
 
@@ -97,7 +97,7 @@ def is_stream(data: Any) -> bool:
     return not hasattr(type(data), "__len__") and not getattr(type(data), "is_read_anew", False)
 
 
-def _batches(data: Any, reader: Any, columns: list[str] | None) -> Iterator[Any]:
+def _read_batches(data: Any, reader: Any, columns: list[str] | None) -> Iterator[Any]:
     if reader is data:  # as long as nobody has read of it, it can still be written
         if _had.get(id(data)) is data:
             raise InvalidRequest(HAD)

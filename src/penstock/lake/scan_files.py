@@ -44,10 +44,10 @@ def pack_scan_files(root: str, files: Iterable[ScanFile]) -> bytes:
     A file is the number of its partition, its address, its size in bytes and the milliseconds of its change.
     The same files are the same bytes.
     """
-    return gzip.compress(b"\n".join(_lines(root, files)), compresslevel=1, mtime=0)
+    return gzip.compress(b"\n".join(_format_lines(root, files)), compresslevel=1, mtime=0)
 
 
-def _lines(root: str, files: Iterable[ScanFile]) -> Iterator[bytes]:
+def _format_lines(root: str, files: Iterable[ScanFile]) -> Iterator[bytes]:
     partitions: dict[tuple[str | None, ...], int] = {}
     lines = [
         msgspec.json.encode(

@@ -46,7 +46,7 @@ def _find_reference(name: str, catalogue: Catalogue) -> str | None:
     if not name:
         return None
     kinds = (Kind.BRANCH, Kind.TAG)
-    limit = _page(catalogue)
+    limit = _page_size(catalogue)
     lists = [catalogue.do(ListReferences(kind=kind, limit=limit)) for kind in kinds]
     return closest_name(name, [reference.name for references in lists for reference in references])
 
@@ -55,7 +55,7 @@ def _find_key(text: str, ref: str | None, catalogue: Catalogue) -> str | None:
     """A table of the same namespace, else any."""
     if not text:
         return None
-    at, limit = ref or catalogue.do(GetAbout()).default_branch, _page(catalogue)
+    at, limit = ref or catalogue.do(GetAbout()).default_branch, _page_size(catalogue)
     key = Key.parse(text)
     for namespace in key.parents[-1:]:
         tables = _list_tables(catalogue, ListEntries(at=at, prefix=namespace, limit=limit))
@@ -71,5 +71,5 @@ def _list_tables(catalogue: Catalogue, call: ListEntries) -> list[Key]:
     return [entry.key for entry in catalogue.do(call) if not isinstance(entry.content, Namespace)]
 
 
-def _page(catalogue: Catalogue) -> int:
+def _page_size(catalogue: Catalogue) -> int:
     return min(catalogue.page_max or NAMES_MAX, NAMES_MAX)

@@ -143,7 +143,7 @@ class SweepEngine:
         """Sweep a folder and count what became of its files; also of those before an error that is raised."""
         folder.begin()
         candidates: list[JudgedFile] = []
-        for file in folder.judge(self._entries):
+        for file in folder.judge(self._list_entries):
             if not file.fate.is_to_go:
                 tally.count(file)
                 continue
@@ -155,7 +155,7 @@ class SweepEngine:
         if not self._dry_run:
             folder.finish(tally)
 
-    def _entries(self, place: Place, folder: str) -> Iterator[BucketEntry]:
+    def _list_entries(self, place: Place, folder: str) -> Iterator[BucketEntry]:
         for entry in place.entries(folder):
             self._listed += 1
             if not self._listed % TOLD_EVERY:

@@ -124,7 +124,7 @@ class Table(RowReader):
             )
         return self.ref
 
-    def _view(self) -> TableView:
+    def _format_view(self) -> TableView:
         """What its format does with it; that of the default format says what it is if it is none."""
         content = self._find_content()
         declared = find_format(content) if find_plugin(content) is not None else None
@@ -132,7 +132,7 @@ class Table(RowReader):
 
     def _change_view(self, method: str, refusal: str) -> ChangeView:
         """The same, for what not every format can do; ``NotManaged`` if that of the table cannot."""
-        view: Any = self._view()
+        view: Any = self._format_view()
         if not hasattr(view, method):
             usage = describe_usage(self._find_content())
             raise NotManaged(f"'{self.key}' is {usage}\n  In that format, {refusal}.", key=str(self.key))
@@ -257,7 +257,7 @@ class Table(RowReader):
         if merge_schema:
             view = self._change_view("append_with_columns", "an append cannot add columns")
             return view.append_with_columns(data, commit_meta, idempotency_key)
-        return self._view().append(data, commit_meta, idempotency_key)
+        return self._format_view().append(data, commit_meta, idempotency_key)
 
     def overwrite(
         self,
@@ -278,7 +278,7 @@ class Table(RowReader):
         columns. In a table of files, only all rows can be replaced.
         """
         commit_meta = calls.describe_commit(message, author)
-        return self._view().overwrite(data, partitions, where, commit_meta, idempotency_key)
+        return self._format_view().overwrite(data, partitions, where, commit_meta, idempotency_key)
 
     def delete(
         self,

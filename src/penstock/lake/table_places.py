@@ -27,7 +27,7 @@ def check_new_place(location: str, warehouse: str, roots: Iterable[str]) -> None
     if (
         warehouse
         and is_under(location, warehouse)
-        and table_of_place(_below(location, warehouse)[0].lower()) is not None
+        and table_of_place(_relative_parts(location, warehouse)[0].lower()) is not None
     ):
         raise _refused_error(
             location, "is inside the folder where the lake places tables itself; choose another location"
@@ -57,7 +57,7 @@ def check_apart(
             raise _refused_error(
                 location, "is the lake's warehouse, or is above it; choose a folder below it"
             )
-        below = _below(where, warehouse) if is_under(where, warehouse) else []
+        below = _relative_parts(where, warehouse) if is_under(where, warehouse) else []
         if len(below) > 1 and table_of_place(below[0].lower()) is not None:
             raise _refused_error(location, "is inside the folder of a table; choose another location")
     for other, place in others:
@@ -78,7 +78,7 @@ def _record_folders() -> frozenset[str]:
     return frozenset((SCRATCH, *(folder for plugin in plugin_types() for folder in plugin.record_folders)))
 
 
-def _below(location: str, root: str) -> list[str]:
+def _relative_parts(location: str, root: str) -> list[str]:
     """The parts of a location below a root; one that is empty, if it is the root."""
     return normalise(location).removeprefix(normalise(root)).strip("/").split("/")
 

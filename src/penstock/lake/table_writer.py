@@ -54,7 +54,7 @@ def write(
 ) -> Any:
     """Write rows; ``None`` if there was nothing to be done."""
     table.require_branch()
-    chosen, by = _mode(mode), _columns(partition_by)
+    chosen, by = _parse_mode(mode), _parse_columns(partition_by)
     data = arrow_rows(data)
     table.lake.begin_write()
     content = find_content(table)
@@ -74,14 +74,14 @@ def find_content(table: Table) -> AnyContent | None:
     return entries[0].content if entries else None
 
 
-def _mode(mode: str) -> SaveMode:
+def _parse_mode(mode: str) -> SaveMode:
     try:
         return SaveMode(str(mode).lower())
     except ValueError:
         raise InvalidRequest(f"unknown mode {mode!r}; the modes are {', '.join(SaveMode)}") from None
 
 
-def _columns(partition_by: str | Sequence[str] | None) -> tuple[str, ...] | None:
+def _parse_columns(partition_by: str | Sequence[str] | None) -> tuple[str, ...] | None:
     if partition_by is None:
         return None
     return (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)

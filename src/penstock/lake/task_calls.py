@@ -65,10 +65,10 @@ class CallAnswers:
             answer = self._catalogue.do(call)
         except PenstockError as error:
             return REFUSED + encode_error(error, "")
-        self._note(call)
+        self._record_transaction(call)
         return ANSWERED + json.encode(answer, kind.answer)
 
-    def _note(self, call: Call[Any]) -> None:
+    def _record_transaction(self, call: Call[Any]) -> None:
         if isinstance(call, BeginTransaction):
             self._begun.add(call.id)
         elif isinstance(call, AbortTransaction):

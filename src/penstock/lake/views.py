@@ -217,7 +217,7 @@ class Snapshot:
         """The same, but reads are not added to a transaction's read set."""
         return Snapshot(self._lake, self.id, self.via, is_noted=False)
 
-    def _note(self, *reads: Read) -> None:
+    def _note_reads(self, *reads: Read) -> None:
         if self._is_noted:
             note_reads(self._lake, self.id, self.via, *reads)
 
@@ -228,7 +228,7 @@ class Snapshot:
     def get_many(self, keys: Sequence[str | Key]) -> dict[Key, AnyContent]:
         """The contents of those keys that exist."""
         paths = tuple(Key.parse(key) for key in keys)
-        self._note(*(Read(key=path) for path in paths))
+        self._note_reads(*(Read(key=path) for path in paths))
         entries = self._lake.do(calls.GetContents(at=self.id, via=self.via, key=paths))
         return {entry.key: entry.content for entry in entries}
 
@@ -238,13 +238,13 @@ class Snapshot:
         """Keys and contents in order: at and below a key or all, after a key or from the start."""
         scope = Key.parse(prefix) if prefix is not None else None
         last = Key.parse(after) if after is not None else None
-        self._note(Read(key=scope, is_listing=True))
-        for page in self._pages(scope, last):
-            self._note(*(Read(key=entry.key) for entry in page))
+        self._note_reads(Read(key=scope, is_listing=True))
+        for page in self._list_pages(scope, last):
+            self._note_reads(*(Read(key=entry.key) for entry in page))
             for entry in page:
                 yield entry.key, entry.content
 
-    def _pages(self, scope: Key | None, last: Key | None) -> Iterator[tuple[Entry, ...]]:
+    def _list_pages(self, scope: Key | None, last: Key | None) -> Iterator[tuple[Entry, ...]]:
         most, page_size = self._lake.page_max or calls.PAGE_MAX, FIRST_PAGE
         while True:
             page = self._lake.do(
@@ -271,7 +271,7 @@ class Snapshot:
     def _list_entries(self, prefix: str | Key | None) -> Iterator[tuple[Key, AnyContent]]:
         """The entries, of which only the names are told."""
         scope = Key.parse(prefix) if prefix is not None else None
-        self._note(Read(key=scope, is_listing=True))
+        self._note_reads(Read(key=scope, is_listing=True))
         return self.outside_read_set.entries(scope)
 
     def table(self, key: str | Key) -> Table:

@@ -54,11 +54,11 @@ class MetricsSnapshot(msgspec.Struct, frozen=True):
 
     def gauge(self, metric: Metric, **labels: str) -> float | None:
         """A gauge's value, ``None`` if it was never set."""
-        return self.gauges.get(_series(metric, tuple(labels[name] for name in metric.labels)))
+        return self.gauges.get(_make_series(metric, tuple(labels[name] for name in metric.labels)))
 
     def distribution(self, metric: Metric, **labels: str) -> Distribution | None:
         """A histogram's figures, ``None`` if nothing was observed."""
-        return self.distributions.get(_series(metric, tuple(labels[name] for name in metric.labels)))
+        return self.distributions.get(_make_series(metric, tuple(labels[name] for name in metric.labels)))
 
 
 class Metrics(LabelledMeter):
@@ -94,22 +94,22 @@ class Metrics(LabelledMeter):
             )
 
     def _count(self, metric: Metric, values: tuple[str, ...], amount: float) -> None:
-        series = _series(metric, values)
+        series = _make_series(metric, values)
         with self._lock:
             self._counts[series] += amount
 
     def _gauge(self, metric: Metric, values: tuple[str, ...], value: float) -> None:
-        series = _series(metric, values)
+        series = _make_series(metric, values)
         with self._lock:
             self._gauges[series] = value
 
     def _observe(self, metric: Metric, values: tuple[str, ...], value: float) -> None:
-        series = _series(metric, values)
+        series = _make_series(metric, values)
         with self._lock:
             self._histograms[series].add(value)
 
 
-def _series(metric: Metric, values: tuple[str, ...]) -> Series:
+def _make_series(metric: Metric, values: tuple[str, ...]) -> Series:
     return Series(metric.name, tuple(zip(metric.labels, values, strict=True)))
 
 
@@ -124,18 +124,18 @@ class _Histogram:
         self._count += 1
         self._sum += value
         self._max = max(self._max, value)
-        self._parts[_part(value)] += 1
+        self._parts[_bucket_of(value)] += 1
 
     def distribution(self) -> Distribution:
         return Distribution(
             count=self._count,
             sum=self._sum,
             max=self._max,
-            p50=self._quantile(0.50),
-            p99=self._quantile(0.99),
+            p50=self._estimate_quantile(0.50),
+            p99=self._estimate_quantile(0.99),
         )
 
-    def _quantile(self, share: float) -> float:
+    def _estimate_quantile(self, share: float) -> float:
         """The smallest value that so many are not larger than, up to the width of a part."""
         remaining = math.ceil(share * self._count)
         for part in sorted(self._parts):
@@ -145,7 +145,7 @@ class _Histogram:
         return self._max
 
 
-def _part(value: float) -> int:
+def _bucket_of(value: float) -> int:
     """The number of the part that a value lies in; parts are ordered as values are."""
     if value < 2.0**POWER_MIN:
         return 0

@@ -64,13 +64,13 @@ class LabelledMeter(ABC):
         self._branches_lock = Lock()
 
     def count(self, metric: Metric, amount: float = 1, /, **labels: str) -> None:
-        self._count(metric, self._values(metric, labels), amount)
+        self._count(metric, self._check_label_values(metric, labels), amount)
 
     def observe(self, metric: Metric, value: float, /, **labels: str) -> None:
-        self._observe(metric, self._values(metric, labels), value)
+        self._observe(metric, self._check_label_values(metric, labels), value)
 
     def gauge(self, metric: Metric, value: float, /, **labels: str) -> None:
-        values = self._values(metric, labels)
+        values = self._check_label_values(metric, labels)
         if OTHER not in values:
             self._gauge(metric, values, value)
 
@@ -83,14 +83,14 @@ class LabelledMeter(ABC):
     @abstractmethod
     def _gauge(self, metric: Metric, values: tuple[str, ...], value: float) -> None: ...
 
-    def _values(self, metric: Metric, labels: Mapping[str, str]) -> tuple[str, ...]:
+    def _check_label_values(self, metric: Metric, labels: Mapping[str, str]) -> tuple[str, ...]:
         if len(labels) != len(metric.labels):
             raise TypeError(f"{metric.name} has the labels {metric.labels}, not {tuple(labels)}")
         if BRANCH in labels and labels[BRANCH] not in self._branches:
-            labels = {**labels, BRANCH: self._shown(labels[BRANCH])}
+            labels = {**labels, BRANCH: self._shorten_branch_label(labels[BRANCH])}
         return tuple([labels[name] for name in metric.labels])
 
-    def _shown(self, branch: str) -> str:
+    def _shorten_branch_label(self, branch: str) -> str:
         with self._branches_lock:
             if branch not in self._branches:
                 if len(self._branches) >= self._branches_max:

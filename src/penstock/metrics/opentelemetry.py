@@ -28,32 +28,32 @@ class OpenTelemetryMeter(LabelledMeter):
         meter = meter_provider.get_meter("penstock")
         self._counters = {
             metric.name: meter.create_counter(metric.name, metric.unit, metric.help)
-            for metric in _of(Type.COUNTER)
+            for metric in _metrics_of_type(Type.COUNTER)
         }
         self._gauges = {
             metric.name: meter.create_gauge(metric.name, metric.unit, metric.help)
-            for metric in _of(Type.GAUGE)
+            for metric in _metrics_of_type(Type.GAUGE)
         }
         self._histograms = {
             metric.name: meter.create_histogram(
                 metric.name, metric.unit, metric.help, explicit_bucket_boundaries_advisory=metric.buckets
             )
-            for metric in _of(Type.HISTOGRAM)
+            for metric in _metrics_of_type(Type.HISTOGRAM)
         }
 
     def _count(self, metric: Metric, values: tuple[str, ...], amount: float) -> None:
-        self._counters[metric.name].add(amount, _attributes(metric, values))
+        self._counters[metric.name].add(amount, _label_attributes(metric, values))
 
     def _gauge(self, metric: Metric, values: tuple[str, ...], value: float) -> None:
-        self._gauges[metric.name].set(value, _attributes(metric, values))
+        self._gauges[metric.name].set(value, _label_attributes(metric, values))
 
     def _observe(self, metric: Metric, values: tuple[str, ...], value: float) -> None:
-        self._histograms[metric.name].record(value, _attributes(metric, values))
+        self._histograms[metric.name].record(value, _label_attributes(metric, values))
 
 
-def _of(kind: Type) -> list[Metric]:
+def _metrics_of_type(kind: Type) -> list[Metric]:
     return [metric for metric in METRICS if metric.type is kind]
 
 
-def _attributes(metric: Metric, values: tuple[str, ...]) -> dict[str, str]:
+def _label_attributes(metric: Metric, values: tuple[str, ...]) -> dict[str, str]:
     return dict(zip(metric.labels, values, strict=True))

@@ -33,15 +33,15 @@ class PrometheusMeter(LabelledMeter):
         self._series: dict[tuple[str, ...], Any] = {}
 
     def _count(self, metric: Metric, values: tuple[str, ...], amount: float) -> None:
-        self._of(metric, values).inc(amount)
+        self._series_of(metric, values).inc(amount)
 
     def _gauge(self, metric: Metric, values: tuple[str, ...], value: float) -> None:
-        self._of(metric, values).set(value)
+        self._series_of(metric, values).set(value)
 
     def _observe(self, metric: Metric, values: tuple[str, ...], value: float) -> None:
-        self._of(metric, values).observe(value)
+        self._series_of(metric, values).observe(value)
 
-    def _of(self, metric: Metric, values: tuple[str, ...]) -> Any:
+    def _series_of(self, metric: Metric, values: tuple[str, ...]) -> Any:
         """The client library's object for one series; looking it up there takes several times as long."""
         key = (metric.name, *values)
         collector = self._series.get(key)

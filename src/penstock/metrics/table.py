@@ -45,17 +45,17 @@ SECONDS: Final = (
 REQUESTS_A_BATCH: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0)
 
 
-def _counter(name: str, unit: str, text: str, *labels: str) -> Metric:
+def _declare_counter(name: str, unit: str, text: str, *labels: str) -> Metric:
     return Metric(name, Type.COUNTER, text, labels, f"{{{unit}}}" if unit != "By" else unit)
 
 
-def _seconds(name: str, text: str, *labels: str) -> Metric:
+def _declare_seconds(name: str, text: str, *labels: str) -> Metric:
     return Metric(name, Type.HISTOGRAM, text, labels, "s", SECONDS)
 
 
 # --- the kernel ---
 
-REQUESTS: Final = _counter(
+REQUESTS: Final = _declare_counter(
     "penstock_requests_total",
     "requests",
     "Requests that move a branch or tag, by kind (as in the ref log; 'reference' if it was created, "
@@ -65,7 +65,7 @@ REQUESTS: Final = _counter(
     "kind",
     "outcome",
 )
-REQUEST_SECONDS: Final = _seconds(
+REQUEST_SECONDS: Final = _declare_seconds(
     "penstock_request_seconds",
     "Time from the start of a request to its response, including waiting.",
     "kind",
@@ -77,7 +77,7 @@ QUEUE_DEPTH: Final = Metric(
     (BRANCH,),
     "{requests}",
 )
-QUEUE_WAIT_SECONDS: Final = _seconds(
+QUEUE_WAIT_SECONDS: Final = _declare_seconds(
     "penstock_queue_wait_seconds",
     "Time that a request waited in the queue before its batch began.",
 )
@@ -89,13 +89,13 @@ BATCH_REQUESTS: Final = Metric(
     "{requests}",
     REQUESTS_A_BATCH,
 )
-TRIES: Final = _counter(
+TRIES: Final = _declare_counter(
     "penstock_tries_total",
     "tries",
     "Attempts to apply a batch and send it to the store; all but the first one of a batch are retries.",
     BRANCH,
 )
-SWAPS_LOST: Final = _counter(
+SWAPS_LOST: Final = _declare_counter(
     "penstock_swaps_lost_total",
     "swaps",
     "Attempts that failed because another process moved the branch first.",
@@ -104,19 +104,19 @@ SWAPS_LOST: Final = _counter(
 
 # --- a store that is observed ---
 
-STORE_SECONDS: Final = _seconds(
+STORE_SECONDS: Final = _declare_seconds(
     "penstock_store_seconds",
     "Time of calls to a store, by operation, including failed ones. Its count is the number of calls.",
     "operation",
 )
-STORE_ERRORS: Final = _counter(
+STORE_ERRORS: Final = _declare_counter(
     "penstock_store_errors_total",
     "errors",
     "Calls to a store that raised an error, by operation and the error's code.",
     "operation",
     "error",
 )
-STORE_SWAPS: Final = _counter(
+STORE_SWAPS: Final = _declare_counter(
     "penstock_store_swaps_total",
     "swaps",
     "Conditional replacements of a row, by outcome: 'swapped'; 'lost', because the row had changed; "
@@ -125,27 +125,27 @@ STORE_SWAPS: Final = _counter(
     BRANCH,
     "outcome",
 )
-STORE_OBJECTS_READ: Final = _counter(
+STORE_OBJECTS_READ: Final = _declare_counter(
     "penstock_store_objects_read_total", "objects", "Objects read from a store."
 )
-STORE_OBJECTS_WRITTEN: Final = _counter(
+STORE_OBJECTS_WRITTEN: Final = _declare_counter(
     "penstock_store_objects_written_total",
     "objects",
     "Objects written to a store, including those that it already had.",
 )
-STORE_OBJECTS_DELETED: Final = _counter(
+STORE_OBJECTS_DELETED: Final = _declare_counter(
     "penstock_store_objects_deleted_total", "objects", "Objects that a store deleted for the sweep."
 )
-STORE_READ_BYTES: Final = _counter(
+STORE_READ_BYTES: Final = _declare_counter(
     "penstock_store_read_bytes_total", "By", "Bytes of objects and rows read from a store."
 )
-STORE_WRITTEN_BYTES: Final = _counter(
+STORE_WRITTEN_BYTES: Final = _declare_counter(
     "penstock_store_written_bytes_total", "By", "Bytes of objects and rows written to a store."
 )
 
 # --- a store that caches ---
 
-CACHE_OBJECTS: Final = _counter(
+CACHE_OBJECTS: Final = _declare_counter(
     "penstock_cache_objects_total",
     "objects",
     "Reads of objects, by result: 'hit' if the object was in the cache, 'miss' if it was not.",
@@ -172,24 +172,24 @@ DELTA_UNPUBLISHED_SECONDS: Final = Metric(
     (),
     "s",
 )
-DELTA_PUBLISHED: Final = _counter(
+DELTA_PUBLISHED: Final = _declare_counter(
     "penstock_delta_published_total",
     "versions",
     "Versions that this process wrote into logs of Delta tables.",
 )
-DELTA_PUBLISH_ERRORS: Final = _counter(
+DELTA_PUBLISH_ERRORS: Final = _declare_counter(
     "penstock_delta_publish_errors_total",
     "errors",
     "Attempts to publish versions of a Delta table that ended with an error, by the error's code.",
     "error",
 )
-DELTA_FOREIGN: Final = _counter(
+DELTA_FOREIGN: Final = _declare_counter(
     "penstock_delta_foreign_commits_total",
     "commits",
     "Times that the log of a Delta table had another writer's file at a version that Penstock "
     "ratified: an alarm. Nothing more is published there until an administrator acts.",
 )
-DELTA_SWEPT_FILES: Final = _counter(
+DELTA_SWEPT_FILES: Final = _declare_counter(
     "penstock_delta_swept_files_total",
     "files",
     (
@@ -198,7 +198,7 @@ DELTA_SWEPT_FILES: Final = _counter(
     ),
     "kind",
 )
-DELTA_SWEPT_BYTES: Final = _counter(
+DELTA_SWEPT_BYTES: Final = _declare_counter(
     "penstock_delta_swept_bytes_total", "By", "Bytes of these files, by kind.", "kind"
 )
 
@@ -219,18 +219,18 @@ LANCE_UNPROMOTED_SECONDS: Final = Metric(
     (),
     "s",
 )
-LANCE_PROMOTED: Final = _counter(
+LANCE_PROMOTED: Final = _declare_counter(
     "penstock_lance_promoted_total",
     "versions",
     "Versions of Lance tables that this process promoted.",
 )
-LANCE_PROMOTE_ERRORS: Final = _counter(
+LANCE_PROMOTE_ERRORS: Final = _declare_counter(
     "penstock_lance_promote_errors_total",
     "errors",
     "Attempts to promote versions of a Lance table that ended with an error, by the error's code.",
     "error",
 )
-LANCE_FOREIGN: Final = _counter(
+LANCE_FOREIGN: Final = _declare_counter(
     "penstock_lance_foreign_manifests_total",
     "manifests",
     "Times that a Lance table had another writer's manifest at a version that Penstock ratified: an "
@@ -239,14 +239,14 @@ LANCE_FOREIGN: Final = _counter(
 
 # --- tables of files ---
 
-FILES_SWEPT_FILES: Final = _counter(
+FILES_SWEPT_FILES: Final = _declare_counter(
     "penstock_files_swept_files_total", "files", "Files of tables of files that sweeps removed."
 )
-FILES_SWEPT_BYTES: Final = _counter("penstock_files_swept_bytes_total", "By", "Bytes of these files.")
+FILES_SWEPT_BYTES: Final = _declare_counter("penstock_files_swept_bytes_total", "By", "Bytes of these files.")
 
 # --- a server ---
 
-HTTP_REQUESTS: Final = _counter(
+HTTP_REQUESTS: Final = _declare_counter(
     "penstock_http_requests_total",
     "requests",
     "Requests that a server answered, by API, route ('GET /references/{name}'; empty for an unknown "
@@ -255,7 +255,7 @@ HTTP_REQUESTS: Final = _counter(
     "route",
     "status",
 )
-HTTP_SECONDS: Final = _seconds(
+HTTP_SECONDS: Final = _declare_seconds(
     "penstock_http_request_seconds",
     "Time of a request, from its first line to the end of the response.",
     "api",
@@ -268,7 +268,7 @@ HTTP_OPEN_REQUESTS: Final = Metric(
     (),
     "{requests}",
 )
-HTTP_REFUSALS: Final = _counter(
+HTTP_REFUSALS: Final = _declare_counter(
     "penstock_http_refusals_total",
     "refusals",
     "Requests and connections that a server refused to keep room for others, by what was used up: 'places' "
@@ -276,11 +276,11 @@ HTTP_REFUSALS: Final = _counter(
     "server, 'address_connections' of one address, 'open_files' of the process.",
     "reason",
 )
-HTTP_TURN_WAIT_SECONDS: Final = _seconds(
+HTTP_TURN_WAIT_SECONDS: Final = _declare_seconds(
     "penstock_http_turn_wait_seconds",
     "Time that long-running reads waited for their turn, each time.",
 )
-HTTP_STOPPED_READS: Final = _counter(
+HTTP_STOPPED_READS: Final = _declare_counter(
     "penstock_http_stopped_reads_total",
     "reads",
     "Reads that were stopped before they were complete, by reason: 'deadline', or 'client_gone'.",

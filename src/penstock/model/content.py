@@ -129,7 +129,7 @@ def type_bytes(kind: type[Content]) -> bytes:
 
 
 @cache
-def _decoder() -> msgspec.msgpack.Decoder[Any]:
+def _make_decoder() -> msgspec.msgpack.Decoder[Any]:
     return decoder(Union[tuple(content_types().values())])  # noqa: UP007 - known at run time only
 
 
@@ -144,7 +144,7 @@ def encode_content(content: Content) -> bytes:
         return _check_newer_content(content)
     try:
         data = encode(content)
-        _decoder().decode(data)
+        _make_decoder().decode(data)
     except (msgspec.ValidationError, TypeError, OverflowError, UnicodeEncodeError) as problem:
         raise InvalidContent(f"{type(content).__name__} cannot be stored: {problem}") from None
     return _check_size(content, data)
@@ -158,9 +158,9 @@ def content_bytes(content: Content) -> bytes:
 def decode_content(data: bytes) -> AnyContent:
     """The content behind stored bytes. A type of a newer version comes back as ``Unknown``, untouched."""
     try:
-        content: AnyContent = _decoder().decode(data)
+        content: AnyContent = _make_decoder().decode(data)
     except msgspec.ValidationError:
-        return _foreign(data)
+        return _decode_unknown(data)
     return content
 
 
@@ -184,7 +184,7 @@ def _check_size(content: Content, data: bytes) -> bytes:
     return data
 
 
-def _foreign(data: bytes) -> Unknown:
+def _decode_unknown(data: bytes) -> Unknown:
     fields = _any_decoder.decode(data)
     identity = (
         fields[1] if len(fields) > 1 and isinstance(fields[1], bytes) and len(fields[1]) == 16 else None

@@ -50,7 +50,7 @@ def json_decoder(
     float_hook: Callable[[str], Any] | None = None,
 ) -> msgspec.json.Decoder[Any]:
     """The decoder of JSON of a type, for all threads: the same one for the same type and hooks."""
-    return _once(
+    return _make_once(
         ("json", kind, dec_hook, float_hook),
         lambda: msgspec.json.Decoder(kind, dec_hook=dec_hook, float_hook=float_hook),
     )
@@ -62,7 +62,7 @@ def msgpack_decoder(kind: type[T]) -> msgspec.msgpack.Decoder[T]: ...
 def msgpack_decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]: ...
 def msgpack_decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
     """The decoder of MessagePack of a type, for all threads: the same one for the same type."""
-    return _once(("msgpack", kind), lambda: msgspec.msgpack.Decoder(kind))
+    return _make_once(("msgpack", kind), lambda: msgspec.msgpack.Decoder(kind))
 
 
 @overload
@@ -110,7 +110,7 @@ def convert(
     )
 
 
-def _once(key: tuple[Any, ...], make: Callable[[], T]) -> T:
+def _make_once(key: tuple[Any, ...], make: Callable[[], T]) -> T:
     decoder: T | None = _decoders.get(key)
     if decoder is None:
         with _filling:

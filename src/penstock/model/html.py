@@ -41,12 +41,12 @@ def line(value: object) -> str:
 def table(header: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
     """A table. A cell that is ``None`` is shown as ``null``."""
     names = "".join(f'<th style="{CELL};{RULE}">{text(name)}</th>' for name in header)
-    lines = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
+    lines = "".join(f"<tr>{''.join(map(_format_cell, row))}</tr>" for row in rows)
     head = f"<thead><tr>{names}</tr></thead>" if header else ""
     return f'<table style="{TABLE}">{head}<tbody>{lines}</tbody></table>'
 
 
-def _cell(value: object) -> str:
+def _format_cell(value: object) -> str:
     if value is None:
         return f'<td style="{CELL};{FADED}">null</td>'
     return f'<td style="{CELL}">{text(value)}</td>'

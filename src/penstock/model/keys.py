@@ -57,7 +57,7 @@ class Key(tuple[str, ...]):
         return tuple(tuple.__new__(Key, self[:end]) for end in range(1, len(self)))
 
     def __str__(self) -> str:
-        return ".".join(_quote(element) for element in self)
+        return ".".join(_quote_element(element) for element in self)
 
     def __repr__(self) -> str:
         return f"Key({str(self)!r})"
@@ -90,7 +90,7 @@ def _check(elements: tuple[str, ...]) -> None:
         )
 
 
-def _quote(element: str) -> str:
+def _quote_element(element: str) -> str:
     if "." in element or '"' in element:
         return '"' + element.replace('"', '""') + '"'
     return element

@@ -77,10 +77,12 @@ def _parse(text: str) -> Revision:
     base, walk = (text[: start.start()], text[start.start() :]) if start else (text, "")
     if "@" in base:
         name, _, commit = base.partition("@")
-        return Revision(check_name(name) if name else None, _commit_id(commit, text), _steps(walk, text))
+        return Revision(
+            check_name(name) if name else None, _commit_id(commit, text), _parse_steps(walk, text)
+        )
     if _HASH.fullmatch(base):
-        return Revision(None, _commit_id(base, text), _steps(walk, text))
-    return Revision(check_name(base), None, _steps(walk, text))
+        return Revision(None, _commit_id(base, text), _parse_steps(walk, text))
+    return Revision(check_name(base), None, _parse_steps(walk, text))
 
 
 def parse_time_us(text: str) -> int:
@@ -126,7 +128,7 @@ def _commit_id(text: str, whole: str) -> str:
     return text.lower()
 
 
-def _steps(walk: str, whole: str) -> tuple[Step, ...]:
+def _parse_steps(walk: str, whole: str) -> tuple[Step, ...]:
     steps, position = [], 0
     while position < len(walk):
         match = _STEP.match(walk, position)

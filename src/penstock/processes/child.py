@@ -135,13 +135,13 @@ def work(connection: socket.socket, parent_id: int) -> None:
             frame = parent.receive()
             function, head = call_of(frame.head)
             parent.send(FrameKind.BEGUN)
-            _do(parent, function, Task(parent, head, frame.data, start.memory_max_bytes))
+            _run_task(parent, function, Task(parent, head, frame.data, start.memory_max_bytes))
             del frame
     except BrokenConnection:
         return
 
 
-def _do(parent: ParentConnection, function: str, task: Task) -> None:
+def _run_task(parent: ParentConnection, function: str, task: Task) -> None:
     """Carry out one task, and send its result."""
     try:
         module, _, name = function.partition(":")
@@ -159,10 +159,10 @@ def _do(parent: ParentConnection, function: str, task: Task) -> None:
         parent.send(FrameKind.FAILED, data=traceback.format_exc().encode(errors="replace"))
     else:
         task.finish()
-        _give(parent, result)
+        _send_result(parent, result)
 
 
-def _give(parent: ParentConnection, result: TaskResult) -> None:
+def _send_result(parent: ParentConnection, result: TaskResult) -> None:
     body = result.body
     if isinstance(body, bytes):
         if len(body) <= INLINE_MAX_BYTES:

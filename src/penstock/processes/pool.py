@@ -85,12 +85,12 @@ class ProcessPool:
         """Begin to start a process, unless there is one: the first piece of work finds it."""
         with self._changed:
             if not self._all and not self._is_closed:
-                self._grow(is_replaced=True)
+                self._start_process_if_needed(is_replaced=True)
 
     def await_started(self) -> None:
         """Until a process is ready, or cannot be started: work that needs it then says why."""
         with suppress(PenstockError):
-            self._give_back(self._take("", inf, never), "")
+            self._give_back(self._take_idle_process("", inf, never), "")
 
     def run(
         self,
@@ -133,7 +133,7 @@ class ProcessPool:
         is_cancelled: Callable[[], bool],
     ) -> TaskOutput:
         """As ``run``, by the process whose turn it is; ``WorkNotBegun`` if it ended before it began."""
-        process = self._take(caller, deadline_s, is_cancelled)
+        process = self._take_idle_process(caller, deadline_s, is_cancelled)
         ends_s = monotonic() + self.limits.timeout_s
         watch = partial(self._watch, process, ends_s, deadline_s, is_cancelled)
         try:
@@ -174,7 +174,7 @@ class ProcessPool:
 
     # -- turns ---------------------------------------------------------------------------------------------
 
-    def _take(self, caller: str, deadline_s: float, is_cancelled: Callable[[], bool]) -> Process:
+    def _take_idle_process(self, caller: str, deadline_s: float, is_cancelled: Callable[[], bool]) -> Process:
         """A process that is idle, when it is the caller's turn."""
         with self._changed:
             self._require_room(caller)
@@ -184,7 +184,7 @@ class ProcessPool:
                 while not (self._line.is_next(place) and self._has_idle()):
                     if self._is_closed:
                         raise Unavailable("the server is stopping")
-                    self._grow()
+                    self._start_process_if_needed()
                     if is_cancelled():
                         raise TimedOut("the client no longer waits for the response")
                     if monotonic() > deadline_s:
@@ -249,14 +249,14 @@ class ProcessPool:
             self._line.end(caller)
             self._all.discard(process)
             if not self._is_closed:
-                self._grow(is_replaced=True)
+                self._start_process_if_needed(is_replaced=True)
             self._changed.notify_all()
         process.end()  # which may take a while, and nobody who waits for the other one has to wait for it
 
     def _has_kept_much(self, process: Process) -> bool:
         return process.used_bytes - process.idle_bytes > self.limits.memory_max_bytes // KEPT_SHARE
 
-    def _grow(self, *, is_replaced: bool = False) -> None:
+    def _start_process_if_needed(self, *, is_replaced: bool = False) -> None:
         """Start another process if somebody waits for one, and there may be one more; the lock is held."""
         count = len(self._line) + is_replaced
         if len(self._idle) + self._starting < count and len(self._all) + self._starting < self.limits.count:
@@ -270,9 +270,11 @@ class ProcessPool:
         except OSError as problem:
             self._after_start(None, Unavailable(f"a row worker cannot be started: {problem}"))
             return
-        threading.Thread(target=self._await, args=(process,), name="penstock-start", daemon=True).start()
+        threading.Thread(
+            target=self._await_ready, args=(process,), name="penstock-start", daemon=True
+        ).start()
 
-    def _await(self, process: Process) -> None:
+    def _await_ready(self, process: Process) -> None:
         try:
             process.await_ready()
         except PenstockError as problem:

@@ -110,11 +110,11 @@ class Process:
                 stderr=self._errors,
                 pass_fds=[theirs.fileno()],
                 process_group=0,  # Ctrl-C in a terminal is for who started it
-                env=_environment(self._folder.path, start.memory_max_bytes),
+                env=_child_environment(self._folder.path, start.memory_max_bytes),
             )
         except BaseException:
             ours.close()
-            self._tidy()
+            self._remove_files()
             raise
         finally:
             theirs.close()
@@ -173,9 +173,9 @@ class Process:
                         data = answer(frame.data)
                         self._send([pack_head(FrameKind.ANSWER, size=len(data)), data], watch)
                     case FrameKind.DONE:
-                        return TaskOutput(frame.head, frame.data, _file(frame))
+                        return TaskOutput(frame.head, frame.data, _open_frame_file(frame))
                     case FrameKind.REFUSED:
-                        raise FunctionRefused(_error(frame.data))
+                        raise FunctionRefused(_decode_error(frame.data))
                     case FrameKind.FAILED:
                         raise FunctionFailed(frame.data.decode(errors="replace"))
                     case FrameKind.TOO_LARGE:
@@ -183,7 +183,7 @@ class Process:
                     case _:
                         raise BrokenConnection(f"an unexpected frame {frame.kind.name}")
         except (BrokenConnection, ConnectionError) as problem:
-            lost = self._lost(problem)
+            lost = self._describe_lost_process(problem)
             if isinstance(lost, WorkerLost) and not has_begun:
                 raise WorkNotBegun(lost) from None
             raise lost from None
@@ -203,18 +203,18 @@ class Process:
         self._socket.close()
         with suppress(subprocess.TimeoutExpired):  # the system is busy with its memory
             self._process.wait(END_TIMEOUT_S)
-        self._tidy()
+        self._remove_files()
 
-    def _tidy(self) -> None:
+    def _remove_files(self) -> None:
         self._errors.close()
         self._folder.remove()
 
     def describe_end(self) -> str:
         """How it ended, and what it wrote before, for the log."""
         written = self._read_stderr().decode(errors="replace").strip()
-        return f"{self._how()}{f'; it wrote: {written}' if written else ''}"
+        return f"{self._describe_exit()}{f'; it wrote: {written}' if written else ''}"
 
-    def _lost(self, problem: Exception) -> Exception:
+    def _describe_lost_process(self, problem: Exception) -> Exception:
         try:
             self._process.wait(END_TIMEOUT_S)
         except subprocess.TimeoutExpired:  # it lives, and says what it should not
@@ -222,11 +222,12 @@ class Process:
         if _NO_MEMORY.search(self._read_stderr()):
             return MemoryExhausted()
         return WorkerLost(
-            f"the process that worked on the request {self._how()}; the server has started another one. If "
+            f"the process that worked on the request {self._describe_exit()}; the server has started "
+            "another one. If "
             "it happens again with the same request, the request is the cause",
         )
 
-    def _how(self) -> str:
+    def _describe_exit(self) -> str:
         status = self._process.poll()
         if status is None:
             return "goes on"
@@ -248,7 +249,7 @@ class Process:
                 try:
                     view = view[self._socket.send(view) :]
                 except BlockingIOError:
-                    self._await(select.POLLOUT, watch)
+                    self._await_event(select.POLLOUT, watch)
 
     def _receive(self, watch: Watch) -> Frame:
         def receiving(size: int) -> tuple[bytes, Sequence[int]]:
@@ -260,7 +261,7 @@ class Process:
                         self._socket, min(size - have, 2**20), 1, CLOSE_ON_EXEC
                     )
                 except BlockingIOError:
-                    self._await(select.POLLIN, watch)
+                    self._await_event(select.POLLIN, watch)
                     continue
                 files += came
                 if not data:
@@ -271,21 +272,21 @@ class Process:
 
         return receive(receiving, ASKED_MAX_BYTES)
 
-    def _await(self, event: int, watch: Watch) -> None:
+    def _await_event(self, event: int, watch: Watch) -> None:
         """Until something can be read or written; meanwhile it is watched."""
         self._poll.register(self._socket, event)
         while not self._poll.poll(LOOK_EVERY_MS):
             watch()
 
 
-def _error(data: bytes) -> PenstockError:
+def _decode_error(data: bytes) -> PenstockError:
     error = decode_error(500, data)
     if error is None:
         raise BrokenConnection("an error frame that cannot be decoded")
     return error
 
 
-def _file(frame: Frame) -> IO[bytes] | None:
+def _open_frame_file(frame: Frame) -> IO[bytes] | None:
     if not frame.files:
         return None
     file = os.fdopen(frame.files[0], "rb")
@@ -295,7 +296,7 @@ def _file(frame: Frame) -> IO[bytes] | None:
     return file
 
 
-def _environment(folder: str, memory_max_bytes: int) -> dict[str, str]:
+def _child_environment(folder: str, memory_max_bytes: int) -> dict[str, str]:
     """This process's own, where keys of storage are, without what leads to the lake itself; with a folder for
     what does not fit in memory, which goes with the process. Lance reads no further ahead than fits."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(OF_LAKE)}

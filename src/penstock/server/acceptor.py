@@ -73,7 +73,7 @@ class Acceptor:
         self._protocol, self._lost = protocol, lost
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._channel, self._receive)
-        self._beat()
+        self._beat_again()
 
     async def stop(self) -> None:
         """Have no more connections accepted. Those that were accepted already are taken."""
@@ -83,11 +83,11 @@ class Acceptor:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._ended.wait(), END_TIMEOUT_S)
         await asyncio.gather(*self._connecting, return_exceptions=True)
-        self._end()
+        self._end_process()
 
-    def _beat(self) -> None:
+    def _beat_again(self) -> None:
         self._show_running()
-        self._timer = self._loop.call_later(BEAT_EVERY_S, self._beat)
+        self._timer = self._loop.call_later(BEAT_EVERY_S, self._beat_again)
 
     def _show_running(self) -> None:
         """Show the process that the event loop runs, and has taken the connections that came."""
@@ -130,7 +130,7 @@ class Acceptor:
         self._loop.remove_reader(self._channel)
         self._ended.set()
         if not self._is_stopping:
-            self._end()
+            self._end_process()
             status = self.process.returncode
             self._log.say(
                 Level.WARNING,
@@ -139,7 +139,7 @@ class Acceptor:
             )
             self._lost()
 
-    def _end(self) -> None:
+    def _end_process(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
         if self._channel.fileno() >= 0:

@@ -99,7 +99,7 @@ class AcceptorLoop:
             self._hand_over_silent()
             if self._send_from_s is not None and time.monotonic() >= self._send_from_s:
                 self._send()
-        self._end()
+        self._stop_accepting()
 
     def _timeout_s(self) -> float | None:
         """How long there is nothing to do, if nobody sends anything."""
@@ -140,9 +140,11 @@ class AcceptorLoop:
             with contextlib.suppress(OSError):
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._silent[connection] = time.monotonic()
-            self._selector.register(connection, selectors.EVENT_READ, lambda one=connection: self._look(one))
+            self._selector.register(
+                connection, selectors.EVENT_READ, lambda one=connection: self._serve_connection(one)
+            )
 
-    def _look(self, connection: socket.socket) -> None:
+    def _serve_connection(self, connection: socket.socket) -> None:
         """Answer or hand over a connection that has sent something."""
         if connection not in self._silent:
             return
@@ -153,18 +155,18 @@ class AcceptorLoop:
                 connection.close()
             elif is_plain_probe(head):
                 connection.recv(len(head))
-                self._answer(connection)
+                self._answer_health_check(connection)
             else:
                 self._hand_over(connection)
         except OSError:
             connection.close()
 
-    def _answer(self, connection: socket.socket) -> None:
+    def _answer_health_check(self, connection: socket.socket) -> None:
         self._receive()
         silent_s = time.monotonic() - (self._beat_s or 0.0)
         is_stuck = silent_s > self._stuck_s
         with connection:
-            connection.send(_stuck(silent_s) if is_stuck else _healthy())
+            connection.send(_stuck_response(silent_s) if is_stuck else _healthy_response())
         if not self._handed:  # else the channel is full, and the probe is not counted
             with contextlib.suppress(OSError):
                 self._channel.send(STUCK if is_stuck else HEALTHY)
@@ -227,7 +229,7 @@ class AcceptorLoop:
             pass
         self._is_ending = True
 
-    def _end(self) -> None:
+    def _stop_accepting(self) -> None:
         """Accept nothing more, and hand over what was accepted, as far as the other side still takes it."""
         self._listener.close()
         self._channel.setblocking(True)
@@ -246,21 +248,21 @@ def is_plain_probe(head: bytes) -> bool:
     return not any(name in lower for name in NOT_PLAIN)
 
 
-def _healthy() -> bytes:
-    return _response(b"200 OK", b'{"status":"ok"}', os.urandom(8).hex().encode())
+def _healthy_response() -> bytes:
+    return _encode_response(b"200 OK", b'{"status":"ok"}', os.urandom(8).hex().encode())
 
 
-def _stuck(silent_s: float) -> bytes:
+def _stuck_response(silent_s: float) -> bytes:
     request_id = os.urandom(8).hex().encode()
     body = (
         b'{"error":{"code":"unavailable","message":'
         b'"the event loop of the serving process has not run for %d s","details":{}},"request_id":"%s"}'
         % (silent_s, request_id)
     )
-    return _response(b"503 Service Unavailable", body, request_id)
+    return _encode_response(b"503 Service Unavailable", body, request_id)
 
 
-def _response(status: bytes, body: bytes, request_id: bytes) -> bytes:
+def _encode_response(status: bytes, body: bytes, request_id: bytes) -> bytes:
     date = time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime()).encode()
     return (
         b"HTTP/1.1 %s\r\ndate: %s\r\nx-request-id: %s\r\nx-content-type-options: nosniff\r\n"

@@ -51,7 +51,7 @@ async def stream(
         await send({"type": "http.response.body", "body": line, "more_body": True})
         line = await lines.get()
     handled: HandledRequest = future.result()
-    await send({"type": "http.response.body", "body": _last(handled)})
+    await send({"type": "http.response.body", "body": _encode_last_line(handled)})
     return handled
 
 
@@ -69,6 +69,6 @@ class _ProgressWriter:
             self._loop.call_soon_threadsafe(self._lines.put_nowait, line)
 
 
-def _last(handled: HandledRequest) -> bytes:
+def _encode_last_line(handled: HandledRequest) -> bytes:
     body = handled.answer.body
     return (body if handled.error else b'{"result":' + (body or b"null") + b"}") + b"\n"

@@ -152,7 +152,7 @@ class Application:
         if scope["type"] != "http":
             return
         began_s = perf_counter()
-        headers = _headers(scope["headers"])
+        headers = _decode_headers(scope["headers"])
         path = scope["raw_path"].decode("latin-1")
         exchange = Exchange(scope["method"], path, headers, headers["x-request-id"], send, began_s)
         exchange.client = scope.get("client")
@@ -163,7 +163,7 @@ class Application:
                 exchange.found.api.add_credentials(headers)
             handled = await self._serve(exchange, exchange.found, scope["query_string"], receive)
         except PenstockError as error:
-            handled = self._refusal(exchange, error)
+            handled = self._refuse_request(exchange, error)
         except ClientGone:
             handled = HandledRequest(HttpAnswer(status=STATUS_CLIENT_GONE), error="client_gone")
             exchange.is_answered = True
@@ -172,7 +172,7 @@ class Application:
             handled = HandledRequest(answer, error="internal")
         except asyncio.CancelledError:
             # The server stops and has waited long enough. A stream just breaks off.
-            handled = self._refusal(exchange, _overdue_error("the server is stopping", exchange))
+            handled = self._refuse_request(exchange, _overdue_error("the server is stopping", exchange))
         if not exchange.is_answered:
             try:
                 await self._send(exchange, handled.answer)
@@ -180,7 +180,7 @@ class Application:
                 handled = HandledRequest(HttpAnswer(status=STATUS_CLIENT_GONE), handled.who, "client_gone")
         if exchange.watch is not None:
             exchange.watch.end()
-        self._note(exchange, handled)
+        self._log_request(exchange, handled)
 
     async def _serve(
         self, exchange: Exchange, match: MatchedRoute, query: bytes, receive: Receive
@@ -189,7 +189,7 @@ class Application:
         route = match.route
         if route.is_instant:
             return self._handling(ReceivedRequest(match, query, exchange.headers, b"", exchange.request_id))
-        exchange.share = self._share(exchange)
+        exchange.share = self._find_share(exchange)
         body, caller, place = b"", None, None
         if body_size(exchange.headers):
             self._require_room(route, exchange)
@@ -257,7 +257,7 @@ class Application:
         finally:
             patience.end()
 
-    def _share(self, exchange: Exchange) -> str:
+    def _find_share(self, exchange: Exchange) -> str:
         """Whose share of the server a request uses: that of its token, if it is known already; else that of
         the address it comes from."""
         token = self._gate.recognise(exchange.headers)
@@ -309,10 +309,10 @@ class Application:
             if match.route.body is None:
                 return b"", None, None  # nobody would look at it; the connection is closed after the answer
             caller = await self._admit(exchange, match.route)
-            exchange.share = self._share(exchange)
+            exchange.share = self._find_share(exchange)
             place = self._take_place(match.route, exchange)
             try:
-                await self._rest(body)
+                await self._read_rest(body)
             except BaseException:
                 place.give_back()
                 if body.place is not None:
@@ -340,7 +340,7 @@ class Application:
         caller: Caller = await self._in_time(admission, exchange)
         return caller
 
-    async def _rest(self, body: RequestBody) -> None:
+    async def _read_rest(self, body: RequestBody) -> None:
         limit_s = self._limits.body_timeout_s
         if not await body.arrives_within(limit_s):
             if body.waits_for_place:
@@ -371,11 +371,11 @@ class Application:
         finally:
             place.give_back()
 
-    def _refusal(self, exchange: Exchange, error: PenstockError) -> HandledRequest:
+    def _refuse_request(self, exchange: Exchange, error: PenstockError) -> HandledRequest:
         api = self._matching.api(exchange.path)
         return answer_error(api, error, exchange.headers)
 
-    def _note(self, exchange: Exchange, handled: HandledRequest) -> None:
+    def _log_request(self, exchange: Exchange, handled: HandledRequest) -> None:
         """Count a request, and write its line to the log."""
         took_s = perf_counter() - exchange.began_s
         match, status = exchange.found, handled.answer.status
@@ -388,7 +388,7 @@ class Application:
                 self._open_told = self.open_requests
                 self._meter.gauge(HTTP_OPEN_REQUESTS, self._open_told)
         is_quiet = match is not None and match.route.is_vital and not match.route.is_write and status < 400
-        level = _level(status)
+        level = _log_level(status)
         if self._log.wants(level) and not is_quiet:
             self._log.request(
                 LogLineWriter(
@@ -408,14 +408,14 @@ class Application:
             )
 
 
-def _level(status: int) -> Level:
+def _log_level(status: int) -> Level:
     """Errors of the server or its store are for somebody to look at; so is that it cannot keep up."""
     if status >= 500:
         return Level.ERROR
     return Level.WARNING if status in (408, 429) else Level.INFO
 
 
-def _headers(raw: Iterable[tuple[bytes, bytes]]) -> Headers:
+def _decode_headers(raw: Iterable[tuple[bytes, bytes]]) -> Headers:
     """The headers of a request, with a request id: it goes to the log, so it may not be a secret."""
     headers = Headers(raw)
     given_id = headers.get("x-request-id")

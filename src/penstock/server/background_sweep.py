@@ -72,7 +72,7 @@ class BackgroundSweep:
             if not self._is_time():
                 return False
             self._sweep(lease)
-            self._note()
+            self._store_time()
             return True
         finally:
             lease.release()
@@ -82,11 +82,11 @@ class BackgroundSweep:
         try:
             swept_us = datetime.fromisoformat(noted or "").timestamp() * 1e6
         except ValueError:
-            self._note()
+            self._store_time()
             return False
         return self._catalogue.kernel.clock() - swept_us >= self._every_s * 1e6
 
-    def _note(self) -> None:
+    def _store_time(self) -> None:
         now = utc(self._catalogue.kernel.clock())
         self._catalogue.do(PutSetting(name=NOTE, value=now.isoformat()))
 

@@ -127,13 +127,13 @@ class ServerConnection(HttpToolsProtocol):
     def on_url(self, url: bytes) -> None:
         self._told += 1
         if not self._is_resuming:
-            self._count(len(url))
+            self._count_bytes(len(url))
             super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._told += 1
         if not self._is_resuming:
-            self._count(len(name) + len(value) + len(b": \r\n"))
+            self._count_bytes(len(name) + len(value) + len(b": \r\n"))
             if self._is_in_head:  # headers after a body are nobody's business
                 super().on_header(name, value)
 
@@ -156,7 +156,7 @@ class ServerConnection(HttpToolsProtocol):
         if not (self.parser.should_upgrade() and self._framing):  # else its body is still to come
             super().on_message_complete()
 
-    def _count(self, size_bytes: int) -> None:
+    def _count_bytes(self, size_bytes: int) -> None:
         self._head_bytes += size_bytes
         if self._head_bytes > HEAD_MAX_BYTES:
             self._is_too_large = True

@@ -82,14 +82,14 @@ class _Probe:
         self.ended = threading.Event()
         self._ended_s = 0.0
         threading.Thread(
-            target=self._look, args=(catalogue, writability), name="readiness", daemon=True
+            target=self._probe_store, args=(catalogue, writability), name="readiness", daemon=True
         ).start()
 
     def is_old(self) -> bool:
         """Whether another look is worth its while; never while this one goes on."""
         return self.ended.is_set() and monotonic() - self._ended_s > PROBE_EVERY_S
 
-    def _look(self, catalogue: Catalogue, writability: Writability | None) -> None:
+    def _probe_store(self, catalogue: Catalogue, writability: Writability | None) -> None:
         try:
             about = catalogue.do(GetAbout())
             catalogue.do(ListReferences(limit=1))
@@ -189,7 +189,7 @@ def server_api(
             _get("/", lambda _: readable(), "All routes, as a web page", str, "text/html"),
         ),
         codec=json,
-        error=_error,
+        error=_error_answer,
         error_schema=Failure,
         strict_query=False,
     )
@@ -232,7 +232,7 @@ def _get(
     )
 
 
-def _error(error: PenstockError, headers: Mapping[str, str]) -> HttpAnswer:
+def _error_answer(error: PenstockError, headers: Mapping[str, str]) -> HttpAnswer:
     # That storage refuses the server is no refusal of who asks whether it is ready.
     status = Unavailable.http_status if isinstance(error, StorageRefused) else error.http_status
     return HttpAnswer(status=status, body=encode_error(error, headers["x-request-id"]))

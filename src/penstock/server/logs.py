@@ -93,7 +93,7 @@ class Log:
 
     def _write(self, line: LogLineWriter) -> None:
         line.worker = self._worker
-        data = _readable(line).encode() if self._for_people else self._encoder.encode(line)
+        data = _format_line(line).encode() if self._for_people else self._encoder.encode(line)
         try:
             self._stream.write(data + b"\n")
             self._stream.flush()
@@ -111,7 +111,7 @@ class LogHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
-        self._log.say(_level(record.levelno), record.getMessage(), error)
+        self._log.say(_log_level(record.levelno), record.getMessage(), error)
 
 
 def take_over(log: Log) -> None:
@@ -123,10 +123,10 @@ def take_over(log: Log) -> None:
     logging.getLogger("uvicorn").setLevel(max(log.level, logging.WARNING))
     logging.captureWarnings(True)
     warnings.simplefilter("default")
-    sys.excepthook = lambda kind, error, trace: _uncaught(log, kind, error, trace)
+    sys.excepthook = lambda kind, error, trace: _log_uncaught(log, kind, error, trace)
 
 
-def _uncaught(log: Log, _: type[BaseException], error: BaseException, __: TracebackType | None) -> None:
+def _log_uncaught(log: Log, _: type[BaseException], error: BaseException, __: TracebackType | None) -> None:
     log.say(Level.ERROR, "the server ended with an unexpected error", error)
 
 
@@ -159,11 +159,11 @@ _NUMBERS: Final = {
 }
 
 
-def _level(number: int) -> Level:
+def _log_level(number: int) -> Level:
     return max((level for level in Level if _NUMBERS[level] <= number), key=_NUMBERS.get, default=Level.DEBUG)  # type: ignore[arg-type]
 
 
-def _readable(line: LogLineWriter) -> str:
+def _format_line(line: LogLineWriter) -> str:
     """A line for people: the time of day, then what happened."""
     words = [line.time[11:19]]
     if line.status:

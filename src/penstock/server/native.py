@@ -47,7 +47,7 @@ def _route(kind: type[Call[Any]]) -> Route:
     return Route(
         method=kind.method,
         path=kind.path,
-        handle=_handler(kind, form),
+        handle=_make_handler(kind, form),
         summary=" ".join(summary.split()).rstrip("."),
         description=description,
         headers={KEY_HEADER: _ABOUT_KEY} if issubclass(kind, Write) else {},
@@ -62,12 +62,12 @@ def _route(kind: type[Call[Any]]) -> Route:
     )
 
 
-def _handler(kind: type[Call[Any]], form: RequestForm) -> Callable[[Ask], Any]:
+def _make_handler(kind: type[Call[Any]], form: RequestForm) -> Callable[[Ask], Any]:
     pins = kind.pinned_by
 
     def handle(ask: Ask) -> Any:
         rest = ask.query if form.is_query else ask.body
-        call = _within(call_of(kind, ask.path, rest, ask.headers), ask.limits)
+        call = _limit_call(call_of(kind, ask.path, rest, ask.headers), ask.limits)
         try:
             answer = (
                 find_figures(ask, call)
@@ -87,7 +87,7 @@ def _handler(kind: type[Call[Any]], form: RequestForm) -> Callable[[Ask], Any]:
     return handle
 
 
-def _within(call: Call[Any], limits: Limits) -> Call[Any]:
+def _limit_call(call: Call[Any], limits: Limits) -> Call[Any]:
     """The call, if it asks for no more than the server gives."""
     limit = getattr(call, "limit", 0)
     if limit is None or limit > limits.page_max:
@@ -108,7 +108,7 @@ def _within(call: Call[Any], limits: Limits) -> Call[Any]:
     return call
 
 
-def _error(error: PenstockError, headers: Mapping[str, str]) -> HttpAnswer:
+def _error_answer(error: PenstockError, headers: Mapping[str, str]) -> HttpAnswer:
     return HttpAnswer(status=error.http_status, body=encode_error(error, headers.get("x-request-id", "")))
 
 
@@ -134,7 +134,7 @@ NATIVE: Final = Api(
         *(route for declared in table_formats() if declared.routes for route in load(declared.routes)),
     ),
     codec=json,
-    error=_error,
+    error=_error_answer,
     error_schema=Failure,
     strict_query=True,
     imports=(

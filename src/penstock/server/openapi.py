@@ -26,7 +26,9 @@ def describe(apis: Sequence[Api]) -> Json:
         schemas = _Schemas(api)
         for route in api.routes:
             address = f"{api.prefix}{route.path}"
-            paths.setdefault(address, {}).setdefault(route.method.lower(), _operation(api, route, schemas))
+            paths.setdefault(address, {}).setdefault(
+                route.method.lower(), _describe_operation(api, route, schemas)
+            )
         components |= schemas.components
     return {
         "openapi": "3.1.0",
@@ -59,7 +61,7 @@ class _Schemas:
     """The JSON schemas of an API's types."""
 
     def __init__(self, api: Api) -> None:
-        kinds = [kind for kind in _kinds(api) if kind is not None]
+        kinds = [kind for kind in _collect_types(api) if kind is not None]
         found_schemas, components = api.codec.schema(kinds)
         schemas = [_rename_references(schema, api.name) for schema in found_schemas]
         self._schemas = list(zip(kinds, schemas, strict=True))
@@ -82,19 +84,19 @@ class _Schemas:
             yield name, field, name in required
 
 
-def _kinds(api: Api) -> Iterator[Any]:
+def _collect_types(api: Api) -> Iterator[Any]:
     yield api.error_schema
     for route in api.routes:
         yield from (route.query, route.body, route.answer)
 
 
-def _operation(api: Api, route: Route, schemas: _Schemas) -> Json:
+def _describe_operation(api: Api, route: Route, schemas: _Schemas) -> Json:
     operation: Json = {
         "tags": [api.name],
         "operationId": "_".join((api.name, route.method.lower(), *re.findall(r"\w+", route.path))),
         "summary": route.summary,
-        "parameters": [*_parameters(route, schemas)],
-        "responses": dict(_responses(api, route, schemas)),
+        "parameters": [*_describe_parameters(route, schemas)],
+        "responses": dict(_describe_responses(api, route, schemas)),
     }
     if route.description:
         operation["description"] = route.description
@@ -108,7 +110,7 @@ def _operation(api: Api, route: Route, schemas: _Schemas) -> Json:
     return operation
 
 
-def _parameters(route: Route, schemas: _Schemas) -> Iterator[Json]:
+def _describe_parameters(route: Route, schemas: _Schemas) -> Iterator[Json]:
     for name in re.findall(r"\{(\w+)\}", route.path):
         yield {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
     for name, field, is_required in schemas.fields(route.query):
@@ -122,17 +124,20 @@ def _parameters(route: Route, schemas: _Schemas) -> Iterator[Json]:
         yield {"name": name, "in": "header", "required": False, "schema": schema, "description": meaning}
 
 
-def _responses(api: Api, route: Route, schemas: _Schemas) -> Iterator[tuple[str, Json]]:
+def _describe_responses(api: Api, route: Route, schemas: _Schemas) -> Iterator[tuple[str, Json]]:
     if route.answer is None and not route.streams:
         yield str(204 if route.status == 200 else route.status), {"description": "Done."}
     else:
-        yield str(route.status), {"description": "The answer.", "content": _content(api, route, schemas)}
+        yield (
+            str(route.status),
+            {"description": "The answer.", "content": _describe_content(api, route, schemas)},
+        )
     error = {"application/json": {"schema": schemas.of(api.error_schema)}} if api.error_schema else {}
     for status in sorted({*_error_statuses(route), *route.statuses}):
         yield str(status), {"description": HTTPStatus(status).phrase, "content": error}
 
 
-def _content(api: Api, route: Route, schemas: _Schemas) -> Json:
+def _describe_content(api: Api, route: Route, schemas: _Schemas) -> Json:
     answer = schemas.of(route.answer) if route.answer is not None else {"type": "null"}
     if not route.streams:
         return {route.produces: {"schema": answer}}
@@ -172,20 +177,20 @@ def _rename_references(schema: Any, prefix: str) -> Any:
 def _needed_components(paths: Json, components: Json) -> Json:
     """The components that something refers to: those of queries became parameters."""
     needed: set[str] = set()
-    remaining = set(_references(paths))
+    remaining = set(_find_references(paths))
     while remaining:
         name = remaining.pop()
         if name not in needed:
             needed.add(name)
-            remaining |= set(_references(components[name]))
+            remaining |= set(_find_references(components[name]))
     return {name: components[name] for name in sorted(needed)}
 
 
-def _references(schema: Any) -> Iterable[str]:
+def _find_references(schema: Any) -> Iterable[str]:
     if isinstance(schema, dict):
         schema = list(schema.values())
     if isinstance(schema, list):
         for item in schema:
-            yield from _references(item)
+            yield from _find_references(item)
     elif isinstance(schema, str) and schema.startswith(COMPONENTS):
         yield schema.removeprefix(COMPONENTS)

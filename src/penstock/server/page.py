@@ -38,7 +38,7 @@ _POLICY: Final = (
 def render(description: Json) -> HttpAnswer:
     """The page for an OpenAPI description."""
     return HttpAnswer(
-        body="".join(_page(description)).encode(),
+        body="".join(_render_page(description)).encode(),
         content_type="text/html; charset=utf-8",
         headers=(("content-security-policy", _POLICY), ("referrer-policy", "no-referrer")),
     )
@@ -54,20 +54,20 @@ $ nessie --endpoint $URL/api/v1 remote show                 # Nessie's clients t
 """
 
 
-def _page(description: Json) -> Iterator[str]:
+def _render_page(description: Json) -> Iterator[str]:
     info, types = description["info"], description["components"]["schemas"]
     yield (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(info['title'])}</title><style>{STYLE}</style></head><body>"
-        f"<h1>{escape(info['title'])} {escape(info['version'])}</h1>{_prose(info['description'])}"
+        f"<h1>{escape(info['title'])} {escape(info['version'])}</h1>{_render_prose(info['description'])}"
         f"<pre>{escape(START.strip(), quote=False)}</pre>"
         "<p>A server that was started with <code>--dev</code> or <code>--insecure</code> needs no token. "
         'The same description for programs: <a href="/openapi.json">openapi.json</a>. '
         'The lake itself, for people: <a href="/ui/">its page</a>.</p>'
     )
     for tag in description["tags"]:
-        yield f'<h2 id="{escape(tag["name"])}">{escape(tag["name"])}</h2>{_prose(tag["description"])}'
+        yield f'<h2 id="{escape(tag["name"])}">{escape(tag["name"])}</h2>{_render_prose(tag["description"])}'
         routes = [
             (method, path, operation)
             for path, operations in description["paths"].items()
@@ -76,13 +76,13 @@ def _page(description: Json) -> Iterator[str]:
         ]
         for method, path, operation in routes:
             yield from _route(method, path, operation, types)
-        yield from _errors([operation for _, _, operation in routes])
+        yield from _render_errors([operation for _, _, operation in routes])
     yield '<h2 id="types">Types</h2>'
     for name, schema in types.items():
         yield f'<details id="{escape(name)}"><summary><code>{escape(name)}</code></summary>'
-        yield f"{_prose(schema.get('description', ''))}"
-        fields = [(*field, "") for field in _fields(schema)]
-        yield "".join(_table(fields)) if fields else f"<p>{_kind(schema)}</p>"
+        yield f"{_render_prose(schema.get('description', ''))}"
+        fields = [(*field, "") for field in _list_fields(schema)]
+        yield "".join(_render_table(fields)) if fields else f"<p>{_describe_type(schema)}</p>"
         yield "</details>"
     yield "</body></html>"
 
@@ -94,7 +94,7 @@ Field = tuple[str, Json, bool, str]
 def _route(method: str, path: str, operation: Json, types: Json) -> Iterator[str]:
     yield f'<details id="{escape(operation["operationId"])}"><summary><b>{escape(method.upper())}</b>'
     yield f"<code>{escape(path)}</code><span>{escape(operation['summary'])}</span></summary>"
-    yield _prose(operation.get("description", ""))
+    yield _render_prose(operation.get("description", ""))
     fields: list[Field] = [
         (
             parameter["name"],
@@ -107,27 +107,27 @@ def _route(method: str, path: str, operation: Json, types: Json) -> Iterator[str
     bodies = [content["schema"] for content in operation.get("requestBody", {}).get("content", {}).values()]
     several = ""
     if bodies:
-        inside = list(_fields(types[_name(bodies[0])])) if "$ref" in bodies[0] else []
+        inside = list(_list_fields(types[_schema_name(bodies[0])])) if "$ref" in bodies[0] else []
         fields += [(*field, "body") for field in inside]
-        several = "" if inside else f"<p>The body is {_kind(bodies[0])}.</p>"
-    yield from _table(fields)
+        several = "" if inside else f"<p>The body is {_describe_type(bodies[0])}.</p>"
+    yield from _render_table(fields)
     yield several
     status, answer = next(iter(operation["responses"].items()))
-    kinds = [(kind, _kind(content["schema"])) for kind, content in answer.get("content", {}).items()]
+    kinds = [(kind, _describe_type(content["schema"])) for kind, content in answer.get("content", {}).items()]
     answers = " or ".join(
         f"{shown} ({escape(kind)})" if "json" not in kind else shown for kind, shown in kinds
     )
     yield f"<p>Returns {escape(status)}{': ' + answers if answers else ' without a body'}.</p></details>"
 
 
-def _errors(operations: list[Json]) -> Iterator[str]:
+def _render_errors(operations: list[Json]) -> Iterator[str]:
     """The errors of all routes of an API in one table: they differ little."""
     responses: dict[str, Json] = {}
     for operation in operations:
         responses |= dict(list(operation["responses"].items())[1:])
     if responses:
         kinds = {
-            _kind(content["schema"])
+            _describe_type(content["schema"])
             for response in responses.values()
             for content in response["content"].values()
         }
@@ -137,27 +137,27 @@ def _errors(operations: list[Json]) -> Iterator[str]:
         yield "</table>"
 
 
-def _table(fields: list[Field]) -> Iterator[str]:
+def _render_table(fields: list[Field]) -> Iterator[str]:
     if not fields:
         return
     has_places = any(place for *_, place in fields)
     yield f"<table><tr><th>field</th>{'<th>in</th>' if has_places else ''}<th>type</th><th></th></tr>"
     for name, schema, is_needed, place in fields:
-        needed = "needed" if is_needed else _default(schema)
+        needed = "needed" if is_needed else _format_default(schema)
         where = f"<td>{escape(place)}</td>" if has_places else ""
         meaning = _CODE.sub(r"<code>\1</code>", escape(schema.get("description", "")))
         yield f"<tr><td><code>{escape(name)}</code></td>{where}"
-        yield f"<td>{_kind(schema)}{', ' + needed if needed else ''}</td><td>{meaning}</td></tr>"
+        yield f"<td>{_describe_type(schema)}{', ' + needed if needed else ''}</td><td>{meaning}</td></tr>"
     yield "</table>"
 
 
-def _fields(schema: Json) -> Iterator[tuple[str, Json, bool]]:
+def _list_fields(schema: Json) -> Iterator[tuple[str, Json, bool]]:
     required = schema.get("required", ())
     for name, field in schema.get("properties", {}).items():
         yield name, field, name in required
 
 
-def _default(schema: Json) -> str:
+def _format_default(schema: Json) -> str:
     default = schema.get("default")
     if default in (None, "", []) or isinstance(default, dict):
         return ""
@@ -168,33 +168,35 @@ _KINDS: Final = {"string": "text", "boolean": "true or false"}
 _FORMATS: Final = {"date-time": "time", "uuid": "UUID"}
 
 
-def _kind(schema: Json) -> str:
+def _describe_type(schema: Json) -> str:
     """A schema in a few words."""
     if "$ref" in schema:
-        name = escape(_name(schema))
+        name = escape(_schema_name(schema))
         return f'<a href="#{name}">{name.partition(".")[2]}</a>'
     for word in ("anyOf", "oneOf"):
         if word in schema:
-            return " or ".join(dict.fromkeys(_kind(member) for member in schema[word]))
+            return " or ".join(dict.fromkeys(_describe_type(member) for member in schema[word]))
     if "enum" in schema:
         return " or ".join(f"<code>{escape(json.dumps(choice))}</code>" for choice in schema["enum"])
     if schema.get("type") == "array" and isinstance(schema.get("items"), dict):
-        return f"list of {_kind(schema['items'])}"
+        return f"list of {_describe_type(schema['items'])}"
     if isinstance(schema.get("additionalProperties"), dict):
-        return f"object of {_kind(schema['additionalProperties'])}"
+        return f"object of {_describe_type(schema['additionalProperties'])}"
     if "properties" in schema:
-        inside = (f"<code>{escape(name)}</code>: {_kind(field)}" for name, field, _ in _fields(schema))
+        inside = (
+            f"<code>{escape(name)}</code>: {_describe_type(field)}" for name, field, _ in _list_fields(schema)
+        )
         return f"object with {', '.join(inside)}"
     kind = str(schema.get("type", "anything"))
     return escape(_FORMATS.get(schema.get("format", ""), _KINDS.get(kind, kind)))
 
 
-def _name(reference: Json) -> str:
+def _schema_name(reference: Json) -> str:
     name: str = reference["$ref"].rpartition("/")[2]
     return name
 
 
-def _prose(text: str) -> str:
+def _render_prose(text: str) -> str:
     """Paragraphs; words in backticks are code."""
     paragraphs = (escape(paragraph.strip()) for paragraph in re.split(r"\n\s*\n", text) if paragraph.strip())
     return "".join(

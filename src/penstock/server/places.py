@@ -82,11 +82,11 @@ class RequestPlace:
 
 def address_of(client: tuple[str, int] | None) -> str:
     """The address that a connection comes from; of IPv6, the network that its owner has addresses of."""
-    return _owner(client[0]) if client is not None else ""
+    return _normalise_host(client[0]) if client is not None else ""
 
 
 @lru_cache(maxsize=4096)
-def _owner(host: str) -> str:
+def _normalise_host(host: str) -> str:
     try:
         address = ip_address(host.partition("%")[0])
     except ValueError:

@@ -127,7 +127,7 @@ class RequestHandler:
                 catalogue=catalogue,
                 path=path,
                 query=_query(api, route, request.query),
-                body=self._body(api, route, request),
+                body=self._read_body(api, route, request),
                 headers=request.headers,
                 who=who,
                 request_id=request.request_id,
@@ -139,7 +139,7 @@ class RequestHandler:
                 progress=progress,
             )
             with due(request.deadline_s - self._commit_s, "request_timeout_s"):
-                return HandledRequest(_answer(api, route, route.handle(ask)), who)
+                return HandledRequest(_encode_answer(api, route, route.handle(ask)), who)
         except PenstockError as error:
             if not route.is_vital:
                 self._note(error)
@@ -156,7 +156,7 @@ class RequestHandler:
         fault_error = PenstockError(f"internal error of the server; see {request_id} in its log")
         return error_answer(api, fault_error, headers)
 
-    def _body(self, api: Api, route: Route, request: ReceivedRequest) -> Any:
+    def _read_body(self, api: Api, route: Route, request: ReceivedRequest) -> Any:
         if route.body is None:
             return None
         if not request.body:
@@ -202,7 +202,7 @@ def error_answer(api: Api, error: PenstockError, headers: Mapping[str, str]) -> 
     )
 
 
-def _answer(api: Api, route: Route, value: Any) -> HttpAnswer:
+def _encode_answer(api: Api, route: Route, value: Any) -> HttpAnswer:
     if isinstance(value, HttpAnswer):
         return value
     if value is None and route.answer is None:
@@ -217,7 +217,7 @@ def _query(api: Api, route: Route, raw: bytes) -> Any:
     """The query as the route's type; ``InvalidRequest`` names the parameter that is wrong."""
     parameters = _parameters(route.query)
     values: dict[str, Any] = {}
-    for name, value in _pairs(raw) if raw else ():
+    for name, value in _parse_query(raw) if raw else ():
         is_several = parameters.get(name)
         if is_several is None:
             if api.strict_query:
@@ -242,7 +242,7 @@ def _read(read: Callable[[Any, Any], Any], given: Any, api: Api, kind: Any) -> A
         raise in_plain_words(refused, api.codec, kind) from None
 
 
-def _pairs(raw: bytes) -> list[tuple[str, str]]:
+def _parse_query(raw: bytes) -> list[tuple[str, str]]:
     try:
         text = raw.decode("ascii")
         if "%" not in text and "+" not in text and text.count("&") < QUERY_FIELDS_MAX:  # as most are

@@ -43,11 +43,11 @@ class RouteMatcher:
 
     def api(self, path: str) -> Api:
         """The API that a path belongs to, and that says what is wrong with a request to it."""
-        return self._table(path).api
+        return self._build_table(path).api
 
     def find(self, method: str, path: str) -> MatchedRoute:
         """The route for a method and a raw path, else ``RouteNotFound`` or ``MethodNotAllowed``."""
-        table = self._table(path)
+        table = self._build_table(path)
         if method == "HEAD":
             method = "GET"
         match = table.find(method, path)
@@ -63,7 +63,7 @@ class RouteMatcher:
             allowed=tuple(sorted(allowed)),
         )
 
-    def _table(self, path: str) -> _RouteTable:
+    def _build_table(self, path: str) -> _RouteTable:
         for table in self._tables:
             if f"{path}/".startswith(table.prefix):
                 return table
@@ -98,7 +98,7 @@ class _Alternatives:
         for route in routes:
             names = tuple(_PARAMETER.findall(route.path))
             self._routes[group] = (route, f"{route.method} {route.path}", names)
-            expressions.append(_expression(route))
+            expressions.append(_path_expression(route))
             group += 1 + len(names)
         self._expression = re.compile(f"{re.escape(prefix)}(?:{'|'.join(expressions)})/?", re.DOTALL)
         if self._expression.groups != group - 1:
@@ -115,14 +115,21 @@ class _Alternatives:
         return route, label, {name: _decode(match[group + 1 + i], name) for i, name in enumerate(names)}
 
 
-def _expression(route: Route) -> str:
+def _path_expression(route: Route) -> str:
     parts = _PARAMETER.split(route.path.rstrip("/"))
     return "".join(
-        ["(", *(re.escape(p) if i % 2 == 0 else f"({_pattern(route, p)})" for i, p in enumerate(parts)), ")"]
+        [
+            "(",
+            *(
+                re.escape(p) if i % 2 == 0 else f"({_parameter_pattern(route, p)})"
+                for i, p in enumerate(parts)
+            ),
+            ")",
+        ]
     )
 
 
-def _pattern(route: Route, name: str) -> str:
+def _parameter_pattern(route: Route, name: str) -> str:
     return route.patterns.get(name, "[^/]+")
 
 

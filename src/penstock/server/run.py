@@ -221,7 +221,7 @@ class Service:
             gate = OwnPages(OpenGate(any_location=serving.is_dev), any_name=any_name)
         self.readiness = Readiness(catalogue)
         self._apis = apis = all_apis(self.log) if apis is None else apis
-        metrics = partial(_figures, catalogue, figures)
+        metrics = partial(_render_figures, catalogue, figures)
         own = server_api(apis, self.readiness, gate, metrics)
         self.application = Application(
             catalogue,
@@ -321,7 +321,7 @@ def _switch_threads(is_computing: bool) -> None:
     sys.setswitchinterval(LONG_SWITCH_INTERVAL_S if is_computing else SWITCH_INTERVAL_S)
 
 
-def _figures(catalogue: Catalogue, figures: MetricsEndpoint) -> bytes:
+def _render_figures(catalogue: Catalogue, figures: MetricsEndpoint) -> bytes:
     """What ``/metrics`` says, up to date."""
     if isinstance(catalogue, Embedded):
         catalogue.measure()
@@ -349,10 +349,10 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets if self.acceptor is None else [])
         if self.acceptor is not None:
-            self.acceptor.begin(self._protocol, partial(self._accept_directly, sockets or []))
+            self.acceptor.begin(self._make_protocol, partial(self._accept_directly, sockets or []))
         self.when_started()
 
-    def _protocol(self) -> asyncio.Protocol:
+    def _make_protocol(self) -> asyncio.Protocol:
         """A new connection, as ``startup`` makes them for a listening socket."""
         config = self.config
         protocol: asyncio.Protocol = config.http_protocol_class(  # type: ignore[call-arg]
@@ -365,7 +365,9 @@ class _Server(uvicorn.Server):
 
         async def accept() -> None:
             loop = asyncio.get_running_loop()
-            self.servers += [await loop.create_server(self._protocol, sock=listener) for listener in sockets]
+            self.servers += [
+                await loop.create_server(self._make_protocol, sock=listener) for listener in sockets
+            ]
 
         self._accepting = asyncio.get_running_loop().create_task(accept())
 

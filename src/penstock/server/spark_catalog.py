@@ -49,7 +49,7 @@ _SUMMARIES: Final = {
 }
 
 
-def _handler(step: str) -> Callable[[Ask], Any]:
+def _make_handler(step: str) -> Callable[[Ask], Any]:
     def handle(ask: Ask) -> Any:
         request: CatalogRequest = ask.body
         catalogue = ask.catalogue
@@ -91,7 +91,7 @@ ROUTES: Final = tuple(
     Route(
         method="POST",
         path=PATH + step,
-        handle=_handler(step),
+        handle=_make_handler(step),
         summary=summary,
         description="For Penstock's catalog in a Spark driver without Python.",
         body=CatalogRequest,

@@ -51,11 +51,11 @@ class ReadStarter:
             if line.timer is None:
                 oldest_s = min((reader.began_s for reader in line.young), default=0.0)
                 left_s = max(oldest_s + YOUNG_S - monotonic(), 0.0)
-                line.timer = asyncio.get_running_loop().call_later(left_s, self._look, caller, line)
+                line.timer = asyncio.get_running_loop().call_later(left_s, self._start_next, caller, line)
         elif not line.young and self._lines.get(caller) is line:
             del self._lines[caller]
 
-    def _look(self, caller: str, line: _StartLine) -> None:
+    def _start_next(self, caller: str, line: _StartLine) -> None:
         line.timer = None
         self.go_on(caller, line)
 

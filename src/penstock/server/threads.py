@@ -84,10 +84,10 @@ class Threads:
             task, series = item
             del item
             while task is not None:
-                task = self._do(task, series)
+                task = self._run_task(task, series)
             del series
 
-    def _do(self, task: ThreadTask, series: TaskSeries | None) -> ThreadTask | None:
+    def _run_task(self, task: ThreadTask, series: TaskSeries | None) -> ThreadTask | None:
         """Do one task, and return the next one of its series."""
         result, error = None, None
         try:

@@ -70,7 +70,7 @@ class Turns:
         """Let the next caller have a turn, and wait for another one before later requests of the same caller:
         of these, one is answered after the other, rather than all of them too late."""
         with self._lock:
-            if not self._end(pace):
+            if not self._end_turn(pace):
                 return
             called = pace.expect_call()
             queue = self._waiting.pop(pace.caller, deque())
@@ -96,7 +96,7 @@ class Turns:
     def give_back(self, pace: Pace) -> None:
         """End a turn, and begin that of the next one in line."""
         with self._lock:
-            if self._end(pace):
+            if self._end_turn(pace):
                 self._call()
 
     def _take_back(self) -> None:
@@ -104,10 +104,10 @@ class Turns:
         with self._lock:
             before_s = monotonic() - UNUSED_MAX_S
             for pace in [holder for holder in self._holders if holder.stepped_s < before_s]:
-                self._end(pace)
+                self._end_turn(pace)
             self._call()
 
-    def _end(self, pace: Pace) -> bool:
+    def _end_turn(self, pace: Pace) -> bool:
         if pace not in self._holders:
             return False
         self._holders.discard(pace)
@@ -125,10 +125,10 @@ class Turns:
             if queue:
                 self._waiting[caller] = queue
             self._free -= 1
-            self._hold(pace)
+            self._give_turn(pace)
             pace.call()
 
-    def _hold(self, pace: Pace) -> None:
+    def _give_turn(self, pace: Pace) -> None:
         pace.has_turn, pace.stepped_s = True, monotonic()
         pace.turn_began_s = pace.stepped_s
         if not self._holders:

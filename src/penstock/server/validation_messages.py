@@ -53,11 +53,15 @@ Say = Callable[[re.Match[str], str, Callable[[], str]], str]
 _SAYINGS: Final[tuple[tuple[re.Pattern[str], Say], ...]] = (
     (
         re.compile(r"Expected `([^`]+)`, got `([^`]+)`"),
-        lambda match, place, _: f"{_name_place(place)} must be {_kinds(match[1])}, got {_kinds(match[2])}",
+        lambda match, place, _: (
+            f"{_name_place(place)} must be {_describe_types(match[1])}, got {_describe_types(match[2])}"
+        ),
     ),
     (
         re.compile(r"Expected `([^`]+)` (>=|>|<=|<) (\S+)"),
-        lambda match, place, _: f"{_name_place(place)} must be {_kinds(match[1])} {match[2]} {match[3]}",
+        lambda match, place, _: (
+            f"{_name_place(place)} must be {_describe_types(match[1])} {match[2]} {match[3]}"
+        ),
     ),
     (
         re.compile(r"Object missing required field `([^`]+)`"),
@@ -78,31 +82,33 @@ def _name_place(place: str) -> str:
     return f"'{place}'" if place else "the request"
 
 
-def _kinds(kinds: str) -> str:
+def _describe_types(kinds: str) -> str:
     return " or ".join(_KINDS.get(name, name) for name in kinds.split(" | "))
 
 
 def _allowed_values(codec: Codec, kind: Any, place: str) -> list[str]:
     """The values that may stand at a place of a type, by its schema."""
     schemas, components = codec.schema([kind])
-    possible = list(_plain(schemas[0], components))
+    possible = list(_resolved_schemas(schemas[0], components))
     for name, index in re.findall(r"([^.\[\]]+)|\[([^\]]*)\]", place):
         possible = [
-            deeper for schema in possible for deeper in _within(schema, name, bool(index), components)
+            deeper
+            for schema in possible
+            for deeper in _schemas_of_child(schema, name, bool(index), components)
         ]
     values = [value for schema in possible for value in (schema.get("enum") or [schema.get("const")])]
     return sorted({str(value) for value in values if value is not None})
 
 
-def _within(schema: Json, name: str, is_index: bool, components: Json) -> Iterator[Json]:
+def _schemas_of_child(schema: Json, name: str, is_index: bool, components: Json) -> Iterator[Json]:
     inside = schema.get("items") if is_index else schema.get("properties", {}).get(name)
     if inside is None:
         inside = schema.get("additionalProperties")
     if isinstance(inside, dict):
-        yield from _plain(inside, components)
+        yield from _resolved_schemas(inside, components)
 
 
-def _plain(schema: Json, components: Json) -> Iterator[Json]:
+def _resolved_schemas(schema: Json, components: Json) -> Iterator[Json]:
     """What a schema can be, one by one, without references."""
     if "$ref" in schema:
         schema = components[schema["$ref"].rpartition("/")[2]]
@@ -110,4 +116,4 @@ def _plain(schema: Json, components: Json) -> Iterator[Json]:
         yield schema
         return
     for variant in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
-        yield from _plain(variant, components)
+        yield from _resolved_schemas(variant, components)

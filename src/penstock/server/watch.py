@@ -28,13 +28,13 @@ class Watch:
 
     def begin(self, future: asyncio.Future[Any]) -> None:
         """If the client goes away, nobody waits for the work, and the future raises ``ClientGone``."""
-        self._task = asyncio.get_running_loop().create_task(self._look(future))
+        self._task = asyncio.get_running_loop().create_task(self._check_future(future))
 
     def end(self) -> None:
         if self._task is not None:
             self._task.cancel()
 
-    async def _look(self, future: asyncio.Future[Any]) -> None:
+    async def _check_future(self, future: asyncio.Future[Any]) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
         self._is_gone = True

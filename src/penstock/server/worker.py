@@ -33,7 +33,7 @@ def work(descriptor: int) -> int:
         service = Service(lake.catalogue, serving, figures, worker=os.getpid())
         is_alone = threading.Event()
         threading.Thread(target=_watch, args=(service, is_alone), name="supervisor", daemon=True).start()
-        service.run(listener, _ready)
+        service.run(listener, _report_ready)
     if is_alone.is_set():  # nobody else is left to tidy up
         shutil.rmtree(os.environ[DIRECTORY], ignore_errors=True)
     return 0
@@ -48,7 +48,7 @@ def _watch(service: Service, is_alone: threading.Event) -> None:
     service.stop()
 
 
-def _ready() -> None:
+def _report_ready() -> None:
     sys.stdout.write("ready\n")
     sys.stdout.flush()
 

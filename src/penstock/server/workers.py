@@ -39,7 +39,7 @@ def supervise(serving: ServerOptions, listener: socket.socket, log: Log, started
     """Keep so many workers serving until a signal comes, then have them drain."""
     with tempfile.TemporaryDirectory(prefix="penstock-metrics-") as figures:
         workers = [_Worker(serving, listener, Path(figures)) for _ in range(serving.workers)]
-        with _signals(workers) as stopped:
+        with _watch_signals(workers) as stopped:
             try:
                 for worker in workers:
                     worker.wait_until_ready()
@@ -54,7 +54,7 @@ def supervise(serving: ServerOptions, listener: socket.socket, log: Log, started
 
 
 @contextlib.contextmanager
-def _signals(workers: list[_Worker]) -> Iterator[threading.Event]:
+def _watch_signals(workers: list[_Worker]) -> Iterator[threading.Event]:
     """An event that a signal sets; a second one ends everything at once."""
     stopped = threading.Event()
 

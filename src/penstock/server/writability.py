@@ -50,15 +50,15 @@ class Writability:
         if store.is_read_only:
             return
         if self._is_suspected(DATABASE) or not store.has_room:
-            self._look(DATABASE)
+            self._check_if_due(DATABASE)
         if self._is_suspected(STORAGE) or not self._warehouse_has_room():
-            self._look(STORAGE)
+            self._check_if_due(STORAGE)
 
     def _is_suspected(self, part: str) -> bool:
         with self._lock:
             return part in self._suspected
 
-    def _look(self, part: str) -> None:
+    def _check_if_due(self, part: str) -> None:
         """Find out whether a part works, unless that was done just now; raise why it does not."""
         with self._lock:
             is_due = monotonic() - self._looked_s.get(part, -LOOK_EVERY_S) >= LOOK_EVERY_S

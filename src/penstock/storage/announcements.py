@@ -110,7 +110,7 @@ class Announcements:
     async def _read(self) -> AnnouncementView:
         taken_s = elapsed_s()
         marks = {entry.key: entry.modified_us async for entry in self._bucket.list(FOLDER)}
-        contents = await asyncio.gather(*map(self._content, marks))
+        contents = await asyncio.gather(*map(self._read_announcement, marks))
         # One that is gone already was withdrawn: all its deletions are done.
         here = {key: keys for key, keys in zip(marks, contents, strict=True) if keys is not None}
         self._contents = here
@@ -118,7 +118,7 @@ class Announcements:
         self._view = AnnouncementView(taken_s, frozenset().union(*here.values()), times_us, here)
         return self._view
 
-    async def _content(self, key: str) -> frozenset[str] | None:
+    async def _read_announcement(self, key: str) -> frozenset[str] | None:
         content = self._contents.get(key)
         if content is not None:
             return content

@@ -74,7 +74,7 @@ def _known_as(scheme: str, host: str) -> str:
             return f"s3://{host}"
         case "az" | "abfs" | "abfss" | "wasb" | "wasbs":
             container, _, account = host.partition("@")
-            return f"az://{container}@{account.partition('.')[0] or _account(container)}"
+            return f"az://{container}@{account.partition('.')[0] or _require_account(container)}"
         case "hdfs":
             return f"hdfs://{host.removesuffix(_NAMENODE)}"
         case "file":
@@ -96,12 +96,12 @@ def _file_system(scheme: str, bucket: str) -> str:
         case "s3":
             return f"s3a://{bucket}"
         case "az":
-            return f"abfss://{bucket}@{_account(bucket)}.dfs.core.windows.net"
+            return f"abfss://{bucket}@{_require_account(bucket)}.dfs.core.windows.net"
         case _:
             return f"{scheme}://{bucket}"
 
 
-def _account(container: str) -> str:
+def _require_account(container: str) -> str:
     account = os.environ.get(ACCOUNT)
     if not account:
         raise InvalidRequest(

@@ -25,8 +25,8 @@ NAT64: Final = IPv6Network("64:ff9b::/96")
 
 def check_host(location: str) -> None:
     """``LocationRefused`` if a location is on a host that no lake has a root on, in whatever spelling."""
-    scheme, host = _host(location)
-    address = _address(host)
+    scheme, host = _parse_scheme_and_host(location)
+    address = _parse_ip_address(host)
     if address is not None and any(map(_is_forbidden, _wrapped_addresses(address))):
         raise _refused_error(location)
     if scheme in ("http", "https") and host in METADATA_NAMES:
@@ -40,7 +40,7 @@ def _refused_error(location: str) -> LocationRefused:
     )
 
 
-def _host(location: str) -> tuple[str, str]:
+def _parse_scheme_and_host(location: str) -> tuple[str, str]:
     """The scheme and the host as a lenient client might read them."""
     plain = location
     while (decoded := unquote(plain)) != plain:
@@ -54,7 +54,7 @@ def _host(location: str) -> tuple[str, str]:
         raise LocationRefused(f"{shown!r} is not a location: {problem}", location=shown) from None
 
 
-def _address(host: str) -> IPv4Address | IPv6Address | None:
+def _parse_ip_address(host: str) -> IPv4Address | IPv6Address | None:
     """The address that a host is, also as one number, in hexadecimal, octal or with parts left out."""
     if not host:
         return None

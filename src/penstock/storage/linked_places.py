@@ -34,10 +34,10 @@ class LinkedPlace(Place):
         return place.size(inside)
 
     def sizes(self, names: Iterable[str]) -> Sequence[int | None]:
-        return self._each(names, lambda place, inside: place.sizes(inside))
+        return self._ask_each_place(names, lambda place, inside: place.sizes(inside))
 
     def missing(self, names: Sequence[str]) -> Sequence[str]:
-        gone = self._each(names, _are_missing)
+        gone = self._ask_each_place(names, _are_missing)
         return [name for name, is_gone in zip(names, gone, strict=True) if is_gone]
 
     def look(self, name: str) -> BucketEntry | None:
@@ -54,7 +54,7 @@ class LinkedPlace(Place):
         source = self.find_source(name)
         return (self._place, name) if source is None else (source, name.removeprefix(f"{source.url}/"))
 
-    def _each(
+    def _ask_each_place(
         self, names: Iterable[str], ask: Callable[[Place, Sequence[str]], Sequence[Answer]]
     ) -> list[Answer]:
         """What each place answers about its files, in the order of the names."""

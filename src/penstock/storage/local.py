@@ -101,19 +101,19 @@ class LocalBucket(Bucket):
         return self._root.is_dir() and not os.access(self._root, os.W_OK)
 
     async def get(self, key: str) -> TaggedContent | None:
-        return await self._do(self._read, key)
+        return await self._run_in_thread(self._read, key)
 
     async def head(self, key: str) -> BucketEntry | None:
-        return await self._do(self._look, key)
+        return await self._run_in_thread(self._stat_file, key)
 
     async def size(self, key: str) -> int | None:
-        return await self._do(self._measure, key)
+        return await self._run_in_thread(self._measure, key)
 
     async def get_range(self, key: str, start: int, length: int) -> bytes | None:
-        return await self._do(self._read_range, key, start, length)
+        return await self._run_in_thread(self._read_range, key, start, length)
 
     async def put(self, key: str, data: bytes, condition: Condition = None) -> EntityTag:
-        return await self._do(self._retry_once, partial(self._write, key, data, condition))
+        return await self._run_in_thread(self._retry_once, partial(self._write, key, data, condition))
 
     async def put_all(self, items: Sequence[tuple[str, bytes]]) -> int:
         """All are written under other names, by a few threads, and then flushed, one flush often doing for
@@ -128,48 +128,48 @@ class LocalBucket(Bucket):
         ]
         try:
             for outcome in await asyncio.gather(
-                *(self._do(self._retry_once, task) for task in work), return_exceptions=True
+                *(self._run_in_thread(self._retry_once, task) for task in work), return_exceptions=True
             ):
                 if isinstance(outcome, BaseException):
                     raise outcome
             unfinished = [written[n % len(written)][n // len(written)] for n in range(len(items))]
             link_all = partial(self._link_all, [key for key, _ in items], unfinished)
-            return await self._do(self._retry_once, link_all)
+            return await self._run_in_thread(self._retry_once, link_all)
         finally:
-            await self._do(_unlink, [path for paths in written for path in paths])
+            await self._run_in_thread(_unlink, [path for paths in written for path in paths])
 
     async def put_pieces(self, key: str, pieces: Iterable[bytes]) -> None:
-        await self._do(self._write_pieces, key, pieces)
+        await self._run_in_thread(self._write_pieces, key, pieces)
 
     async def delete(self, keys: Sequence[str]) -> None:
         import asyncio
 
         few = min(THREADS_MAX, len(keys))
         work = [partial(self._remove, keys[start::few]) for start in range(few)]
-        await asyncio.gather(*(self._do(self._retry_once, task) for task in work))
+        await asyncio.gather(*(self._run_in_thread(self._retry_once, task) for task in work))
 
     async def list(self, folder: str, after: str = "") -> AsyncIterator[BucketEntry]:
         entries = self._walk(self._root / folder, f"{folder}/" if folder else "", after)
         size = FIRST_PAGE  # who looks for few files next to one another does not have others looked at
-        while page := await self._do(lambda size: list(islice(entries, size)), size):
+        while page := await self._run_in_thread(lambda size: list(islice(entries, size)), size):
             for entry in page:
                 yield entry
             size = min(PAGE, 4 * size)
 
     async def folders(self) -> Sequence[str]:
         """The names of the folders right below the root, in the order of their bytes."""
-        return await self._do(self._folders)
+        return await self._run_in_thread(self._list_folders)
 
     async def prune(self) -> None:
         """Remove this class's own files and all folders that are empty then, the root too."""
-        await self._do(self._prune)
+        await self._run_in_thread(self._prune)
 
     async def remove_empty_folders(self) -> None:
         """Remove folders below the root that are empty, apart from those whose names begin with a ``_``."""
-        await self._do(self._remove_empty)
+        await self._run_in_thread(self._remove_empty)
 
     async def tidy(self, before_us: int) -> int:
-        return await self._do(self._remove_unfinished, before_us)
+        return await self._run_in_thread(self._remove_unfinished, before_us)
 
     def close(self) -> None:
         if self._own_threads:
@@ -179,20 +179,20 @@ class LocalBucket(Bucket):
 
     def read_now(self, key: str) -> bytes | None:
         """What ``get`` reads."""
-        return self._now(self._data, key)
+        return self._run_now(self._read_data, key)
 
     def size_now(self, key: str) -> int | None:
         """As ``size``."""
-        return self._now(self._measure, key)
+        return self._run_now(self._measure, key)
 
     def put_new_now(self, key: str, data: bytes) -> bool:
         """As ``put_all`` for one file."""
         unfinished: list[Path] = []
         try:
-            self._now(self._retry_once, partial(self._write_unfinished, [data], unfinished))
-            return self._now(self._retry_once, partial(self._link_all, [key], unfinished)) == 1
+            self._run_now(self._retry_once, partial(self._write_unfinished, [data], unfinished))
+            return self._run_now(self._retry_once, partial(self._link_all, [key], unfinished)) == 1
         finally:
-            self._now(_unlink, unfinished)
+            self._run_now(_unlink, unfinished)
 
     def link_now(self, key: str, other: str) -> bool:
         """Give a file one more name, unless another file has that; whether it has the name now.
@@ -201,10 +201,10 @@ class LocalBucket(Bucket):
         """
         file, path = self._root / key, self._root / other
         try:
-            self._make(path.parent)
+            self._make_folder(path.parent)
             os.link(file, path)
         except FileExistsError:
-            return self._now(self._is_same, file, path)
+            return self._run_now(self._is_same, file, path)
         except OSError:
             self._made.clear()
             return False
@@ -217,14 +217,16 @@ class LocalBucket(Bucket):
         except FileNotFoundError:
             return False
 
-    def _now(self, work: Callable[Given, Answer], *given: Given.args, **named: Given.kwargs) -> Answer:
+    def _run_now(self, work: Callable[Given, Answer], *given: Given.args, **named: Given.kwargs) -> Answer:
         try:
             return work(*given, **named)
         except OSError as problem:
             self._made.clear()
             raise self._explain(problem) from None
 
-    async def _do(self, work: Callable[Given, Answer], *given: Given.args, **named: Given.kwargs) -> Answer:
+    async def _run_in_thread(
+        self, work: Callable[Given, Answer], *given: Given.args, **named: Given.kwargs
+    ) -> Answer:
         import asyncio
 
         call = partial(work, *given, **named)
@@ -261,10 +263,10 @@ class LocalBucket(Bucket):
         return Unavailable(reason, path=str(self._root), **self._part)
 
     def _read(self, key: str) -> TaggedContent | None:
-        data = self._data(key)
+        data = self._read_data(key)
         return None if data is None else TaggedContent(data, _tag(data))
 
-    def _data(self, key: str) -> bytes | None:
+    def _read_data(self, key: str) -> bytes | None:
         try:
             # Paths cost as much as the file here, and a commit reads a few files of each of its tables.
             with open(f"{self._root}/{key}", "rb", buffering=0) as file:  # noqa: PTH123
@@ -272,7 +274,7 @@ class LocalBucket(Bucket):
         except NO_FILE:
             return None
 
-    def _look(self, key: str) -> BucketEntry | None:
+    def _stat_file(self, key: str) -> BucketEntry | None:
         try:
             with (self._root / key).open("rb") as file:
                 status = os.fstat(file.fileno())
@@ -299,7 +301,7 @@ class LocalBucket(Bucket):
         path, unfinished = self._root / key, list[Path]()
         try:
             self._write_unfinished([data], unfinished)
-            self._make(path.parent)
+            self._make_folder(path.parent)
             if condition != "absent":
                 self._rename(unfinished[0], path, key, condition)
             elif not self._link_all([key], unfinished):
@@ -313,21 +315,21 @@ class LocalBucket(Bucket):
         path, unfinished = self._root / key, self._unfinished / secrets.token_hex(16)
         self._made.clear()
         for folder in (self._unfinished, path.parent):
-            self._make(folder)
+            self._make_folder(folder)
         try:
             with unfinished.open("xb") as file:
                 file.writelines(pieces)
                 file.flush()
                 os.fsync(file.fileno())
             unfinished.rename(path)
-            self._settle(path.parent)
+            self._sync_folder(path.parent)
         finally:
             _unlink([unfinished])
 
     def _write_unfinished(self, contents: Sequence[bytes], unfinished: MutableSequence[Path]) -> None:
         """Files with these bytes, on the disk, under names that nobody else uses; ``unfinished`` tells them,
         also if it fails."""
-        self._make(self._unfinished)
+        self._make_folder(self._unfinished)
         _unlink(unfinished)
         unfinished.clear()
         token = secrets.token_hex(16)
@@ -348,7 +350,7 @@ class LocalBucket(Bucket):
         paths = [self._root / key for key in keys]
         folders = {path.parent for path in paths}
         for folder in folders:
-            self._make(folder)
+            self._make_folder(folder)
         count = 0
         try:
             for file, path in zip(unfinished, paths, strict=True):
@@ -362,7 +364,7 @@ class LocalBucket(Bucket):
                 raise UnansweredWrite(problem.strerror) from None
             raise
         for folder in folders:
-            self._settle(folder)
+            self._sync_folder(folder)
         return count
 
     def _rename(self, unfinished: Path, path: Path, key: str, condition: Condition) -> None:
@@ -372,9 +374,9 @@ class LocalBucket(Bucket):
                 if content is None or content.tag != condition:
                     raise WriteRefused
             unfinished.rename(path)
-            self._settle(path.parent)
+            self._sync_folder(path.parent)
 
-    def _settle(self, folder: Path) -> None:
+    def _sync_folder(self, folder: Path) -> None:
         """Make names durable; until then a power cut may still take them back."""
         try:
             _synchronise(folder)
@@ -394,12 +396,12 @@ class LocalBucket(Bucket):
     @contextmanager
     def _lock_key(self, key: str) -> Iterator[None]:
         """Against all threads and processes; let go by the system if this one dies."""
-        self._make(self._locks)
+        self._make_folder(self._locks)
         with (self._locks / str(crc32(key.encode()) % LOCKS)).open("ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
-    def _make(self, folder: Path) -> None:
+    def _make_folder(self, folder: Path) -> None:
         """A folder, durably: also those above it that were made for it."""
         if folder in self._made:
             return
@@ -436,10 +438,10 @@ class LocalBucket(Bucket):
             if name.endswith("/"):
                 if _may_follow(key, after):
                     yield from self._walk(folder / name, key, after)
-            elif key > after and (status := _status(f"{folder}/{name}")) is not None:
+            elif key > after and (status := _stat_listed_file(f"{folder}/{name}")) is not None:
                 yield BucketEntry(key, status.st_size, status.st_mtime_ns // 1000, EntityTag(None))
 
-    def _folders(self) -> Sequence[str]:
+    def _list_folders(self) -> Sequence[str]:
         try:
             with os.scandir(self._root) as entries:
                 return sorted(
@@ -485,7 +487,7 @@ def _may_follow(folder: str, after: str) -> bool:
     return folder > after or after.startswith(folder)
 
 
-def _status(path: str) -> os.stat_result | None:
+def _stat_listed_file(path: str) -> os.stat_result | None:
     """Size and time of a file that was listed; ``None`` if it is gone, or a link to anything but a file."""
     try:
         status = os.stat(path)  # noqa: PTH116

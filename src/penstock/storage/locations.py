@@ -28,14 +28,14 @@ PART_MAX_BYTES: Final = 255
 
 def normalise(location: str) -> str:
     """The one way to write a location: local paths absolute, no trailing slash."""
-    scheme, host, path = _parts(location)
+    scheme, host, path = _split_location(location)
     return f"{scheme}://{host}{path}" if scheme != "file" else path
 
 
 def is_under(location: str, root: str) -> bool:
     """Whether a location is a root or lies below it."""
-    scheme, host, path = _parts(location)
-    root_scheme, root_host, root_path = _parts(root)
+    scheme, host, path = _split_location(location)
+    root_scheme, root_host, root_path = _split_location(root)
     if (scheme, host) != (root_scheme, root_host):
         return False
     return path == root_path or path.startswith(root_path.rstrip("/") + "/")
@@ -53,13 +53,13 @@ def check_under(location: str, roots: Iterable[str]) -> str:
     )
     raise LocationRefused(
         f"{location} {known_roots}; an administrator of the lake can add a root: penstock root add "
-        f"{shlex.quote(_above(location))}",
+        f"{shlex.quote(_parent_location(location))}",
         location=location,
         roots=places,
     )
 
 
-def _above(location: str) -> str:
+def _parent_location(location: str) -> str:
     """Where a location lies, which would be a root for it and its neighbours."""
     place = normalise(location)
     above = place.rpartition("/")[0]
@@ -97,7 +97,7 @@ def without_secrets(location: str) -> str:
     return re.sub(r"(?<=://)[^/]*@", "…@", location).partition("?")[0]
 
 
-def _parts(location: str) -> tuple[str, str, str]:
+def _split_location(location: str) -> tuple[str, str, str]:
     if not isinstance(location, str) or not location.strip() or not location.isprintable():
         raise LocationRefused(f"{location!r} is not a location", location=str(location))
     if len(location) > LENGTH_MAX:
@@ -109,7 +109,7 @@ def _parts(location: str) -> tuple[str, str, str]:
     if location != location.strip():
         raise LocationRefused(f"{location!r} begins or ends with a blank", location=location)
     if "://" not in location:
-        return "file", "", _path(location, str(Path(location).absolute()))
+        return "file", "", _check_path(location, str(Path(location).absolute()))
     try:
         split = urlsplit(location)
     except ValueError as problem:
@@ -127,10 +127,10 @@ def _parts(location: str) -> tuple[str, str, str]:
         raise LocationRefused(f"{location!r} names no bucket or host", location=location)
     # In URLs of files, a blank is written as its code. In those of buckets, all is as it is.
     path = unquote(split.path) if split.scheme == "file" else split.path
-    return split.scheme.lower(), host, _path(location, path)
+    return split.scheme.lower(), host, _check_path(location, path)
 
 
-def _path(location: str, path: str) -> str:
+def _check_path(location: str, path: str) -> str:
     plain = path
     while (decoded := unquote(plain)) != plain:
         plain = decoded

@@ -55,7 +55,7 @@ class MovedRoots:
         """Where the files of a location lie: of one of the lake, or of a place that they were moved from."""
         for root in self.all:
             for place in root.places:
-                if (rest := _below(location, place)) is not None:
+                if (rest := _part_below(location, place)) is not None:
                     return root.new + rest
         return location
 
@@ -69,7 +69,7 @@ class MovedRoots:
             return location
         for root in self.all:
             for place in root.places:
-                if (rest := _below(normal, place)) is not None:
+                if (rest := _part_below(normal, place)) is not None:
                     return root.old + rest + ("/" if location.endswith("/") else "")
         return location
 
@@ -77,7 +77,7 @@ class MovedRoots:
         """A place of storage, and all locations that its files had before they were moved there; the one by
         which the lake knows it is the second, or the only one."""
         for root in self.all:
-            if (rest := _below(place, root.new)) is not None:
+            if (rest := _part_below(place, root.new)) is not None:
                 return tuple(other + rest for other in root.places)
         return (place,)
 
@@ -91,14 +91,14 @@ def map_roots(before: Sequence[MovedRoot], roots: Iterable[str], old: str, new: 
     ``old`` may be a place that files were moved to before: then these have moved once more, or back.
     ``InvalidRequest`` if one place would be meant by two locations.
     """
-    old, new = _root(old), _root(new)
+    old, new = _normalise_root(old), _normalise_root(new)
     if old == new:
         raise InvalidRequest(f"{old} is mapped to itself: give two different locations")
     check_host(new)
     known_root = next((root for root in before if old in (root.old, root.new)), MovedRoot(old, old))
     passed = tuple(place for place in known_root.places if place not in (known_root.old, new))
     moved = (*(root for root in before if root is not known_root), MovedRoot(known_root.old, new, passed))
-    _check_apart(moved, [_root(root) for root in roots])
+    _check_apart(moved, [_normalise_root(root) for root in roots])
     if len(moved) > MOVED_MAX:
         raise InvalidRequest(f"a lake can have at most {MOVED_MAX} mapped roots")
     return moved
@@ -106,7 +106,7 @@ def map_roots(before: Sequence[MovedRoot], roots: Iterable[str], old: str, new: 
 
 def unmap_root(before: Sequence[MovedRoot], roots: Iterable[str], place: str) -> tuple[MovedRoot, ...]:
     """The moved roots of a lake once files of one of them, named by either place, are back at the old one."""
-    wanted_root = _root(place)
+    wanted_root = _normalise_root(place)
     for root in before:
         if wanted_root in (root.old, root.new) and root.old != root.new:
             return map_roots(before, roots, root.new, root.old)
@@ -128,7 +128,7 @@ def _check_apart(moved: Sequence[MovedRoot], roots: Sequence[str]) -> None:
             )
     for moved_root in moved:
         for root in roots:
-            if _overlaps(root, moved_root):
+            if _roots_overlap(root, moved_root):
                 raise InvalidRequest(
                     f"{moved_root.old} cannot be mapped to {moved_root.new}: the lake has the root {root}, "
                     "and tables may already be at these locations\n  Choose a location for the files that "
@@ -143,7 +143,7 @@ def check_added(moved: Iterable[MovedRoot], added: Iterable[str]) -> None:
     places = list(moved)
     for root in added:
         for moved_root in places:
-            if _overlaps(root, moved_root):
+            if _roots_overlap(root, moved_root):
                 raise InvalidRequest(
                     f"{root} cannot become a root of the lake: files of another root were moved to "
                     f"{moved_root.new}, so that a location would be ambiguous\n  Add a root that is neither "
@@ -152,7 +152,7 @@ def check_added(moved: Iterable[MovedRoot], added: Iterable[str]) -> None:
                 )
 
 
-def _overlaps(root: str, moved: MovedRoot) -> bool:
+def _roots_overlap(root: str, moved: MovedRoot) -> bool:
     return moved.new != moved.old and not is_under(root, moved.old) and _is_nested(moved.new, root)
 
 
@@ -160,7 +160,7 @@ def _is_nested(place: str, other: str) -> bool:
     return is_under(place, other) or is_under(other, place)
 
 
-def _root(place: str) -> str:
+def _normalise_root(place: str) -> str:
     """A place as roots are written here: without a slash at its end, also if it is a whole bucket."""
     root = normalise(place).rstrip("/")
     if not root:
@@ -168,7 +168,7 @@ def _root(place: str) -> str:
     return root
 
 
-def _below(location: str, root: str) -> str | None:
+def _part_below(location: str, root: str) -> str | None:
     """What follows a root in a location below it, with the slash; ``None`` if the location lies elsewhere."""
     if location == root:
         return ""

@@ -87,7 +87,7 @@ class Places:
                 if len(self._places) >= PLACES_MAX:
                     newer = islice(self._places.items(), PLACES_MAX // 2, None)
                     self._places = dict(newer)  # whoever has one of the others goes on using it
-                place = self._places[where] = self._place(where)
+                place = self._places[where] = self._open_place(where)
             return place
 
     def forget(self, place: Place) -> None:
@@ -122,7 +122,7 @@ class Places:
         endpoint = next((value for value in named if value), None)
         return RemoteBucket(f"{scheme}://{bucket}", scheme, bucket, endpoint=endpoint)
 
-    def _place(self, where: str) -> Place:
+    def _open_place(self, where: str) -> Place:
         if self._loop is None:
             from penstock.storage.request_loop import RequestLoop
 
@@ -229,7 +229,7 @@ class Place:
 
     def sizes(self, names: Iterable[str]) -> Sequence[int | None]:
         """The sizes of several files."""
-        return self._loop.run(_each([self._bucket.size(self._folder + name) for name in names]))
+        return self._loop.run(_run_all([self._bucket.size(self._folder + name) for name in names]))
 
     def missing(self, names: Sequence[str]) -> Sequence[str]:
         """Those of some files that do not exist: looked up one by one, or in a list of all if many."""
@@ -262,7 +262,7 @@ class Place:
         """All files below a folder in the order of their bytes, of which a page at a time is in memory."""
         cut = len(self._folder)
         listing = aiter(self._bucket.list((self._folder + folder).rstrip("/")))
-        while page := self._loop.run(_some(listing, LISTED_AT_ONCE)):
+        while page := self._loop.run(_take_some(listing, LISTED_AT_ONCE)):
             for entry in page:
                 yield entry._replace(key=entry.key[cut:])
 
@@ -273,7 +273,7 @@ class Place:
             yield from self._loop.run(self._bucket.folders())
             return
         cut, after = len(self._folder), self._folder
-        while page := self._loop.run(_some(self._bucket.list(self._folder.rstrip("/"), after), 1)):
+        while page := self._loop.run(_take_some(self._bucket.list(self._folder.rstrip("/"), after), 1)):
             name, slash, _ = page[0].key[cut:].partition("/")
             if slash:
                 yield name
@@ -316,7 +316,7 @@ class Place:
         ``OutcomeUnknown`` if that cannot be said of one of them.
         """
         keys = [(self._folder + name, data) for name, data in items]
-        results = self._create(items, lambda: _each([self._put_all([item]) for item in keys]))
+        results = self._create(items, lambda: _run_all([self._put_all([item]) for item in keys]))
         return [count == 1 for count in results]
 
     def link(self, name: str, other: str) -> bool:
@@ -397,7 +397,7 @@ class Place:
             ) from None
 
     async def _read(self, names: Sequence[str]) -> Sequence[bytes | None]:
-        contents = await _each(self._bucket.get(self._folder + name) for name in names)
+        contents = await _run_all(self._bucket.get(self._folder + name) for name in names)
         return [None if content is None else content.data for content in contents]
 
     async def _list(self, folder: str, after: str, before: str) -> Sequence[BucketEntry]:
@@ -440,7 +440,7 @@ class Place:
                 await self._bucket.delete([key])
 
 
-async def _some(items: AsyncIterator[BucketEntry], count: int) -> Sequence[BucketEntry]:
+async def _take_some(items: AsyncIterator[BucketEntry], count: int) -> Sequence[BucketEntry]:
     """The next few of them."""
     batch: list[BucketEntry] = []
     async for item in items:
@@ -450,7 +450,7 @@ async def _some(items: AsyncIterator[BucketEntry], count: int) -> Sequence[Bucke
     return batch
 
 
-async def _each(work: Iterable[Coroutine[Any, Any, Answer]]) -> Sequence[Answer]:
+async def _run_all(work: Iterable[Coroutine[Any, Any, Answer]]) -> Sequence[Answer]:
     """All answers; the first error, but only when nothing is under way any more."""
     import asyncio
 

@@ -79,7 +79,7 @@ class RemoteBucket(Bucket):
         import asyncio
 
         self.url = url
-        self._obstore = _library()
+        self._obstore = _load_library()
         self._scheme = scheme
         self._errors = self._obstore.exceptions
         self._slots = asyncio.Semaphore(in_flight_max)
@@ -130,7 +130,7 @@ class RemoteBucket(Bucket):
     async def head(self, key: str) -> BucketEntry | None:
         async with self._slots:
             try:
-                return _entry(await self._obstore.head_async(self._reads, key))
+                return _bucket_entry(await self._obstore.head_async(self._reads, key))
             except FileNotFoundError:
                 return None
             except self._errors.BaseError as problem:
@@ -155,7 +155,7 @@ class RemoteBucket(Bucket):
         async with self._slots:
             try:
                 result = await self._obstore.put_async(
-                    self._writes, key, data, mode=_mode(condition), use_multipart=False
+                    self._writes, key, data, mode=_put_mode(condition), use_multipart=False
                 )
             except (self._errors.AlreadyExistsError, self._errors.PreconditionError):
                 raise WriteRefused from None
@@ -163,7 +163,7 @@ class RemoteBucket(Bucket):
                 self._check_bucket(problem, "write")
                 raise WriteRefused from None  # what was to be replaced is gone
             except self._errors.BaseError as problem:
-                raise self._doubt(problem, "write") from None
+                raise self._write_error(problem, "write") from None
         return _tag(result)
 
     async def put_pieces(self, key: str, pieces: Iterable[bytes]) -> None:
@@ -179,9 +179,9 @@ class RemoteBucket(Bucket):
                 )
             except FileNotFoundError as problem:
                 self._check_bucket(problem, "write")
-                raise self._doubt(problem, "write") from None
+                raise self._write_error(problem, "write") from None
             except self._errors.BaseError as problem:
-                raise self._doubt(problem, "write") from None
+                raise self._write_error(problem, "write") from None
 
     async def delete(self, keys: Sequence[str]) -> None:
         import asyncio
@@ -199,7 +199,7 @@ class RemoteBucket(Bucket):
             except FileNotFoundError as problem:
                 self._check_bucket(problem, "delete")
             except self._errors.BaseError as problem:
-                raise self._doubt(problem, "delete") from None
+                raise self._write_error(problem, "delete") from None
 
     async def list(self, folder: str, after: str = "") -> AsyncIterator[BucketEntry]:
         pages = self._obstore.list(self._reads, folder or None, offset=after or None, chunk_size=DELETE_PAGE)
@@ -214,13 +214,13 @@ class RemoteBucket(Bucket):
             if page is None:
                 return
             for meta in page:
-                yield _entry(meta)
+                yield _bucket_entry(meta)
 
     def _check_bucket(self, problem: Exception, right: str) -> None:
         if any(name in str(problem) for name in _NO_BUCKET):
             raise self._explain(problem, right) from None
 
-    def _doubt(self, problem: Exception, right: str) -> Exception:
+    def _write_error(self, problem: Exception, right: str) -> Exception:
         """A write that failed: surely without effect, or nobody knows."""
         text = str(problem)
         status = _STATUS.search(text)
@@ -246,7 +246,7 @@ class RemoteBucket(Bucket):
         if self._is_denied(problem):
             code_text = code[1] if code is not None else ""
             return self._refused_error(
-                f"does not let this process {right}", reason, _mending(code_text, right), right
+                f"does not let this process {right}", reason, _explain_refusal(code_text, right), right
             )
         if any(name in text for name in _NO_BUCKET):
             if self.part:
@@ -270,7 +270,7 @@ class RemoteBucket(Bucket):
         )
 
 
-def _mending(code: str, right: str) -> str:
+def _explain_refusal(code: str, right: str) -> str:
     """Why storage refuses a process, and what whoever runs it can do."""
     if _SKEWED.search(code):
         return "this machine's clock differs too much from that of the storage; correct it"
@@ -290,7 +290,7 @@ async def _each_in_a_thread(pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
         yield piece
 
 
-def _library() -> Any:
+def _load_library() -> Any:
     try:
         import obstore
         import obstore.exceptions
@@ -314,7 +314,7 @@ def _is_beyond(problem: Exception) -> bool:
     return status is not None and status[1] == "416"
 
 
-def _mode(condition: Condition) -> PutMode:
+def _put_mode(condition: Condition) -> PutMode:
     if condition is None:
         return "overwrite"
     if condition == "absent":
@@ -327,7 +327,7 @@ def _tag(meta: Any) -> EntityTag:
     return EntityTag(meta["e_tag"], meta["version"])
 
 
-def _entry(meta: ObjectMeta) -> BucketEntry:
+def _bucket_entry(meta: ObjectMeta) -> BucketEntry:
     # Listings are finer than single answers on some servers; whole seconds are what all agree on.
     return BucketEntry(
         meta["path"], meta["size"], int(meta["last_modified"].timestamp()) * SECOND_US, _tag(meta)

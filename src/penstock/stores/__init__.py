@@ -60,7 +60,7 @@ def open_store(target: str, create: bool, clock: Clock) -> Store:
     if not has_scheme:
         _check_no_url(target)
     if has_scheme and scheme != "sqlite":
-        return _adapter(scheme)(target, create=create, clock=clock)
+        return _find_adapter(scheme)(target, create=create, clock=clock)
     from penstock.stores.sqlite import SqliteStore
 
     path = Path(target.removeprefix("sqlite://"))
@@ -85,7 +85,7 @@ def _after_slashes(scheme: str, place: str) -> str:
     return place if is_path else place.lstrip("/")
 
 
-def _adapter(scheme: str) -> Callable[..., Store]:
+def _find_adapter(scheme: str) -> Callable[..., Store]:
     """The adapter for a URL; ``InvalidRequest`` names the extra if its library is not installed."""
     if scheme not in ADAPTERS:
         schemes = ", ".join(f"{scheme}://" for scheme in ADAPTERS)

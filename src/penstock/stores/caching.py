@@ -65,11 +65,11 @@ class CachingStore(WrappedStore):
         if missing:
             self._meter.count(table.CACHE_OBJECTS, len(missing), result="miss")
             fetched = self.inner.fetch(missing)
-            self._keep(fetched, deletions)
+            self._cache_objects(fetched, deletions)
             data_by_id |= fetched
         return data_by_id
 
-    def _keep(self, fetched: Mapping[ObjectId, bytes], deletions: int) -> None:
+    def _cache_objects(self, fetched: Mapping[ObjectId, bytes], deletions: int) -> None:
         lasting = {fetched_id: data for fetched_id, data in fetched.items() if object_id(data) == fetched_id}
         with self._lock:
             if self._deletions != deletions:

@@ -74,13 +74,13 @@ class DynamoStore(Store):
         """Make the table and its mark, once, whoever comes first; refuse what is not ours or too new."""
         if create:
             self._table.create()
-        version = self._version()
+        version = self._read_version()
         if version is None and create:
-            self._mark()
-            version = self._version()
+            self._write_mark()
+            version = self._read_version()
         check_version(self.url, version, SCHEMA_VERSION)
 
-    def _version(self) -> int | None:
+    def _read_version(self) -> int | None:
         """The version in the lake's mark; ``None`` if the table has no mark."""
         try:
             mark = self._table.get_one(LAKE)
@@ -88,10 +88,10 @@ class DynamoStore(Store):
             raise InvalidRequest(f"{self.url} is a table whose keys are not those of a lake") from None
         return int(mark["schema_version"]["N"]) if mark else None
 
-    def _mark(self) -> None:
+    def _write_mark(self) -> None:
         """Mark an empty table as a lake's. One that holds something may just have been marked by another."""
         items = self._table.scan(Limit=1)["Items"]
-        if items and self._version() is None:
+        if items and self._read_version() is None:
             raise InvalidRequest(f"{self.url} is a table with other data than a lake")
         self._table.transact([put_if_absent(key(LAKE) | {"schema_version": {"N": str(SCHEMA_VERSION)}})])
 
@@ -171,14 +171,14 @@ class DynamoStore(Store):
         found_rows: list[Row] = []
         goes_on = True
         while goes_on and len(found_rows) < limit:  # rows that left this kind meanwhile make room for others
-            names, goes_on = self._names(kind, prefix, after, limit - len(found_rows))
+            names, goes_on = self._list_names(kind, prefix, after, limit - len(found_rows))
             items = self._table.get([ROW + name for name in names], "row_kind, row_data")
             rows = [found_row(name, items.get(ROW + name)) for name in names]
             found_rows += [row for row in rows if row is not None and row.kind == kind]
             after = names[-1] if names else after
         return found_rows
 
-    def _names(self, kind: str, prefix: str, after: str, limit: int) -> tuple[list[str], bool]:
+    def _list_names(self, kind: str, prefix: str, after: str, limit: int) -> tuple[list[str], bool]:
         """Names listed under a kind, and whether there are more; the rows may have changed since."""
         first = after + "\0" if after >= prefix else prefix
         if first > prefix + LAST:
@@ -200,7 +200,7 @@ class DynamoStore(Store):
         row = self.reference(name) if remembered is None else remembered
         yield _DynamoTurn(self, name, row, is_certain=remembered is None)
 
-    def _present(self, ids: Collection[ObjectId], write_id: str) -> frozenset[ObjectId]:
+    def _find_others_objects(self, ids: Collection[ObjectId], write_id: str) -> frozenset[ObjectId]:
         """Which of these objects others have stored."""
         items = self._table.get([object_key(object_id) for object_id in ids], "write_id")
         return frozenset(object_id(pk) for pk, item in items.items() if written_by(item) != write_id)
@@ -234,7 +234,7 @@ class _DynamoTurn(Turn):
         # ones, the second meets the first at the lowest, and has not taken any of the others yet.
         for part in reversed(before):
             if not store._create_all(part, write_id):
-                return AdvanceResult(False, store._present(fresh, write_id))
+                return AdvanceResult(False, store._find_others_objects(fresh, write_id))
         if comes_after:  # in one transaction with the swap, nothing is written before it
             self.written()
         return self._finish(last, fresh, write_id)
@@ -252,10 +252,10 @@ class _DynamoTurn(Turn):
         if refused is None or any(written_by(item) == write_id for item in refused.found.values()):
             return AdvanceResult(True)
         if not refused.in_doubt:
-            return AdvanceResult(False, store._present(fresh, write_id))
+            return AdvanceResult(False, store._find_others_objects(fresh, write_id))
         with suppress(PenstockError):
             # All or nothing: where others' objects are instead of these, the row was not swapped either.
-            if present := store._present(fresh, write_id):
+            if present := store._find_others_objects(fresh, write_id):
                 return AdvanceResult(False, present)
         raise OutcomeUnknown(
             f"{store.url} did not answer an update of '{self._name}', and the row has changed since"

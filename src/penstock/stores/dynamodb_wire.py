@@ -87,7 +87,7 @@ class DynamoTable:
     """A table, and the ways to ask it for something. Many threads may use it at once."""
 
     def __init__(self, url: str) -> None:
-        self.url, self._name = without_secrets(url), _table(url)
+        self.url, self._name = without_secrets(url), _parse_table_name(url)
         self._client = _connect(url)
         self._process = os.getpid()
         self._closed = False
@@ -109,7 +109,7 @@ class DynamoTable:
             except _PROBLEMS as problem:
                 tries.again(problem)
 
-    def _batch(self, operation: Callable[..., Any], requests: Any, rest: str) -> Iterator[Item]:
+    def _repeat_batch(self, operation: Callable[..., Any], requests: Any, rest: str) -> Iterator[Item]:
         """Make a request about many items, again for what was left undone, until nothing is."""
         tries = _Tries(self.url)
         requests = {self._name: requests}
@@ -142,7 +142,7 @@ class DynamoTable:
             try:
                 self._client.transact_write_items(TransactItems=items, ClientRequestToken=token)  # type: ignore[arg-type]
             except _PROBLEMS as problem:
-                refused = _conditions(problem)
+                refused = _failed_conditions(problem)
                 if refused:
                     return ConditionRefused(refused, tries.in_doubt)
                 tries.again(problem, changes=True)
@@ -174,9 +174,9 @@ class DynamoTable:
                 "ProjectionExpression": f"pk, {attributes}",
                 "ConsistentRead": True,
             }
-            return list(self._batch(self._client.batch_get_item, request, "UnprocessedKeys"))
+            return list(self._repeat_batch(self._client.batch_get_item, request, "UnprocessedKeys"))
 
-        pages = self.each(get, _parts(list(dict.fromkeys(keys)), GET_MAX_KEYS))
+        pages = self.each(get, _split_items(list(dict.fromkeys(keys)), GET_MAX_KEYS))
         return {item["pk"]["S"]: item for page in pages for item in page}
 
     def scan(self, **request: Any) -> Item:
@@ -190,16 +190,16 @@ class DynamoTable:
 
         def remove(part: Sequence[Item]) -> None:
             requests = [{"DeleteRequest": {"Key": item_key}} for item_key in part]
-            list(self._batch(self._client.batch_write_item, requests, "UnprocessedItems"))
+            list(self._repeat_batch(self._client.batch_write_item, requests, "UnprocessedItems"))
 
-        self.each(remove, _parts(keys, REMOVE_MAX_KEYS))
+        self.each(remove, _split_items(keys, REMOVE_MAX_KEYS))
 
     def create(self) -> None:
         """Make the table if there is none, and wait until it can be used; refuse one with other keys."""
         deadline, wait_s = time.monotonic() + CREATION_MAX_S, BACKOFF_MIN_S
         while (table := self._describe()) is None or table["TableStatus"] in ("CREATING", "DELETING"):
             if table is None:
-                self._call(self._make)
+                self._call(self._create_table)
             if time.monotonic() > deadline:
                 raise Unavailable(f"{self.url} was not ready after {CREATION_MAX_S:g} s; try again")
             time.sleep(wait_s)
@@ -215,7 +215,7 @@ class DynamoTable:
         except LakeNotFound:
             return None
 
-    def _make(self, **table: Any) -> None:
+    def _create_table(self, **table: Any) -> None:
         definitions: Any = [{"AttributeName": name, "AttributeType": "S"} for name in KEY_SCHEMA]
         keys: Any = [{"AttributeName": name, "KeyType": kind} for name, kind in KEY_SCHEMA.items()]
         with suppress(self._client.exceptions.ResourceInUseException):  # another process was faster
@@ -246,7 +246,7 @@ class _Tries:
                 reason = f"{code}: {problem.response['Error'].get('Message', '')}"
                 if code in _UNDECIDED or problem.response["ResponseMetadata"]["HTTPStatusCode"] >= 500:
                     self.in_doubt = True
-                elif code not in _BUSY or not _reasons(problem) <= _PASSING:
+                elif code not in _BUSY or not _cancellation_reasons(problem) <= _PASSING:
                     self._refuse(code, reason, changes)
             case HTTPClientError() | SSLError() | ResponseParserError():
                 reason = str(problem)
@@ -286,7 +286,7 @@ class _Tries:
         raise InvalidRequest(f"{self._url} rejected a request: {why}") from None
 
 
-def _table(url: str) -> str:
+def _parse_table_name(url: str) -> str:
     """The table that a URL names."""
     parts = split_url(url)
     if "@" in parts.netloc:
@@ -336,11 +336,11 @@ def _check_whole(response_dict: Item, **_: object) -> None:
         raise HTTPClientError(error="the response was cut off")
 
 
-def _parts(items: Sequence[T], most: int) -> list[Sequence[T]]:
+def _split_items(items: Sequence[T], most: int) -> list[Sequence[T]]:
     return [items[start : start + most] for start in range(0, len(items), most)]
 
 
-def _conditions(problem: Exception) -> dict[int, Item]:
+def _failed_conditions(problem: Exception) -> dict[int, Item]:
     """The actions of a cancelled transaction whose condition did not hold, with what they found."""
     reasons: Any = problem.response.get("CancellationReasons", ()) if isinstance(problem, ClientError) else ()
     return {
@@ -350,6 +350,6 @@ def _conditions(problem: Exception) -> dict[int, Item]:
     }
 
 
-def _reasons(problem: ClientError) -> set[str]:
+def _cancellation_reasons(problem: ClientError) -> set[str]:
     """Why a transaction was cancelled."""
     return {reason["Code"] for reason in problem.response.get("CancellationReasons", ())}

@@ -28,9 +28,9 @@ class MemoryStore(Store):
 
     def store(self, objects: Mapping[ObjectId, bytes]) -> None:
         with self._lock:
-            self._put(objects)
+            self._put_objects(objects)
 
-    def _put(self, objects: Mapping[ObjectId, bytes]) -> None:
+    def _put_objects(self, objects: Mapping[ObjectId, bytes]) -> None:
         now = self._clock()
         for object_id, data in objects.items():
             stored = self._objects.get(object_id)
@@ -89,7 +89,9 @@ class _MemoryTurn(Turn):
         store = self._store
         with store._lock:
             present = frozenset(object_id for object_id in fresh if object_id in store._objects)
-            store._put({object_id: data for object_id, data in objects.items() if object_id not in present})
+            store._put_objects(
+                {object_id: data for object_id, data in objects.items() if object_id not in present}
+            )
         if present:
             return AdvanceResult(False, present)
         self.written()

@@ -100,7 +100,7 @@ class MongoStore(Store):
     """
 
     def __init__(self, url: str, *, create: bool = True, clock: Clock = now_us) -> None:
-        self.url = _shown(url)
+        self.url = _hide_secrets(url)
         self._clock = clock
         self._process = os.getpid()
         self._closed = False
@@ -126,15 +126,15 @@ class MongoStore(Store):
 
     def _prepare(self, create: bool) -> None:
         """Make the collections, once, whoever comes first; refuse what is not ours or too new."""
-        version = self._version()
+        version = self._read_version()
         if version is None and create:
-            self._mark()
-            version = self._version()
+            self._write_mark()
+            version = self._read_version()
         check_version(self.url, version, SCHEMA_VERSION)
 
-    def _version(self) -> int | None:
+    def _read_version(self) -> int | None:
         """The version in the lake's mark; ``None`` if there is no mark."""
-        mark = self._newest(MARK)
+        mark = self._read_newest_document(MARK)
         if mark is None:
             return None
         version = mark.get("version")
@@ -142,10 +142,10 @@ class MongoStore(Store):
             raise InvalidRequest(f"{self.url} has a collection {ROWS} that does not belong to a lake")
         return version
 
-    def _mark(self) -> None:
+    def _write_mark(self) -> None:
         """Mark empty collections as a lake's; others may just have been marked by another process."""
         document = self._retry(lambda: self._rows.find_one() or self._objects.find_one(projection=["_id"]))
-        if document and self._version() is None:
+        if document and self._read_version() is None:
             raise InvalidRequest(
                 f"{self.url} has collections {ROWS} and {OBJECTS} that do not belong to a lake"
             )
@@ -179,12 +179,14 @@ class MongoStore(Store):
         if isinstance(problem, InvalidOperation):
             return InvalidRequest(f"{self.url} was closed; open the lake again")
         if isinstance(problem, OperationFailure) and problem.code in _DENIED:
-            return Denied(f"{self.url} denies access: {_words(problem)}")
+            return Denied(f"{self.url} denies access: {_first_message_line(problem)}")
         if isinstance(problem, OperationFailure) and problem.code == _FULL:
-            return storage_full_error(f"the database server of {self.url}", _words(problem), url=self.url)
-        return Unavailable(f"{self.url} cannot be used: {_words(problem)}")
+            return storage_full_error(
+                f"the database server of {self.url}", _first_message_line(problem), url=self.url
+            )
+        return Unavailable(f"{self.url} cannot be used: {_first_message_line(problem)}")
 
-    def _newest(self, name: str) -> _Document | None:
+    def _read_newest_document(self, name: str) -> _Document | None:
         """A document among the rows as it is now, from a primary that makes sure that it is one."""
 
         def find() -> _Document | None:
@@ -201,7 +203,7 @@ class MongoStore(Store):
     def _make_sure_of_the_primary(self) -> None:
         """What is read after this is not older than this."""
         if self._newest_rows is not self._rows:
-            self._newest(MARK)
+            self._read_newest_document(MARK)
 
     # -- objects ---------------------------------------------------------------------------------------------
 
@@ -237,7 +239,7 @@ class MongoStore(Store):
     def _write(self, objects: Iterable[_Wish]) -> bool:
         """Store objects in their order, up to the first that must be absent and is not; whether all were."""
         now_us = self._clock()
-        for part in _messages(objects):
+        for part in _split_into_messages(objects):
             operations = [_upsert(*wish, now_us) for wish in part]
             must_be_absent = [write_id is not None for _, _, write_id in part]
             if not self._retry(partial(self._send, operations, must_be_absent)):
@@ -248,7 +250,7 @@ class MongoStore(Store):
         try:
             self._objects.bulk_write(operations, ordered=True)
         except BulkWriteError as problem:
-            if any(must_be_absent[number] for number in _duplicates(problem)):
+            if any(must_be_absent[number] for number in _find_duplicates(problem)):
                 return False
             raise  # two that insert the same object at the same time: the second tries again
         return True
@@ -282,7 +284,7 @@ class MongoStore(Store):
     # -- rows ------------------------------------------------------------------------------------------------
 
     def reference(self, name: str) -> Row | None:
-        return _row(self._newest(name))
+        return _decode_row(self._read_newest_document(name))
 
     def references(self, kind: str, prefix: str = "", after: str = "", limit: int = 1000) -> list[Row]:
         self._check_open()
@@ -290,7 +292,7 @@ class MongoStore(Store):
         beyond = {"$gt": after} if after >= prefix else {"$gte": prefix}
         query = {"kind": kind, "_id": {**beyond, "$lt": prefix + _LAST}}
         documents = self._retry(lambda: list(self._rows.find(query).sort("_id", 1).limit(limit)))
-        return [row for row in map(_row, documents) if row is not None]
+        return [row for row in map(_decode_row, documents) if row is not None]
 
     @contextmanager
     def turn(self, name: str, remembered: Row | None = None) -> Iterator[Turn]:
@@ -298,7 +300,7 @@ class MongoStore(Store):
         row = self.reference(name) if remembered is None else remembered
         yield _MongoTurn(self, name, row, is_certain=remembered is None)
 
-    def _present(self, ids: Sequence[ObjectId], write_id: str) -> frozenset[ObjectId]:
+    def _find_others_objects(self, ids: Sequence[ObjectId], write_id: str) -> frozenset[ObjectId]:
         """Which of these objects others have stored."""
 
         def find(part: Sequence[ObjectId]) -> set[ObjectId]:
@@ -331,20 +333,20 @@ class _MongoTurn(Turn):
         wishes: list[_Wish] = [(object_id, objects[object_id], write_id) for object_id in new]
         wishes += [(object_id, objects[object_id], None) for object_id in old]
         if not store._write(wishes):
-            return AdvanceResult(False, store._present(new, write_id))
+            return AdvanceResult(False, store._find_others_objects(new, write_id))
         self.written()
         try:
-            return AdvanceResult(self._swap(row, write_id))
+            return AdvanceResult(self._swap_row(row, write_id))
         except ServerSelectionTimeoutError as nobody:  # nothing was sent
             raise store._explain(nobody) from None
         except PyMongoError as problem:
             return self._find_out(problem, write_id)
 
-    def _swap(self, row: Row | None, write_id: str) -> bool:
+    def _swap_row(self, row: Row | None, write_id: str) -> bool:
         """Replace the row if it is as it was seen; whether it was."""
         rows, before = self._store._rows, self.row
         if before is None and row is None:
-            return self._store._newest(self._name) is None
+            return self._store._read_newest_document(self._name) is None
         if before is None:
             assert row is not None
             with suppress(DuplicateKeyError):
@@ -366,11 +368,11 @@ class _MongoTurn(Turn):
         if isinstance(problem, OperationFailure) and problem.code in _DENIED:
             raise store._explain(problem) from None
         with suppress(PenstockError):
-            document = store._newest(self._name)
+            document = store._read_newest_document(self._name)
             if document is not None and document.get("write_id") == write_id:
                 return AdvanceResult(True)
         raise OutcomeUnknown(
-            f"{store.url} did not confirm whether '{self._name}' was updated: {_words(problem)}"
+            f"{store.url} did not confirm whether '{self._name}' was updated: {_first_message_line(problem)}"
         ) from None
 
 
@@ -398,7 +400,7 @@ def _connect(url: str, shown: str) -> MongoClient[_Document]:
     return client
 
 
-def _shown(url: str) -> str:
+def _hide_secrets(url: str) -> str:
     """The address without a password, and with only those options that are no secret."""
     parts = split_url(url)
     user, at, hosts = parts.netloc.rpartition("@")
@@ -407,7 +409,7 @@ def _shown(url: str) -> str:
     return f"{parts.scheme}://{user.partition(':')[0]}{at}{hosts}{parts.path}{query}"
 
 
-def _messages(objects: Iterable[_Wish]) -> Iterator[list[_Wish]]:
+def _split_into_messages(objects: Iterable[_Wish]) -> Iterator[list[_Wish]]:
     """The objects in parts that one message takes, and a server works off in good time."""
     part: list[_Wish] = []
     size = 0
@@ -431,7 +433,7 @@ def _upsert(object_id: ObjectId, data: bytes, write_id: str | None, now_us: int)
     return UpdateOne(condition, {"$setOnInsert": new, "$set": {"referenced_us": now_us}}, upsert=True)
 
 
-def _duplicates(problem: BulkWriteError) -> list[int]:
+def _find_duplicates(problem: BulkWriteError) -> list[int]:
     """The operations that failed because what they insert is there."""
     return [error["index"] for error in problem.details["writeErrors"] if error["code"] == _DUPLICATE]
 
@@ -448,7 +450,7 @@ def _is_passing(problem: PyMongoError) -> bool:
     )
 
 
-def _words(problem: PyMongoError) -> str:
+def _first_message_line(problem: PyMongoError) -> str:
     """The first line of what the driver says; the rest are whole documents and the state of all servers."""
     if isinstance(problem, BulkWriteError):
         errors = problem.details["writeErrors"] or problem.details["writeConcernErrors"]
@@ -456,5 +458,5 @@ def _words(problem: PyMongoError) -> str:
     return str(problem).split(", full error")[0].split(", Timeout:")[0]
 
 
-def _row(document: _Document | None) -> Row | None:
+def _decode_row(document: _Document | None) -> Row | None:
     return Row(document["_id"], document["kind"], document["data"]) if document else None

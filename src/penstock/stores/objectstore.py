@@ -166,7 +166,7 @@ class ObjectStore(Store):
         return self._read_description(content).announce_wait_s
 
     async def _describe(self, data: bytes) -> TaggedContent:
-        for pause_s in _pauses():
+        for pause_s in _backoff_pauses():
             with suppress(WriteRefused, UnansweredWrite):
                 await self._bucket.put(_DESCRIPTION, data, "absent")
             content = await self._bucket.get(_DESCRIPTION)
@@ -246,12 +246,12 @@ class ObjectStore(Store):
     async def _fetch(self, ids: list[ObjectId]) -> dict[ObjectId, bytes]:
         contents = await asyncio.gather(*(self._bucket.get(_object_key(object_id)) for object_id in ids))
         return {
-            object_id: self._object(object_id, content)[1]
+            object_id: self._split_object(object_id, content)[1]
             for object_id, content in zip(ids, contents, strict=True)
             if content is not None
         }
 
-    def _object(self, object_id: ObjectId, content: TaggedContent) -> tuple[bytes, bytes]:
+    def _split_object(self, object_id: ObjectId, content: TaggedContent) -> tuple[bytes, bytes]:
         """An object's header and its bytes."""
         if len(content.data) < _HEADER_BYTES or content.data[0] != LAYOUT_VERSION:
             raise Damaged(f"{_object_key(object_id)} in {self.url} cannot be read", object=object_id.hex())
@@ -286,17 +286,17 @@ class ObjectStore(Store):
         )
 
     async def _delete(self, times_us: dict[str, int]) -> int:
-        seen = await self._heads(times_us)
+        seen = await self._read_heads(times_us)
         tags = {key: entry.tag for key, entry in seen.items() if entry.modified_us == times_us[key]}
         if not tags:
             return 0
 
         async def unchanged(keys: Sequence[str]) -> list[str]:
-            return [key for key, entry in (await self._heads(keys)).items() if entry.tag == tags[key]]
+            return [key for key, entry in (await self._read_heads(keys)).items() if entry.tag == tags[key]]
 
         return await self._announcements.remove(list(tags), unchanged)
 
-    async def _heads(self, keys: Collection[str]) -> dict[str, BucketEntry]:
+    async def _read_heads(self, keys: Collection[str]) -> dict[str, BucketEntry]:
         entries = await asyncio.gather(*map(self._bucket.head, keys))
         return {key: entry for key, entry in zip(keys, entries, strict=True) if entry is not None}
 
@@ -312,7 +312,7 @@ class ObjectStore(Store):
 
     async def _begin(self, name: str) -> _State:
         """Read the row, and at the same time the announcements that its swap will need."""
-        state, _ = await asyncio.gather(self._state(name), self._announcements.fresh(self._view_age_s))
+        state, _ = await asyncio.gather(self._read_state(name), self._announcements.fresh(self._view_age_s))
         self._remember(name, state)
         return state
 
@@ -332,7 +332,7 @@ class ObjectStore(Store):
                 if len(self._remembered) > REMEMBERED_MAX:
                     self._remembered.popitem(last=False)
 
-    async def _state(self, name: str) -> _State:
+    async def _read_state(self, name: str) -> _State:
         content = await self._bucket.get(_row_key(name))
         return _ABSENT if content is None else self._decode_row(name, content)[1]
 
@@ -346,24 +346,24 @@ class ObjectStore(Store):
         return body.write, _State(row, content.tag, body.mark)
 
     def reference(self, name: str) -> Row | None:
-        return self._run(self._state(name)).row
+        return self._run(self._read_state(name)).row
 
     def references(self, kind: str, prefix: str = "", after: str = "", limit: int = 1000) -> list[Row]:
-        return self._run(self._references(kind, prefix, after, limit))
+        return self._run(self._list_rows(kind, prefix, after, limit))
 
-    async def _references(self, kind: str, prefix: str, after: str, limit: int) -> list[Row]:
+    async def _list_rows(self, kind: str, prefix: str, after: str, limit: int) -> list[Row]:
         rows: list[Row] = []
-        names = self._names(kind, prefix, after)
+        names = self._list_names(kind, prefix, after)
         while len(rows) < limit:
             # A name may have a mark without being of that kind any more, so that some more are needed.
-            part = [name async for name in _first(names, limit - len(rows))]
+            part = [name async for name in _take_first(names, limit - len(rows))]
             if not part:
                 break
-            states = await asyncio.gather(*map(self._state, part))
+            states = await asyncio.gather(*map(self._read_state, part))
             rows += [state.row for state in states if state.row is not None and state.row.kind == kind]
         return rows
 
-    async def _names(self, kind: str, prefix: str, after: str) -> AsyncIterator[str]:
+    async def _list_names(self, kind: str, prefix: str, after: str) -> AsyncIterator[str]:
         """Names that have a mark of a kind, each once."""
         folder = f"{_KINDS}/{kind}/"
         path = folder + prefix.translate(_NAME_CHARACTERS)
@@ -382,9 +382,9 @@ class ObjectStore(Store):
     # Clearing up
 
     def tidy(self, before_us: int) -> int:
-        return self._run(self._tidy(before_us))
+        return self._run(self._remove_old_marks(before_us))
 
-    async def _tidy(self, before_us: int) -> int:
+    async def _remove_old_marks(self, before_us: int) -> int:
         """Remove marks that no row names, and rows that were removed, if they are that old."""
         marks = [
             entry.key
@@ -398,7 +398,7 @@ class ObjectStore(Store):
             return removed
 
         async def still(keys: Sequence[str]) -> list[str]:
-            rows = await self._heads([key for key in keys if key in expired_marks])
+            rows = await self._read_heads([key for key in keys if key in expired_marks])
             same = [key for key, entry in rows.items() if entry.tag == expired_marks[key]]
             again, _ = await self._find_needless([key for key in keys if key not in expired_marks])
             return [*same, *again]
@@ -415,7 +415,7 @@ class ObjectStore(Store):
 
     async def _find_needless(self, marks: Sequence[str]) -> tuple[list[str], dict[str, EntityTag]]:
         """Of some marks, those that their rows do not name; and the rows that say they were removed."""
-        states = await asyncio.gather(*(self._state(_marked_name(mark)) for mark in marks))
+        states = await asyncio.gather(*(self._read_state(_marked_name(mark)) for mark in marks))
         unnamed = [mark for mark, state in zip(marks, states, strict=True) if state.mark != mark]
         expired_marks = {
             _row_key(_marked_name(mark)): state.tag
@@ -510,11 +510,11 @@ class _ObjectWriting:
         work = [self._put_object(object_id, data, stamp, answered_s) for object_id, data in objects.items()]
         if mark is not None:
             self._marked_s = elapsed_s()
-            work.append(self._put(mark, b""))
+            work.append(self._put_until_answered(mark, b""))
         if self._announcements.view(self._wait_s / 4) is None:
             # For the swap and for who comes next, while this is waiting anyway.
             work.append(self._read_ahead())
-        await _all(work)
+        await _run_all(work)
         good_until_s = view.taken_s + self._wait_s
         late = {object_id for object_id, time_s in answered_s.items() if time_s >= good_until_s}
         held = (
@@ -539,9 +539,9 @@ class _ObjectWriting:
     async def _make_or_renew(self, object_id: ObjectId, data: bytes, stamp: bytes) -> None:
         """Make an object, or mark it as just stored; note a fresh one that somebody else made."""
         key, seen = _object_key(object_id), None
-        for pause_s in _pauses():
+        for pause_s in _backoff_pauses():
             try:
-                await self._bucket.put(key, _header(self._id, stamp) + data, "absent")
+                await self._bucket.put(key, _encode_header(self._id, stamp) + data, "absent")
                 return
             except UnansweredWrite:
                 await asyncio.sleep(pause_s)
@@ -550,7 +550,7 @@ class _ObjectWriting:
                 content = await self._bucket.get(key)
             if content is None:
                 continue
-            header, stored = self._store._object(object_id, content)
+            header, stored = self._store._split_object(object_id, content)
             maker, last = header[1:17], header[17:]
             if object_id in self._fresh and maker != self._id:
                 self._present.add(object_id)
@@ -559,12 +559,12 @@ class _ObjectWriting:
                 return  # stored by this very call, or by another that came in between
             seen = last
             with suppress(WriteRefused, UnansweredWrite):
-                await self._bucket.put(key, _header(maker, stamp) + stored, content.tag)
+                await self._bucket.put(key, _encode_header(maker, stamp) + stored, content.tag)
                 return
         raise Unavailable(f"{self._store.url} does not answer", url=self._store.url)
 
-    async def _put(self, key: str, data: bytes) -> None:
-        for pause_s in _pauses():
+    async def _put_until_answered(self, key: str, data: bytes) -> None:
+        for pause_s in _backoff_pauses():
             try:
                 await self._bucket.put(key, data)
                 return
@@ -578,8 +578,8 @@ class _ObjectWriting:
         """Write the objects, and the mark of a row that gets another kind; say which were there already."""
         is_there = state is None or state.tag is not None
         is_marked = state is None or state.mark is not None
-        if (row is not None or is_there) and not (is_marked and _kind(row) == _kind(before)):
-            self._new_mark = _mark_key(_kind(row), name)
+        if (row is not None or is_there) and not (is_marked and _kind_of_row(row) == _kind_of_row(before)):
+            self._new_mark = _mark_key(_kind_of_row(row), name)
         await self.store(self._new_mark)
         if self._present:
             await self._drop(self._new_mark)
@@ -591,15 +591,15 @@ class _ObjectWriting:
         if state is None:
             state = store._recall(name)
             if state is None or state.row != before:
-                state = await store._state(name)
+                state = await store._read_state(name)
         if state.row != before:
             await self._drop(self._new_mark)
             return False
         if row is None and state.tag is None:  # what is not there need not be removed
-            return (await store._state(name)).row is None
+            return (await store._read_state(name)).row is None
         self._mark = self._new_mark or state.mark
         store._remember(name, None)
-        tag = await self._swap(name, state, row)
+        tag = await self._swap_row(name, state, row)
         if tag is None:
             await self._drop(self._new_mark)
             return False
@@ -608,7 +608,7 @@ class _ObjectWriting:
             await self._drop(state.mark)
         return True
 
-    def _body(self, row: Row | None) -> bytes:
+    def _encode_row(self, row: Row | None) -> bytes:
         assert self._mark is not None
         kind, data = (row.kind, row.data) if row is not None else (None, b"")
         return msgspec.msgpack.encode(_RowBody(LAYOUT_VERSION, self._id, kind, data, self._mark))
@@ -619,13 +619,13 @@ class _ObjectWriting:
             with suppress(UnansweredWrite, PenstockError):
                 await self._bucket.delete([mark])
 
-    async def _swap(self, name: str, state: _State, row: Row | None) -> EntityTag | None:
+    async def _swap_row(self, name: str, state: _State, row: Row | None) -> EntityTag | None:
         """Replace the row and give its new tag, ``None`` if another was faster."""
         key = _row_key(name)
         condition: Condition = "absent" if state.tag is None else state.tag
         in_doubt = False
         try:
-            for pause_s in _pauses():
+            for pause_s in _backoff_pauses():
                 view = await self._announcements.fresh(self._store._view_age_s)
                 if key in view.keys:
                     view = await self._announcements.wait_until_free([key], HELD_MAX_S)
@@ -635,7 +635,7 @@ class _ObjectWriting:
                     await self._mark_anew(name, row)
                 try:
                     async with asyncio.timeout(view.taken_s + self._wait_s - elapsed_s()):
-                        return await self._bucket.put(key, self._body(row), condition)
+                        return await self._bucket.put(key, self._encode_row(row), condition)
                 except WriteRefused:
                     return await self._look_who(name, in_doubt)
                 except (UnansweredWrite, TimeoutError):
@@ -644,10 +644,10 @@ class _ObjectWriting:
         except PenstockError as problem:
             if not in_doubt:
                 raise
-            raise self._unknown(name, problem.message) from None
+            raise self._unknown_outcome_error(name, problem.message) from None
         except asyncio.CancelledError:
-            raise self._unknown(name, "the lake was closed during the write") from None
-        raise self._unknown(name, "it does not answer")
+            raise self._unknown_outcome_error(name, "the lake was closed during the write") from None
+        raise self._unknown_outcome_error(name, "it does not answer")
 
     def _is_mark_old(self, view: AnnouncementView) -> bool:
         """Whether a new mark waited for its row for so long that it may be taken for one left behind.
@@ -662,7 +662,7 @@ class _ObjectWriting:
         await self._drop(self._new_mark)
         self._mark = self._new_mark = _mark_key(row.kind if row is not None else None, name)
         self._marked_s = elapsed_s()
-        await self._put(self._new_mark, b"")
+        await self._put_until_answered(self._new_mark, b"")
 
     async def _look_who(self, name: str, in_doubt: bool) -> EntityTag | None:
         """After a refusal: the row may be ours, sent before and never acknowledged."""
@@ -670,10 +670,10 @@ class _ObjectWriting:
         if content is not None and self._store._decode_row(name, content)[0] == self._id:
             return content.tag
         if in_doubt:
-            raise self._unknown(name, "the row was replaced since")
+            raise self._unknown_outcome_error(name, "the row was replaced since")
         return None
 
-    def _unknown(self, name: str, why: str) -> OutcomeUnknown:
+    def _unknown_outcome_error(self, name: str, why: str) -> OutcomeUnknown:
         return OutcomeUnknown(
             f"{self._store.url} did not confirm whether '{name}' was replaced: {why}", name=name
         )
@@ -703,7 +703,7 @@ def open_bucket(url: str) -> Bucket:
     )
 
 
-def _pauses() -> Iterator[float]:
+def _backoff_pauses() -> Iterator[float]:
     """The pauses between tries, longer and longer, until it has taken too long."""
     deadline_s = elapsed_s() + ANSWER_MAX_S
     for number in count():
@@ -712,7 +712,7 @@ def _pauses() -> Iterator[float]:
             return
 
 
-async def _first(items: AsyncIterator[Answer], limit: int) -> AsyncIterator[Answer]:
+async def _take_first(items: AsyncIterator[Answer], limit: int) -> AsyncIterator[Answer]:
     """The next few of them; the rest can be asked for later."""
     for _ in range(limit):
         try:
@@ -721,18 +721,18 @@ async def _first(items: AsyncIterator[Answer], limit: int) -> AsyncIterator[Answ
             return
 
 
-async def _all(work: Sequence[Coroutine[Any, Any, None]]) -> None:
+async def _run_all(work: Sequence[Coroutine[Any, Any, None]]) -> None:
     """Do all of it at the same time; the first error counts once everything has ended."""
     for answer in await asyncio.gather(*work, return_exceptions=True):
         if isinstance(answer, BaseException):
             raise answer
 
 
-def _header(maker: bytes, last: bytes) -> bytes:
+def _encode_header(maker: bytes, last: bytes) -> bytes:
     return bytes([LAYOUT_VERSION]) + maker + last
 
 
-def _kind(row: Row | None) -> str | None:
+def _kind_of_row(row: Row | None) -> str | None:
     return row.kind if row is not None else None
 
 

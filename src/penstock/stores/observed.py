@@ -51,7 +51,7 @@ class ObservedStore(WrappedStore):
     def fetch(self, ids: Collection[ObjectId]) -> dict[ObjectId, bytes]:
         data_by_id = self._time_call("fetch", lambda: self.inner.fetch(ids))
         self._meter.count(table.STORE_OBJECTS_READ, len(data_by_id))
-        self._meter.count(table.STORE_READ_BYTES, _size(data_by_id.values()))
+        self._meter.count(table.STORE_READ_BYTES, _count_bytes(data_by_id.values()))
         return data_by_id
 
     def store(self, objects: Mapping[ObjectId, bytes]) -> None:
@@ -61,7 +61,8 @@ class ObservedStore(WrappedStore):
     def _count_written(self, objects: Mapping[ObjectId, bytes], row: Row | None = None) -> None:
         self._meter.count(table.STORE_OBJECTS_WRITTEN, len(objects))
         self._meter.count(
-            table.STORE_WRITTEN_BYTES, _size(objects.values()) + (len(row.data) if row is not None else 0)
+            table.STORE_WRITTEN_BYTES,
+            _count_bytes(objects.values()) + (len(row.data) if row is not None else 0),
         )
 
     @contextmanager
@@ -106,7 +107,7 @@ class ObservedStore(WrappedStore):
         return rows
 
     def _read_rows(self, rows: Sequence[Row | None]) -> None:
-        self._meter.count(table.STORE_READ_BYTES, _size(row.data for row in rows if row is not None))
+        self._meter.count(table.STORE_READ_BYTES, _count_bytes(row.data for row in rows if row is not None))
 
     def scan(self, after: bytes, limit: int) -> tuple[list[StoredObject], bytes]:
         return self._time_call("scan", lambda: self.inner.scan(after, limit))
@@ -129,5 +130,5 @@ class ObservedStore(WrappedStore):
         self._time_call("erase", self.inner.erase)
 
 
-def _size(parts: Iterable[bytes]) -> int:
+def _count_bytes(parts: Iterable[bytes]) -> int:
     return sum(map(len, parts))

@@ -96,7 +96,7 @@ class PostgresStore(Store):
     def _prepare(self, create: bool) -> None:
         """Make or migrate the schema, whoever comes first; refuse what is not ours or too new."""
         deadline = time.monotonic() + CREATE_TIMEOUT_S
-        while (version := self._version()) < len(MIGRATIONS):
+        while (version := self._read_version()) < len(MIGRATIONS):
             if not create:
                 raise self._unprepared_error(version)
             session, _ = self._start(BEGIN())
@@ -108,7 +108,7 @@ class PostgresStore(Store):
             finally:
                 self._pool.give_back(session)
 
-    def _version(self) -> int:
+    def _read_version(self) -> int:
         """The schema's version, 0 if there is none; another program's tables are left as they are."""
         (result,) = self._run(RELATIONS(self._schema))
         tables = {table.decode() for (table,) in result.rows}
@@ -272,13 +272,13 @@ class PostgresStore(Store):
 
     def store(self, objects: Mapping[ObjectId, bytes]) -> None:
         self._check_open()
-        for step in self._storing(self._sql.store, objects.items()):
+        for step in self._store_steps(self._sql.store, objects.items()):
             self._run(step)
 
-    def _storing(self, statement: Statement, objects: Iterable[tuple[ObjectId, bytes]]) -> Iterator[Step]:
+    def _store_steps(self, statement: Statement, objects: Iterable[tuple[ObjectId, bytes]]) -> Iterator[Step]:
         """Objects in the order in which everybody locks them, so many a statement."""
         now = self._clock()
-        for part in _portions(sorted(objects)):
+        for part in _split_objects(sorted(objects)):
             ids, data = zip(*part, strict=True)
             yield statement(bytes_array(ids), bytes_array(data), now)
 
@@ -334,40 +334,40 @@ class _PostgresTurn(Turn):
     ) -> AdvanceResult:
         store, sql, new = self._store, self._store._sql, frozenset(fresh)
         steps = [
-            *store._storing(sql.insert, ((object_id, objects[object_id]) for object_id in new)),
-            *store._storing(sql.store, (item for item in objects.items() if item[0] not in new)),
+            *store._store_steps(sql.insert, ((object_id, objects[object_id]) for object_id in new)),
+            *store._store_steps(sql.store, (item for item in objects.items() if item[0] not in new)),
         ]
-        replacing = self._replacing(row)
+        replacing = self._replace_steps(row)
         if not self._session.is_alive():
             raise Unavailable(f"{store.url} closed the connection before anything was sent")
         try:
             results = self._session.run(*steps, *replacing, COMMIT())
         except StatementRefused as refused:
             if refused.state in _UNKNOWN:
-                raise self._doubt(refused) from refused
+                raise self._unknown_outcome_error(refused) from refused
             if refused.state != _IS_THERE:
                 raise store._explain(refused) from refused
-            return AdvanceResult(False, self._present(new))
+            return AdvanceResult(False, self._find_present(new))
         except ConnectionLost as lost:
-            raise self._doubt(lost) from lost
+            raise self._unknown_outcome_error(lost) from lost
         if results[-1].tag != b"COMMIT":
             raise Unavailable(f"{store.url} rolled the transaction back")
         return AdvanceResult(not replacing or results[-2].changed == 1)
 
-    def _replacing(self, row: Row | None) -> list[Step]:
+    def _replace_steps(self, row: Row | None) -> list[Step]:
         sql, name = self._store._sql, self._name
         if row is None:
             return [sql.delete_row(name)] if self.row is not None else []
         statement = sql.insert_row if self.row is None else sql.update_row
         return [statement(name, row.kind, row.data)]
 
-    def _present(self, ids: frozenset[ObjectId]) -> frozenset[ObjectId]:
+    def _find_present(self, ids: frozenset[ObjectId]) -> frozenset[ObjectId]:
         """Which are there; none if it was the row that somebody else created."""
         with self._store._explain_errors():
             _, result = self._session.run(ROLLBACK(), self._store._sql.present(bytes_array(list(ids))))
         return frozenset(object_id for (object_id,) in result.rows)
 
-    def _doubt(self, problem: StatementRefused | ConnectionLost) -> OutcomeUnknown:
+    def _unknown_outcome_error(self, problem: StatementRefused | ConnectionLost) -> OutcomeUnknown:
         return OutcomeUnknown(f"{self._store.url} was lost while committing: {problem}")
 
 
@@ -380,7 +380,7 @@ def _decode_row(name: bytes, kind: bytes, data: bytes) -> Row:
     return Row(name.decode(), kind.decode(), data)
 
 
-def _portions(objects: Sequence[tuple[ObjectId, bytes]]) -> Iterator[list[tuple[ObjectId, bytes]]]:
+def _split_objects(objects: Sequence[tuple[ObjectId, bytes]]) -> Iterator[list[tuple[ObjectId, bytes]]]:
     """So many at a time, and so many bytes."""
     portion: list[tuple[ObjectId, bytes]] = []
     size_bytes = 0

@@ -33,14 +33,14 @@ def _encode(value: bytes | str | int) -> bytes:
 
 
 def bytes_array(items: Sequence[bytes]) -> bytes:
-    return _array(BYTES, items)
+    return _encode_array(BYTES, items)
 
 
 def integer_array(items: Sequence[int]) -> bytes:
-    return _array(INTEGER, [_encode(item) for item in items])
+    return _encode_array(INTEGER, [_encode(item) for item in items])
 
 
-def _array(kind: int, items: Sequence[bytes]) -> bytes:
+def _encode_array(kind: int, items: Sequence[bytes]) -> bytes:
     """One dimension, nothing empty; the kind, how many, and the number of the first."""
     parts = [b"".join(number.to_bytes(4, "big") for number in (1, 0, kind, len(items), 1))]
     for item in items:

@@ -115,7 +115,7 @@ class PostgresPlace:
             raise InvalidRequest("a lake cannot be read from a standby, which may be behind")
         address, _, query = url.partition("?")
         theirs = [part for part in query.split("&") if part.partition("=")[0] not in _OURS]
-        self._connect = _connector(f"{address}?{'&'.join(theirs)}")
+        self._connect = _make_connector(f"{address}?{'&'.join(theirs)}")
 
     def connect(self) -> Session:
         """A new connection, set up; typed errors say why there is none."""
@@ -144,7 +144,7 @@ class PostgresPlace:
         return Unavailable(f"{self.shown} cannot be reached: {text}")
 
 
-def _connector(url: str) -> Callable[[], psycopg.Connection]:
+def _make_connector(url: str) -> Callable[[], psycopg.Connection]:
     """What connects to a URL; in a closure, so that the password is in nobody's attributes."""
     address = ""
     with suppress(psycopg.Error, UnicodeDecodeError):  # which quote what they cannot read
@@ -226,11 +226,11 @@ class Session:
             if result.status == pq.ExecStatus.PIPELINE_SYNC:
                 return refused
             if result.status == pq.ExecStatus.FATAL_ERROR:
-                refused = refused or _refusal(result)
+                refused = refused or _statement_error(result)
             elif result.status != pq.ExecStatus.PIPELINE_ABORTED:
                 prepared = statements[position]
                 if prepared is None:
-                    results.append(_result(result))
+                    results.append(_read_result(result))
                 else:
                     self._prepared[prepared[0]] = prepared[1]
             position += 1
@@ -371,7 +371,7 @@ class _Slots:
                 self._free += 1
 
 
-def _refusal(result: PGresult) -> StatementRefused:
+def _statement_error(result: PGresult) -> StatementRefused:
     """What the server said; ``OperationalError`` if it went away with that."""
     field = pq.DiagnosticField
     severity, state, message = (
@@ -387,7 +387,7 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _result(result: PGresult) -> Result:
+def _read_result(result: PGresult) -> Result:
     """There are no empty values in what we ask for."""
     fields = range(result.nfields)
     rows = [tuple(result.get_value(row, column) or b"" for column in fields) for row in range(result.ntuples)]

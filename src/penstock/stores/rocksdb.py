@@ -77,7 +77,7 @@ class RocksdbStore(Store):
                 path=str(self._path),
             )
         with self._use_database():
-            self._db = rocksdict.Rdict(str(self._path / DATA_DIRECTORY), *_options())
+            self._db = rocksdict.Rdict(str(self._path / DATA_DIRECTORY), *_make_options())
             self._objects, self._times, self._rows, self._kinds = self._families = [
                 self._db.get_column_family(name) for name in FAMILIES
             ]
@@ -315,7 +315,7 @@ class _RocksdbTurn(Turn):
                 store._sync(number)
             except Exception as problem:
                 raise OutcomeUnknown(f"{store._path} failed while committing: {problem}") from problem
-            self._settle(number)
+            self._forget_pending(number)
             return AdvanceResult(True)
 
     def _write(self, batch: _Batch) -> int:
@@ -326,7 +326,7 @@ class _RocksdbTurn(Turn):
         except Exception as problem:
             raise OutcomeUnknown(f"{self._store._path} failed while committing: {problem}") from problem
 
-    def _settle(self, number: int) -> None:
+    def _forget_pending(self, number: int) -> None:
         with self._store._lock:
             if self._store._pending.get(self._name) == number:
                 del self._store._pending[self._name]
@@ -377,7 +377,7 @@ def _time_us(time: bytes | None) -> int | None:
     return None if time is None else int(_TIME.unpack(time)[0])
 
 
-def _options() -> tuple[rocksdict.Options, dict[str, rocksdict.Options]]:
+def _make_options() -> tuple[rocksdict.Options, dict[str, rocksdict.Options]]:
     """Of the database, and of each family."""
     options = rocksdict.Options(raw_mode=True)
     options.create_if_missing(True)

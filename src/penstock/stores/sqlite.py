@@ -64,7 +64,7 @@ _INSERT = {
 }
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def _identify_file(path: Path) -> tuple[int, int] | None:
     """What tells a file from another one of the same name; ``None`` if there is none."""
     try:
         stat = path.stat()
@@ -107,7 +107,7 @@ class SqliteStore(Store):
                 "it",
                 path=str(self._path),
             )
-        self._file = _identity(self._path)
+        self._file = _identify_file(self._path)
         self._looked_s = time.monotonic()
         self._frozen = ReadOnlyFile(self._path, BUSY_TIMEOUT_S) if self._is_writable_by_others() else None
         with self._explain_errors():
@@ -116,7 +116,7 @@ class SqliteStore(Store):
                 return
             self._writer = self._connect()
             try:
-                self._file = _identity(self._path)
+                self._file = _identify_file(self._path)
                 self._prepare(create)
             except BaseException:
                 self._writer.close()
@@ -165,7 +165,7 @@ class SqliteStore(Store):
             self._require_schema(version)
         self._use_write_ahead_log()
         if version == 0:
-            with self._write_lock, self._transaction() as connection:
+            with self._write_lock, self._begin_transaction() as connection:
                 if self._check(connection) == 0:
                     for statement in _SCHEMA.split(";"):
                         connection.execute(statement)
@@ -180,22 +180,22 @@ class SqliteStore(Store):
     def _use_write_ahead_log(self) -> None:
         """Another process that is just making the lake may be in the way, and SQLite does not wait here."""
         deadline = time.monotonic() + BUSY_TIMEOUT_S
-        while self._pragma("journal_mode") != "wal":
+        while self._run_pragma("journal_mode") != "wal":
             try:
-                self._pragma("journal_mode=WAL")
+                self._run_pragma("journal_mode=WAL")
             except sqlite3.OperationalError as problem:
-                if _code(problem) == sqlite3.SQLITE_FULL or time.monotonic() > deadline:
+                if _error_code(problem) == sqlite3.SQLITE_FULL or time.monotonic() > deadline:
                     raise
                 time.sleep(0.01)
 
-    def _pragma(self, text: str) -> Any:
-        return _pragma(self._writer, text)
+    def _run_pragma(self, text: str) -> Any:
+        return _run_pragma(self._writer, text)
 
     def _check(self, connection: sqlite3.Connection) -> int:
         """The schema's version, 0 of a new file; another program's database is left as it is."""
-        version: int = _pragma(connection, "user_version")
+        version: int = _run_pragma(connection, "user_version")
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if (version or tables) and _pragma(connection, "application_id") != APPLICATION_ID:
+        if (version or tables) and _run_pragma(connection, "application_id") != APPLICATION_ID:
             raise InvalidRequest(f"{self._path} is a SQLite database, but not a lake")
         if version > SCHEMA_VERSION:
             raise UnsupportedFormat(
@@ -220,7 +220,7 @@ class SqliteStore(Store):
         return Damaged(f"{self._path} is damaged: {what}", path=str(self._path))
 
     def _explain(self, problem: sqlite3.Error) -> PenstockError:
-        code = _code(problem)
+        code = _error_code(problem)
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             return Unavailable(
                 f"{self._path} was in use by another process for more than {BUSY_TIMEOUT_S:g} s"
@@ -247,7 +247,7 @@ class SqliteStore(Store):
         SQLite would: commits would be acknowledged that are gone when the last process ends.
         """
         self._looked_s = time.monotonic()
-        if self._file is None or _identity(self._path) != self._file:
+        if self._file is None or _identify_file(self._path) != self._file:
             raise Unavailable(
                 f"{self._path} was removed or replaced while it was open; put it back. If what is "
                 "there now was put there on purpose, open the lake again: it then has the content of "
@@ -275,7 +275,7 @@ class SqliteStore(Store):
                     self._readers.append(connection)
 
     @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
+    def _begin_transaction(self) -> Iterator[sqlite3.Connection]:
         """The write lock, over threads and processes. Leaving without a commit is a rollback."""
         self._check_open()
         self._check_there()
@@ -311,7 +311,7 @@ class SqliteStore(Store):
             raise self._damaged_error("the row of an object has no bytes")
 
     def store(self, objects: Mapping[ObjectId, bytes]) -> None:
-        with self._write_lock, self._transaction() as connection, self._explain_errors():
+        with self._write_lock, self._begin_transaction() as connection, self._explain_errors():
             self._insert(connection, objects)
             connection.execute("COMMIT")
 
@@ -331,13 +331,13 @@ class SqliteStore(Store):
 
     @contextmanager
     def turn(self, name: str, remembered: Row | None = None) -> Iterator[Turn]:  # noqa: ARG002 - it locks
-        with self._write_lock, self._transaction() as connection:
+        with self._write_lock, self._begin_transaction() as connection:
             with self._explain_errors():
-                row = _row(connection, name)
+                row = _read_row(connection, name)
             yield _SqliteTurn(self, connection, name, row)
 
     def reference(self, name: str) -> Row | None:
-        return self._read(lambda connection: _row(connection, name))
+        return self._read(lambda connection: _read_row(connection, name))
 
     def references(self, kind: str, prefix: str = "", after: str = "", limit: int = 1000) -> list[Row]:
         # One lower bound: of two, SQLite would look up one and read through what lies before the other.
@@ -390,7 +390,7 @@ class SqliteStore(Store):
         return data_by_id, [], last.to_bytes(8, "big") if last else b""
 
     def delete(self, objects: Sequence[StoredObject]) -> int:
-        with self._write_lock, self._transaction() as connection, self._explain_errors():
+        with self._write_lock, self._begin_transaction() as connection, self._explain_errors():
             cursor = connection.executemany(
                 "DELETE FROM objects WHERE id = ? AND referenced_us = ?",
                 [(stored_object.id, stored_object.referenced_us) for stored_object in objects],
@@ -411,7 +411,7 @@ class SqliteStore(Store):
         return ""
 
     def erase(self) -> None:
-        with self._write_lock, self._transaction() as connection, self._explain_errors():
+        with self._write_lock, self._begin_transaction() as connection, self._explain_errors():
             connection.execute("DELETE FROM objects")
             connection.execute("DELETE FROM refs")
             connection.execute("COMMIT")
@@ -444,7 +444,7 @@ class _SqliteTurn(Turn):
     ) -> AdvanceResult:
         connection = self._connection
         with self._store._explain_errors():
-            present = self._present(list(fresh))
+            present = self._find_present(list(fresh))
             if present:
                 return AdvanceResult(False, present)
             self._store._insert(connection, objects)
@@ -459,13 +459,13 @@ class _SqliteTurn(Turn):
         try:
             connection.execute("COMMIT")
         except sqlite3.Error as problem:
-            if _code(problem) == sqlite3.SQLITE_FULL:
+            if _error_code(problem) == sqlite3.SQLITE_FULL:
                 # What commits is the last thing that SQLite writes, and there was no room for that.
                 raise self._store._explain(problem) from problem
             raise OutcomeUnknown(f"{self._store._path} failed while committing: {problem}") from problem
         return AdvanceResult(True)
 
-    def _present(self, ids: list[ObjectId]) -> frozenset[ObjectId]:
+    def _find_present(self, ids: list[ObjectId]) -> frozenset[ObjectId]:
         present_ids: set[ObjectId] = set()
         for start in range(0, len(ids), PARAMETERS_MAX):
             part = ids[start : start + PARAMETERS_MAX]
@@ -479,16 +479,16 @@ class _SqliteTurn(Turn):
         return frozenset(present_ids)
 
 
-def _code(problem: sqlite3.Error) -> int:
+def _error_code(problem: sqlite3.Error) -> int:
     """What SQLite calls a problem, without what it says in addition."""
     code: int = getattr(problem, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
     return code & 0xFF
 
 
-def _pragma(connection: sqlite3.Connection, text: str) -> Any:
+def _run_pragma(connection: sqlite3.Connection, text: str) -> Any:
     return connection.execute(f"PRAGMA {text}").fetchone()[0]
 
 
-def _row(connection: sqlite3.Connection, name: str) -> Row | None:
+def _read_row(connection: sqlite3.Connection, name: str) -> Row | None:
     row = connection.execute("SELECT name, kind, data FROM refs WHERE name = ?", (name,)).fetchone()
     return Row(*row) if row else None

@@ -48,27 +48,27 @@ class ReadOnlyFile:
     def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """What ``work`` reads, all of it from one state of the file."""
         for _ in range(TRIES_MAX):
-            state = self._state()
-            connection = self._connection(state)
+            state = self._read_file_state()
+            connection = self._open_connection(state)
             try:
                 result = work(connection)
             except sqlite3.Error:
                 connection.close()
-                if self._state() == state:
+                if self._read_file_state() == state:
                     raise
                 continue  # a writer came or went meanwhile
             except BaseException:
                 connection.close()
                 raise
-            if state.is_shared or self._state() == state:
-                self._keep(state, connection)
+            if state.is_shared or self._read_file_state() == state:
+                self._cache_connection(state, connection)
                 return result
             connection.close()
         raise Unavailable(
             f"{self._path} was changed during every try to read it; try again when there are fewer writes"
         )
 
-    def _state(self) -> _ReadState:
+    def _read_file_state(self) -> _ReadState:
         """The file as it is. One that was changed just now may change again without another time."""
         stat = self._path.stat()
         for _ in range(TRIES_MAX):
@@ -85,7 +85,7 @@ class ReadOnlyFile:
         except OSError:
             return False
 
-    def _connection(self, state: _ReadState) -> sqlite3.Connection:
+    def _open_connection(self, state: _ReadState) -> sqlite3.Connection:
         wanted_state = None if state.is_shared else state
         while self._idle:
             known_state, connection = self._idle.pop()
@@ -98,7 +98,7 @@ class ReadOnlyFile:
             uri, uri=True, timeout=self._timeout_s, isolation_level=None, check_same_thread=False
         )
 
-    def _keep(self, state: _ReadState, connection: sqlite3.Connection) -> None:
+    def _cache_connection(self, state: _ReadState, connection: sqlite3.Connection) -> None:
         self._idle.append((None if state.is_shared else state, connection))
         if self._is_closed:
             self.close()

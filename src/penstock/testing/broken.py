@@ -26,7 +26,9 @@ def _store(mistake: str, wrap: Callable[[Store], Store], *noticed_by: str) -> Br
     return Broken(mistake, frozenset(noticed_by), wrap=wrap)
 
 
-def _kernel(mistake: str, tamper: Callable[[], AbstractContextManager[object]], *noticed_by: str) -> Broken:
+def _broken_kernel(
+    mistake: str, tamper: Callable[[], AbstractContextManager[object]], *noticed_by: str
+) -> Broken:
     return Broken(mistake, frozenset(noticed_by), tamper=tamper)
 
 
@@ -45,19 +47,19 @@ BROKEN: Final = (
     _store("replaces objects that are there", stores.ReplacesObjects, "contract"),
     _store("leaves objects out of a scan", stores.SkipsInScans, "contract"),
     _store("lists rows of other kinds", stores.ListsOtherKinds, "contract"),
-    _kernel("drops one key of a commit", kernels.drops_a_key, "TornCommit"),
-    _kernel("takes a key along that nobody asked for", kernels.takes_a_key_along, "TornCommit"),
-    _kernel("lands two commits in the wrong order", kernels.swaps_two_commits, "OutOfOrder"),
-    _kernel("applies a request that it refuses", kernels.applies_what_it_refuses, "GhostCommit"),
-    _kernel("ignores the base that a writer read", kernels.ignores_the_base, "LostUpdate"),
-    _kernel("takes the receipt of another request", kernels.takes_any_receipt, "TornCommit"),
-    _kernel("forgets that it has seen a request", kernels.forgets_receipts, "DoubledCommit"),
-    _kernel("applies a request again after a lost answer", kernels.never_looks_back, "DoubledCommit"),
-    _kernel("stores tree nodes that are not in order", kernels.sorts_nodes_wrongly, "fsck"),
-    _kernel("cuts tree nodes where it likes", kernels.cuts_nodes_elsewhere, "fsck"),
-    _kernel("sweeps what is reachable", kernels.sweeps_what_is_reachable, "fsck"),
-    _kernel("puts a commit on its grandparent", kernels.skips_a_parent, "BrokenChain"),
-    _kernel("lets time go backwards", kernels.turns_time_back, "BrokenChain", "fsck"),
-    _kernel("answers with another request's commit", kernels.answers_with_the_head, "WrongAnswer"),
+    _broken_kernel("drops one key of a commit", kernels.drops_a_key, "TornCommit"),
+    _broken_kernel("takes a key along that nobody asked for", kernels.takes_a_key_along, "TornCommit"),
+    _broken_kernel("lands two commits in the wrong order", kernels.swaps_two_commits, "OutOfOrder"),
+    _broken_kernel("applies a request that it refuses", kernels.applies_what_it_refuses, "GhostCommit"),
+    _broken_kernel("ignores the base that a writer read", kernels.ignores_the_base, "LostUpdate"),
+    _broken_kernel("takes the receipt of another request", kernels.takes_any_receipt, "TornCommit"),
+    _broken_kernel("forgets that it has seen a request", kernels.forgets_receipts, "DoubledCommit"),
+    _broken_kernel("applies a request again after a lost answer", kernels.never_looks_back, "DoubledCommit"),
+    _broken_kernel("stores tree nodes that are not in order", kernels.sorts_nodes_wrongly, "fsck"),
+    _broken_kernel("cuts tree nodes where it likes", kernels.cuts_nodes_elsewhere, "fsck"),
+    _broken_kernel("sweeps what is reachable", kernels.sweeps_what_is_reachable, "fsck"),
+    _broken_kernel("puts a commit on its grandparent", kernels.skips_a_parent, "BrokenChain"),
+    _broken_kernel("lets time go backwards", kernels.turns_time_back, "BrokenChain", "fsck"),
+    _broken_kernel("answers with another request's commit", kernels.answers_with_the_head, "WrongAnswer"),
 )
 """Every one of them must be noticed by each of the checks that it names."""

@@ -172,14 +172,14 @@ def skips_a_parent() -> Iterator[None]:
 @contextmanager
 def turns_time_back() -> Iterator[None]:
     """A commit takes the clock's time as it is, and the clock goes backwards."""
-    yield from _with_commits(_earlier)
+    yield from _with_commits(_date_before_parent)
 
 
 def _on_grandparent(commit: CommitObject, below: CommitObject) -> CommitObject:
     return msgspec.structs.replace(commit, parent=below.parent) if commit.depth % 9 == 0 else commit
 
 
-def _earlier(commit: CommitObject, below: CommitObject) -> CommitObject:
+def _date_before_parent(commit: CommitObject, below: CommitObject) -> CommitObject:
     return msgspec.structs.replace(commit, time_us=below.time_us - 5) if commit.depth % 9 == 0 else commit
 
 

@@ -162,12 +162,12 @@ class NeverRefreshes(WrappedStore):
     """Leaves an object that is stored again as it is, its time included."""
 
     def store(self, objects: Mapping[ObjectId, bytes]) -> None:
-        super().store(self._new(objects))
+        super().store(self._find_new_objects(objects))
 
     def advance(self, turn: Turn, wish: Advance) -> AdvanceResult:
-        return wish._replace(objects=self._new(wish.objects)).on(turn)
+        return wish._replace(objects=self._find_new_objects(wish.objects)).on(turn)
 
-    def _new(self, objects: Mapping[ObjectId, bytes]) -> dict[ObjectId, bytes]:
+    def _find_new_objects(self, objects: Mapping[ObjectId, bytes]) -> dict[ObjectId, bytes]:
         existing = self.inner.fetch(list(objects))
         return {object_id: data for object_id, data in objects.items() if object_id not in existing}
 

@@ -60,8 +60,8 @@ def read_chain(
             for stored, (_, after) in kernel.diff(commit.parent, data).items()
             if not stored.startswith(RESERVED)
         }
-        links.append(_link(data, commit, changes))
-    log = [_entry(entry) for _, entry in kernel.references.log(branch)]
+        links.append(_decode_link(data, commit, changes))
+    log = [_decode_log_entry(entry) for _, entry in kernel.references.log(branch)]
     return BranchChain(head=reference.id, links=tuple(links[::-1]), log=tuple(log[::-1]))
 
 
@@ -71,11 +71,11 @@ def read_commits(kernel: Kernel, branch: str = "main") -> list[ChainLink]:
     with suppress(PenstockError):
         for data, commit in kernel.walk(kernel.references.get(branch).head):
             kernel.state(data)
-            links.append(_link(data, commit, {}))
+            links.append(_decode_link(data, commit, {}))
     return links[::-1]
 
 
-def _link(data: ObjectId, commit: CommitObject, changes: Values) -> ChainLink:
+def _decode_link(data: ObjectId, commit: CommitObject, changes: Values) -> ChainLink:
     return ChainLink(
         commit=data.hex(),
         parent=commit.parent.hex(),
@@ -86,7 +86,7 @@ def _link(data: ObjectId, commit: CommitObject, changes: Values) -> ChainLink:
     )
 
 
-def _entry(entry: LogEntry) -> ChainLog:
+def _decode_log_entry(entry: LogEntry) -> ChainLog:
     return ChainLog(
         position=entry.position,
         kind=entry.kind,

@@ -20,20 +20,22 @@ class RaceContract:
 
     def test_a_row_that_changed_since_it_was_seen_is_not_replaced(self, store: Store, other: Store) -> None:
         swap(store, row("main", data=b"0"))
-        self._race(store, other, row("main", data=b"0"), row("main", data=b"A"), row("main", data=b"B"))
+        self._race_two_turns(
+            store, other, row("main", data=b"0"), row("main", data=b"A"), row("main", data=b"B")
+        )
 
     def test_a_row_that_was_created_meanwhile_is_not_created_again(self, store: Store, other: Store) -> None:
-        self._race(store, other, None, row("main", data=b"A"), row("main", data=b"B"))
+        self._race_two_turns(store, other, None, row("main", data=b"A"), row("main", data=b"B"))
 
     def test_a_row_that_was_removed_meanwhile_is_not_replaced(self, store: Store, other: Store) -> None:
         swap(store, row("main", data=b"0"))
-        self._race(store, other, row("main", data=b"0"), row("main", data=b"A"), None)
+        self._race_two_turns(store, other, row("main", data=b"0"), row("main", data=b"A"), None)
 
     def test_a_row_of_another_kind_meanwhile_is_not_replaced(self, store: Store, other: Store) -> None:
         swap(store, row("main", data=b"0"))
-        self._race(store, other, row("main", data=b"0"), None, row("main", "tag", b"0"))
+        self._race_two_turns(store, other, row("main", data=b"0"), None, row("main", "tag", b"0"))
 
-    def _race(
+    def _race_two_turns(
         self, store: Store, other: Store, before: Row | None, mine: Row | None, theirs: Row | None
     ) -> None:
         """Two turns on one row, the second begun while the first is held.

@@ -123,16 +123,16 @@ class Drill:
             new_lake(data)
         with tampering():
             for phase in (
-                self._writes,
-                self._races,
-                self._repetitions,
+                self._drill_writes,
+                self._drill_races,
+                self._drill_repetitions,
                 self._lost_answers,
-                self._crowd,
+                self._drill_crowd,
                 self._many_keys,
-                self._sweeps,
+                self._drill_sweeps,
                 self._restart,
             ):
-                with self._noting():
+                with self._note_errors():
                     phase()
             self._close_all()
         return self._check()
@@ -151,7 +151,7 @@ class Drill:
         self._opened = []
 
     @contextmanager
-    def _noting(self) -> Iterator[None]:
+    def _note_errors(self) -> Iterator[None]:
         """Errors that a caller may meet are in the record already; others are noted."""
         try:
             yield
@@ -162,54 +162,54 @@ class Drill:
         except Exception as error:  # noqa: BLE001 - whatever a broken kernel raises is what was looked for
             self._errors.append(f"{type(error).__name__}: {error}")
 
-    def _writes(self) -> None:
+    def _drill_writes(self) -> None:
         """One after the other, by two processes; each is read by the other at once."""
         (client, _), (other, _) = self._open("one"), self._open("other")
         for number in range(6):
             for writer, reader in ((client, other), (other, client)):
                 tables = self._chance.sample(TABLES, 3)
-                with self._noting():
+                with self._note_errors():
                     writer.write(dict.fromkeys(tables, f"{writer.recorder.client} {number}"))
-                with self._noting():
+                with self._note_errors():
                     reader.read(TABLES)
                     writer.read(tables)
-        with self._noting():
+        with self._note_errors():
             client.write({TABLES[0]: None, TABLES[1]: "instead"})
 
-    def _races(self) -> None:
+    def _drill_races(self) -> None:
         """Read, modify, write by two processes: the second to come must see that the first was there."""
         (client, store), (other, _) = self._open("first"), self._open("second")
         for number in range(4):
             tables = self._chance.sample(TABLES, 2)
             (base, seen), (same, also_seen) = client.look(tables), other.look(tables)
-            with self._noting():
+            with self._note_errors():
                 client.write(dict.fromkeys(tables, f"one {number}"), base=base, reads=seen)
-            with self._noting():
+            with self._note_errors():
                 other.write(dict.fromkeys(tables, f"other {number}"), base=same, reads=also_seen)
-            with self._noting():
+            with self._note_errors():
                 other.write({f"new{number}": "checked"}, base=same, reads=also_seen)
         for number in range(3 if not self._locks else 0):
             # The other process commits between this one's look at the branch and its swap.
             store.at(Point.BEFORE_OBJECTS, partial(other.write, {TABLES[2]: f"between {number}"}))
-            with self._noting():
+            with self._note_errors():
                 client.write({TABLES[3]: f"around {number}"})
             store.at(Point.BEFORE_OBJECTS, partial(other.update, [TABLES[4]], f"between {number}"))
-            with self._noting():
+            with self._note_errors():
                 client.update([TABLES[4]], f"around {number}")
 
-    def _repetitions(self) -> None:
+    def _drill_repetitions(self) -> None:
         """The same request again: at once, elsewhere, and under a key that was used for another."""
         (first, _), (other, _) = self._open("one"), self._open("other")
         for number in range(3):
             key, values = f"again {number}", {TABLES[5]: f"once {number}"}
             for client in (first, first, other):
-                with self._noting():
+                with self._note_errors():
                     client.write(values, key=key)
-            with self._noting():
+            with self._note_errors():
                 other.write({TABLES[6]: "something else"}, key=key)
-            with self._noting():
+            with self._note_errors():
                 first.write({TABLES[5]: f"more {number}"})
-            with self._noting():
+            with self._note_errors():
                 other.write(values, key=key)
 
     def _lost_answers(self) -> None:
@@ -218,21 +218,21 @@ class Drill:
         other, _ = self._open("other")
         for number in range(4):
             store.lose_answer()
-            with self._noting():
+            with self._note_errors():
                 client.write({TABLES[7]: f"lost {number}"})
             hasty_store.lose_answer()
             key, values = f"lost {number}", {TABLES[8]: f"hasty {number}"}
-            with self._noting():
+            with self._note_errors():
                 hasty.write(values, key=key)
-            with self._noting():
+            with self._note_errors():
                 (other if number % 2 else hasty).write(values, key=key)
             hasty_store.lose_swap()
-            with self._noting():
+            with self._note_errors():
                 hasty.write({TABLES[8]: f"never {number}"}, key=f"swap lost {number}")
-            with self._noting():
+            with self._note_errors():
                 other.write({TABLES[8]: f"never {number}"}, key=f"swap lost {number}")
 
-    def _crowd(self) -> None:
+    def _drill_crowd(self) -> None:
         """Many threads in two processes, on the same tables."""
         clients = [self._open("crowd")[0] for _ in range(2)]
 
@@ -243,12 +243,12 @@ class Drill:
             chance = random.Random(number)
             for turn in range(8):
                 tables = chance.sample(TABLES, 2)
-                with self._noting():
+                with self._note_errors():
                     if chance.random() < 0.5:
                         client.update(tables, f"{number}-{turn}")
                     else:
                         client.write(dict.fromkeys(tables, f"{number}-{turn}"))
-                with self._noting():
+                with self._note_errors():
                     client.read(TABLES[:4])
 
         at_once(*(partial(work, number) for number in range(4)))
@@ -257,16 +257,16 @@ class Drill:
         """Enough keys that trees have several levels."""
         client, _ = self._open("many")
         for start in range(0, 900, 300):
-            with self._noting():
+            with self._note_errors():
                 client.write({f"k{number:04}": f"many {number}" for number in range(start, start + 300)})
-        with self._noting():
+        with self._note_errors():
             client.write({f"k{number:04}": None for number in range(0, 900, 7)})
 
-    def _sweeps(self) -> None:
+    def _drill_sweeps(self) -> None:
         """A sweep whose garbage is used again by a commit just before it is deleted."""
         (client, _), (keeper, store) = self._open("one"), self._open("keeper")
         values = {f"s{number:03}": "swept" for number in range(300)}
-        with self._noting():
+        with self._note_errors():
             client.kernel.references.create("scratch", Kind.BRANCH, client.kernel.references.get("main").head)
             scratch = Client(client.kernel, Recorder("scratch"), "scratch")
             scratch.write(values)
@@ -274,9 +274,9 @@ class Drill:
         self._clock.pass_hours(1)
         client, _ = self._open("again")
         store.at(Point.DELETE, partial(client.write, values))
-        with self._noting():
+        with self._note_errors():
             sweep(keeper.kernel)
-        with self._noting():
+        with self._note_errors():
             client.read([*values][:20])
 
     def _restart(self) -> None:
@@ -284,11 +284,11 @@ class Drill:
         for number in range(2):
             self._close_all()
             client, _ = self._open("restarted")
-            with self._noting():
+            with self._note_errors():
                 client.read(TABLES)
-            with self._noting():
+            with self._note_errors():
                 client.write({TABLES[5]: "once 0"}, key="again 0")
-            with self._noting():
+            with self._note_errors():
                 client.write({TABLES[9]: f"restarted {number}"})
 
     def _check(self) -> Found:
@@ -300,12 +300,12 @@ class Drill:
         checker = HistoryChecker(events)
         checked: list[list[Violation]] = []
         damages: list[str] = []
-        with self._noting():
+        with self._note_errors():
             checked.append(checker.check(read_chain(kernel)))
         if not checked:
-            with self._noting():  # what was accepted and cannot be read any more is lost
+            with self._note_errors():  # what was accepted and cannot be read any more is lost
                 checked.append(list(checker.check_presence(read_commits(kernel))))
-        with self._noting():
+        with self._note_errors():
             damages = [str(damage) for damage in fsck(kernel).damages]
         answers = [attempt.answer for attempt in checker.attempts]
         return Found(

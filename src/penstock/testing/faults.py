@@ -151,12 +151,12 @@ class FaultyStore(WrappedStore):
         with self._lock:
             self._faults = {}
 
-    def _pass(self, point: Point, name: str | None = None) -> None:
-        action = self._take(point, name)
+    def _pass_point(self, point: Point, name: str | None = None) -> None:
+        action = self._take_action(point, name)
         if action is not None:
             action()
 
-    def _take(self, point: Point, name: str | None) -> Action | None:
+    def _take_action(self, point: Point, name: str | None) -> Action | None:
         """What is to happen at a point now, if anything; it counts as having happened."""
         with self._lock:
             self.passed[point] += 1
@@ -174,16 +174,16 @@ class FaultyStore(WrappedStore):
         return None
 
     def fetch(self, ids: Collection[ObjectId]) -> dict[ObjectId, bytes]:
-        self._pass(Point.FETCH)
+        self._pass_point(Point.FETCH)
         return self.inner.fetch(ids)
 
     def store(self, objects: Mapping[ObjectId, bytes]) -> None:
-        self._pass(Point.STORE)
+        self._pass_point(Point.STORE)
         self.inner.store(objects)
 
     @contextmanager
     def turn(self, name: str, remembered: Row | None = None) -> Iterator[Turn]:
-        self._pass(Point.TURN, name)
+        self._pass_point(Point.TURN, name)
         if self._locking:
             with super().turn(name, remembered) as turn:
                 yield turn
@@ -192,17 +192,17 @@ class FaultyStore(WrappedStore):
             yield WrappedTurn(self, name, _UnlockedTurn(self, name, row, is_certain=remembered is None))
 
     def advance(self, turn: Turn, wish: Advance) -> AdvanceResult:
-        self._pass(Point.BEFORE_OBJECTS, wish.name)
+        self._pass_point(Point.BEFORE_OBJECTS, wish.name)
         try:
             advanced = self._advance_at_once(turn, wish) if self._locking else wish.on(turn)
         except SwapLost:
             return AdvanceResult(False)
         if advanced.swapped:
-            self._pass(Point.AFTER_SWAP, wish.name)
+            self._pass_point(Point.AFTER_SWAP, wish.name)
         return advanced
 
     def _advance_at_once(self, turn: Turn, wish: Advance) -> AdvanceResult:
-        action = self._take(Point.BEFORE_SWAP, wish.name)
+        action = self._take_action(Point.BEFORE_SWAP, wish.name)
         if action is None:
             return wish.on(turn)
         # The objects alone: the row is swapped with itself. A fault that only waits cannot go on from here,
@@ -216,21 +216,21 @@ class FaultyStore(WrappedStore):
         return stored
 
     def reference(self, name: str) -> Row | None:
-        self._pass(Point.REFERENCE, name)
+        self._pass_point(Point.REFERENCE, name)
         return self.inner.reference(name)
 
     def references(self, kind: str, prefix: str = "", after: str = "", limit: int = 1000) -> list[Row]:
-        self._pass(Point.REFERENCES)
+        self._pass_point(Point.REFERENCES)
         return self.inner.references(kind, prefix, after, limit)
 
     def scan(self, after: bytes, limit: int) -> tuple[list[StoredObject], bytes]:
-        self._pass(Point.SCAN)
+        self._pass_point(Point.SCAN)
         page = self.inner.scan(after, limit)
-        self._pass(Point.SCANNED)
+        self._pass_point(Point.SCANNED)
         return page
 
     def delete(self, objects: Sequence[StoredObject]) -> int:
-        self._pass(Point.DELETE)
+        self._pass_point(Point.DELETE)
         return self.inner.delete(objects)
 
 
@@ -249,6 +249,6 @@ class _UnlockedTurn(Turn):
         if not stored.swapped:
             return stored
         self.written()
-        store._pass(Point.BEFORE_SWAP, self._name)
+        store._pass_point(Point.BEFORE_SWAP, self._name)
         with store.inner.turn(self._name) as turn:
             return turn.advance({}, row) if turn.row == self.row else AdvanceResult(False)

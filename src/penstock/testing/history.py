@@ -96,12 +96,12 @@ class HistoryChecker:
             made = self._by_key.get(link.key, [])
             if link.depth <= since_depth or not made:
                 continue
-            fitting = [attempt for attempt in made if not _differences(attempt, link, state)]
+            fitting = [attempt for attempt in made if not _compare_changes(attempt, link, state)]
             if not fitting:
-                yield _torn(made[0], link, state)
+                yield _describe_torn_commit(made[0], link, state)
             for attempt in made:
                 if attempt.answer is Answer.OK and fitting and attempt not in fitting:
-                    yield _torn(attempt, link, state)
+                    yield _describe_torn_commit(attempt, link, state)
             for table, seen in (fitting or made)[0].call.reads.items():
                 if before.get(table) != seen:
                     yield LostUpdate(
@@ -147,7 +147,7 @@ def _final_refusal(made: list[Attempt]) -> Attempt | None:
     return None
 
 
-def _differences(attempt: Attempt, link: ChainLink, after: Values) -> dict[str, tuple[str, str]]:
+def _compare_changes(attempt: Attempt, link: ChainLink, after: Values) -> dict[str, tuple[str, str]]:
     """Per key what was asked and what is there, where that differs."""
     written = attempt.call.writes
     wrong = {
@@ -161,8 +161,8 @@ def _differences(attempt: Attempt, link: ChainLink, after: Values) -> dict[str, 
     return wrong
 
 
-def _torn(attempt: Attempt, link: ChainLink, after: Values) -> TornCommit:
-    table, (expected, actual) = next(iter(_differences(attempt, link, after).items()))
+def _describe_torn_commit(attempt: Attempt, link: ChainLink, after: Values) -> TornCommit:
+    table, (expected, actual) = next(iter(_compare_changes(attempt, link, after).items()))
     return TornCommit(key=link.key, commit=link.commit, table=table, asked=expected, found=actual)
 
 

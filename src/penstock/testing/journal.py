@@ -116,10 +116,10 @@ class JournalFormat(Format):
         """Whether a decision about a journal needs what only its storage tells: once for each version."""
         self.keeps_versions = False
         """Whether the default branch may not go back behind a version."""
-        self.during_prepare: Callable[[], None] = _nothing
-        self.during_apply: Callable[[], None] = _nothing
-        self.during_landed: Callable[[], None] = _nothing
-        self.after_merge: Callable[[], None] = _nothing
+        self.during_prepare: Callable[[], None] = _do_nothing
+        self.during_apply: Callable[[], None] = _do_nothing
+        self.during_landed: Callable[[], None] = _do_nothing
+        self.after_merge: Callable[[], None] = _do_nothing
         """Called once a merge or restoration was decided outside of a turn, where others may commit."""
         self._lock = Lock()
 
@@ -130,7 +130,7 @@ class JournalFormat(Format):
         self._record_call("prepare", table)
         self.during_prepare()
         self._read_storage(table)
-        for text in _texts(_decode_intent(change.intent)):
+        for text in _intent_lines(_decode_intent(change.intent)):
             if text in self.refused_texts:
                 raise Refused(f"cannot take the line {text!r}")
         return state_of(table.content)
@@ -144,20 +144,20 @@ class JournalFormat(Format):
                 self.again -= 1
                 raise PrepareAgain
         intent, state = _decode_intent(change.intent), state_of(table.content)
-        for text in _texts(intent):
+        for text in _intent_lines(intent):
             if text in self.refused_late:
                 raise Refused(f"can no longer take the line {text!r}")
         held = table.content.objects if table.content is not None else ()
         version = state.version + 1
-        if isinstance(intent, Ensure) and intent.text in (_text(table.read(data)) for data in held):
+        if isinstance(intent, Ensure) and intent.text in (_format_line(table.read(data)) for data in held):
             return AppliedChange(table.content)
         if isinstance(intent, Append | Ensure):
-            return _journal(table, version, held, state.changed, (intent.text,))
+            return _write_journal(table, version, held, state.changed, (intent.text,))
         if isinstance(intent, Replace):
-            return _journal(table, version, (), (), intent.texts)
+            return _write_journal(table, version, (), (), intent.texts)
         _check_edit(table, intent, state, held)
         before, after = slice(0, intent.number), slice(intent.number + 1, None)
-        edited = _journal(table, version, held[before], state.changed[before], (intent.new,))
+        edited = _write_journal(table, version, held[before], state.changed[before], (intent.new,))
         return _with_objects(edited, held[after], state.changed[after])
 
     def merge(
@@ -261,10 +261,10 @@ def journal_at(kernel: Kernel, key: str, branch: str = "main") -> AnyContent | N
 def lines_of(kernel: Kernel, key: str, branch: str = "main") -> list[str]:
     """The lines of a journal on a branch now, read from the kernel's objects."""
     content = journal_at(kernel, key, branch)
-    return [_text(kernel.objects.get(data).data) for data in (content.objects if content else ())]
+    return [_format_line(kernel.objects.get(data).data) for data in (content.objects if content else ())]
 
 
-def _journal(
+def _write_journal(
     table: Table, version: int, held: tuple[ObjectId, ...], changed: tuple[int, ...], texts: Sequence[str]
 ) -> AppliedChange:
     """The journal with these lines, of which the last ones are new."""
@@ -301,21 +301,21 @@ def _check_edit(table: Table, intent: JournalEdit, state: State, held: tuple[Obj
             found=f"version {state.changed[intent.number]}",
             found_version=state.changed[intent.number],
         )
-    text = _text(table.read(held[intent.number]))
+    text = _format_line(table.read(held[intent.number]))
     if text != intent.old:
         raise Refused(f"has another line {intent.number}", expected=intent.old, found=text)
 
 
-def _text(line: bytes) -> str:
+def _format_line(line: bytes) -> str:
     """A line as it was written; stored, it begins with its version, which only its turn can tell."""
     return line.decode().partition("\t")[2]
 
 
-def _texts(intent: Intent) -> tuple[str, ...]:
+def _intent_lines(intent: Intent) -> tuple[str, ...]:
     if isinstance(intent, Append | Ensure):
         return (intent.text,)
     return intent.texts if isinstance(intent, Replace) else (intent.new,)
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     pass

@@ -35,13 +35,15 @@ def check_reads(
             # The least that it can have seen asks the least of later reads.
             heappush(ended, (read.at_ns, fitting[0]))
         elif not spans:
-            yield _stale(read, "the branch never was so")
+            yield _describe_stale_read(read, "the branch never was so")
         else:
             when = " or ".join(f"{first} to {last}" for first, last in spans[:3])
-            yield _stale(read, f"so it was after {when} commits, but by then there were {least} to {most}")
+            yield _describe_stale_read(
+                read, f"so it was after {when} commits, but by then there were {least} to {most}"
+            )
 
 
-def _stale(read: ReadDone, why: str) -> StaleRead:
+def _describe_stale_read(read: ReadDone, why: str) -> StaleRead:
     at = f" at {read.head[:8]}" if read.head else ""
     return StaleRead(client=read.client, number=read.number, values=f"{read.values}{at}", why=why)
 
@@ -64,16 +66,16 @@ class _Held:
             position = self._positions.get(read.head)
             spans = [(position, position)] if position is not None else []
         for table, value in read.values.items():
-            spans = _meet(spans, self._where(table, value))
+            spans = _intersect_spans(spans, self._positions_of_value(table, value))
         return spans
 
-    def _where(self, table: str, value: str | None) -> Spans:
+    def _positions_of_value(self, table: str, value: str | None) -> Spans:
         since = self._since[table]
         ends = [number - 1 for number, _ in since[1:]] + [self._count]
         return [(start, end) for (start, held), end in zip(since, ends, strict=True) if held == value]
 
 
-def _meet(left: Spans, right: Spans) -> Spans:
+def _intersect_spans(left: Spans, right: Spans) -> Spans:
     """The positions that are in both."""
     met: Spans = []
     at = 0

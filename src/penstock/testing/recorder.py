@@ -115,7 +115,7 @@ class Recorder:
         base: str | None = None,
     ) -> Iterator[_OpenAttempt]:
         """Record a call and, by how the block ends, its answer. Errors go on to the caller."""
-        number = self._next()
+        number = self._next_position()
         opened = _OpenAttempt()
         self._write(
             RecordedCall(
@@ -140,7 +140,7 @@ class Recorder:
         self._write(
             ReadDone(
                 client=self.client,
-                number=self._next(),
+                number=self._next_position(),
                 from_ns=from_ns,
                 at_ns=time.monotonic_ns(),
                 values=values,
@@ -153,7 +153,7 @@ class Recorder:
             os.close(self._file)
             self._file = None
 
-    def _next(self) -> int:
+    def _next_position(self) -> int:
         with self._lock:
             self._number += 1
             return self._number

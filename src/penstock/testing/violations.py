@@ -28,7 +28,8 @@ class LostCommit(Violation, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         return (
-            f"request {self.key} of {self.client} was acknowledged as {_short(self.commit)}, but is not there"
+            f"request {self.key} of {self.client} was acknowledged as {_shorten_id(self.commit)}, but is not "
+            "there"
         )
 
 
@@ -39,7 +40,7 @@ class DoubledCommit(Violation, frozen=True, kw_only=True):
     commits: tuple[str, ...]
 
     def __str__(self) -> str:
-        commits = ", ".join(map(_short, self.commits))
+        commits = ", ".join(map(_shorten_id, self.commits))
         return f"request {self.key} was applied {len(self.commits)} times: {commits}"
 
 
@@ -140,5 +141,5 @@ class BrokenLog(Violation, frozen=True, kw_only=True):
         return f"ref log entry {self.position}: {self.why}"
 
 
-def _short(commit: str | None) -> str:
+def _shorten_id(commit: str | None) -> str:
     return commit[:8] if commit else "no commit"

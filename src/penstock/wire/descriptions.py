@@ -14,7 +14,7 @@ import msgspec
 
 def add_descriptions(components: dict[str, Any], kinds: Any) -> dict[str, Any]:
     """Schema components with the docstrings of the structs that they were made of."""
-    structs = {kind.__name__: _original(kind) for kind in _structs(kinds)}
+    structs = {kind.__name__: _original_struct(kind) for kind in _collect_structs(kinds)}
     for name, component in components.items():
         struct = structs.get(name)
         if struct is None:
@@ -27,7 +27,7 @@ def add_descriptions(components: dict[str, Any], kinds: Any) -> dict[str, Any]:
     return components
 
 
-def _original(struct: type) -> type:
+def _original_struct(struct: type) -> type:
     """What a struct was derived from at run time: that has its name, its module, and a source."""
     original: type = getattr(sys.modules[struct.__module__], struct.__name__, struct)
     return original
@@ -63,7 +63,7 @@ def _own_field_docs(struct: type) -> dict[str, str]:
     return docs
 
 
-def _structs(kinds: Any) -> set[type[msgspec.Struct]]:
+def _collect_structs(kinds: Any) -> set[type[msgspec.Struct]]:
     """All structs that types are made of."""
     structs: set[type[msgspec.Struct]] = set()
     remaining = list(kinds)

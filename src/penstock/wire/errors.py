@@ -78,7 +78,7 @@ def encode_error(error: PenstockError, request_id: str) -> bytes:
 
 def build_failure(error: PenstockError, request_id: str) -> Failure:
     """An error as JSON can hold it."""
-    details = {name: _plain(value) for name, value in error.details.items()}
+    details = {name: _encode_detail(value) for name, value in error.details.items()}
     return Failure.of(error.code, error.message, details, request_id)
 
 
@@ -97,10 +97,10 @@ def decode_error(status: int, body: bytes) -> PenstockError | None:
 def rebuild(failure: Failure, status: int) -> PenstockError:
     """An error as it was raised on the other side, with the id of the request that met it."""
     sent = failure.error
-    kind = _kinds().get(sent.code) or kind_for(status)
+    kind = _error_classes().get(sent.code) or kind_for(status)
     details = dict(sent.details)
     if issubclass(kind, CommitConflict):
-        details["conflicts"] = _conflicts(details.get("conflicts", ()))
+        details["conflicts"] = _decode_conflicts(details.get("conflicts", ()))
     error = kind.__new__(kind)
     PenstockError.__init__(error, sent.message, **details)
     error.request_id = failure.request_id
@@ -114,7 +114,7 @@ def kind_for(status: int) -> type[PenstockError]:
     return RequestError if 400 <= status < 500 else AdministratorError
 
 
-def _conflicts(found: Any) -> tuple[Conflict, ...]:
+def _decode_conflicts(found: Any) -> tuple[Conflict, ...]:
     """Conflicts as values; none if some are of a kind that is not known here. The message names them too."""
     try:
         conflicts: tuple[Conflict, ...] = json.read(msgspec.json.encode(found), tuple[Conflict, ...])
@@ -123,26 +123,26 @@ def _conflicts(found: Any) -> tuple[Conflict, ...]:
     return conflicts
 
 
-def _kinds() -> dict[str, type[PenstockError]]:
-    return {kind.code: kind for kind in _below(PenstockError)}
+def _error_classes() -> dict[str, type[PenstockError]]:
+    return {kind.code: kind for kind in _subclasses(PenstockError)}
 
 
-def _below(kind: type[PenstockError]) -> Iterator[type[PenstockError]]:
+def _subclasses(kind: type[PenstockError]) -> Iterator[type[PenstockError]]:
     for subclass in kind.__subclasses__():
         yield subclass
-        yield from _below(subclass)
+        yield from _subclasses(subclass)
 
 
-def _plain(value: Any) -> Any:
+def _encode_detail(value: Any) -> Any:
     """A detail of an error as JSON can hold it."""
     if isinstance(value, str | Key):
         return _valid_text(str(value))
     if isinstance(value, msgspec.Struct):
         return json.dump(value, type(value))
     if isinstance(value, Mapping):
-        return {_valid_text(str(name)): _plain(item) for name, item in value.items()}
+        return {_valid_text(str(name)): _encode_detail(item) for name, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(item) for item in value]
+        return [_encode_detail(item) for item in value]
     return value if isinstance(value, int | float | bytes | datetime | None) else _valid_text(str(value))
 
 

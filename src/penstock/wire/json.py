@@ -51,7 +51,7 @@ def dump_checked(value: Any, kind: Any) -> Any:
 def decode(data: bytes, kind: Any) -> Any:
     """A value of a type that somebody asks with: ``InvalidRequest`` for whatever it cannot be."""
     with _refuse_invalid():
-        return _build(_decoder(kind, True).decode(data), kind, _strict)
+        return _build(_make_decoder(kind, True).decode(data), kind, _strict)
 
 
 def convert(values: Mapping[str, Any], kind: Any) -> Any:
@@ -67,7 +67,7 @@ def read(data: bytes, kind: Any) -> Any:
     What a newer version says in addition is ignored; ``UnsupportedFormat`` if it cannot be understood.
     """
     try:
-        return _build(_decoder(kind, False).decode(data), kind, _tolerant)
+        return _build(_make_decoder(kind, False).decode(data), kind, _tolerant)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, InvalidKey) as problem:
         raise UnsupportedFormat(f"the response cannot be parsed: {problem}") from None
 
@@ -94,7 +94,7 @@ def _build(twin_value: Any, kind: Any, twins: JsonTypes) -> Any:
     return twin_value if build is None else build(twin_value)
 
 
-def _decoder(kind: Any, strict: bool) -> msgspec.json.Decoder[Any]:
+def _make_decoder(kind: Any, strict: bool) -> msgspec.json.Decoder[Any]:
     twins = _strict if strict else _tolerant
     return json_decoder(twins.of(kind).type, dec_hook=read_leaf)
 
@@ -104,12 +104,12 @@ def _refuse_invalid() -> Iterator[None]:
     try:
         yield
     except msgspec.ValidationError as problem:
-        raise _refusal(str(problem)) from None
+        raise _invalid_json_error(str(problem)) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
         raise InvalidRequest(f"the request is not valid JSON: {problem}") from None
 
 
-def _refusal(problem: str) -> InvalidRequest:
+def _invalid_json_error(problem: str) -> InvalidRequest:
     match = _PLACE.search(problem)
     if match is None or not match[2]:
         return InvalidRequest(f"the request cannot be read: {_PLACE.sub('', problem)}")

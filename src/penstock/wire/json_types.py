@@ -63,11 +63,11 @@ class JsonTypes:
         twin = self._known.get(kind)
         if twin is None:
             with self._making:
-                twin = self._known.get(kind) or self._make(kind)
+                twin = self._known.get(kind) or self._make_json_type(kind)
                 self._known[kind] = twin
         return twin
 
-    def _make(self, kind: Any) -> JsonType:
+    def _make_json_type(self, kind: Any) -> JsonType:
         if kind is Key:
             return JsonType(Key, _key_text)
         if kind == ObjectId:
@@ -77,27 +77,27 @@ class JsonTypes:
         if kind is datetime:
             return JsonType(_MOMENT)
         if kind is Content:
-            return self._union(tuple(content_types().values()))
+            return self._union_type(tuple(content_types().values()))
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-            return self._struct(kind)
+            return self._struct_type(kind)
         origin = get_origin(kind)
         if isinstance(origin, type) and issubclass(origin, msgspec.Struct):
-            return self._struct(kind)
+            return self._struct_type(kind)
         if origin is Annotated:
             inner, *notes = get_args(kind)
             twin = self.of(inner)
             return JsonType(Annotated[(twin.type, *notes)], twin.dump, twin.build)
         if origin in (Union, UnionType):
-            return self._union(get_args(kind))
+            return self._union_type(get_args(kind))
         if origin is tuple:
-            return self._tuple(get_args(kind))
+            return self._tuple_type(get_args(kind))
         if origin is dict:
-            return self._dict(*get_args(kind))
+            return self._dict_type(*get_args(kind))
         return JsonType(kind)
 
     # -- structs ---------------------------------------------------------------------------------------
 
-    def _struct(self, of: Any) -> JsonType:
+    def _struct_type(self, of: Any) -> JsonType:
         """Of a struct, or of a generic one with its types."""
         parts = [(field, self.of(field.type)) for field in fields(of)]
         kind: type[msgspec.Struct] = get_origin(of) or of
@@ -116,13 +116,15 @@ class JsonTypes:
         names = {field.name: part for field, part in parts}
         is_plain = not tag and not kind.__struct_config__.array_like
         is_plain = is_plain and all(part.dump is None for part in names.values())
-        return JsonType(twin, None if is_plain else _dumper(names, tag_field, tag), _builder(kind, names))
+        return JsonType(
+            twin, None if is_plain else _make_dumper(names, tag_field, tag), _make_builder(kind, names)
+        )
 
     # -- containers ------------------------------------------------------------------------------------
 
-    def _union(self, members: tuple[Any, ...]) -> JsonType:
+    def _union_type(self, members: tuple[Any, ...]) -> JsonType:
         twins = {member: self.of(member) for member in members}
-        kind = _generic(Union, tuple(twin.type for twin in twins.values()))
+        kind = _apply_type_arguments(Union, tuple(twin.type for twin in twins.values()))
         some = [member for member in members if member is not NoneType]
         if len(some) == 1:
             only = twins[some[0]]
@@ -131,20 +133,20 @@ class JsonTypes:
         builds = {_class_of(twin.type): twin.build for twin in twins.values() if twin.build is not None}
         return JsonType(kind, _by_type(dumps), _by_type(builds))
 
-    def _tuple(self, members: tuple[Any, ...]) -> JsonType:
+    def _tuple_type(self, members: tuple[Any, ...]) -> JsonType:
         if len(members) == 2 and members[1] is Ellipsis:
             member = self.of(members[0])
-            kind = _generic(tuple, (member.type, ...))
+            kind = _apply_type_arguments(tuple, (member.type, ...))
             return JsonType(kind, _of_each(member.dump), _of_each(member.build))
         twins = [self.of(member) for member in members]
-        kind = _generic(tuple, tuple(twin.type for twin in twins))
+        kind = _apply_type_arguments(tuple, tuple(twin.type for twin in twins))
         return JsonType(
             kind, _in_places([twin.dump for twin in twins]), _in_places([twin.build for twin in twins])
         )
 
-    def _dict(self, key: Any, value: Any) -> JsonType:
+    def _dict_type(self, key: Any, value: Any) -> JsonType:
         keys, values = self.of(key), self.of(value)
-        kind = _generic(dict, (keys.type, values.type))
+        kind = _apply_type_arguments(dict, (keys.type, values.type))
         return JsonType(kind, _of_values(values.dump), _of_values(values.build))
 
 
@@ -177,7 +179,7 @@ def _class_of(kind: Any) -> Any:
     return get_origin(kind) or kind
 
 
-def _generic(kind: Any, members: tuple[Any, ...]) -> Any:
+def _apply_type_arguments(kind: Any, members: tuple[Any, ...]) -> Any:
     """A generic type of types that are only known at run time."""
     return kind[members]
 
@@ -193,7 +195,7 @@ def _declare(field: FieldInfo, twin: JsonType) -> Any:
     return field.name, twin.type, msgspec.field(default=default)
 
 
-def _dumper(parts: Mapping[str, JsonType], tag_field: str | None, tag: str | None) -> Convert:
+def _make_dumper(parts: Mapping[str, JsonType], tag_field: str | None, tag: str | None) -> Convert:
     dumps = tuple((name, part.dump) for name, part in parts.items())
     start: dict[str, Any] = {tag_field: tag} if tag_field is not None else {}
 
@@ -207,7 +209,7 @@ def _dumper(parts: Mapping[str, JsonType], tag_field: str | None, tag: str | Non
     return dump
 
 
-def _builder(kind: type[msgspec.Struct], parts: Mapping[str, JsonType]) -> Convert:
+def _make_builder(kind: type[msgspec.Struct], parts: Mapping[str, JsonType]) -> Convert:
     builds = tuple((name, part.build) for name, part in parts.items())
 
     def build(twin: Any) -> msgspec.Struct:

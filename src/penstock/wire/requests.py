@@ -70,7 +70,7 @@ def form_of(kind: type[RoutedCall]) -> RequestForm:
     return RequestForm(
         in_path=in_path,
         has_key=has_key,
-        rest=_struct(kind, others) if others else None,
+        rest=_make_struct(kind, others) if others else None,
         rest_fields=others,
         is_query=kind.method in ("GET", "DELETE"),
     )
@@ -79,7 +79,7 @@ def form_of(kind: type[RoutedCall]) -> RequestForm:
 def request_of(call: Any) -> WireRequest:
     """A call as a request; ``InvalidRequest`` if it holds something that cannot be sent."""
     try:
-        return _request(call)
+        return _make_wire_request(call)
     except (msgspec.MsgspecError, AttributeError, TypeError, ValueError, RecursionError) as problem:
         raise InvalidRequest(f"{type(call).__name__} cannot be sent: {problem}") from None
 
@@ -103,22 +103,22 @@ def _unquote(header: str) -> str:
         raise InvalidRequest(f"{KEY_HEADER}: an idempotency key must be percent-encoded UTF-8") from None
 
 
-def _request(call: Any) -> WireRequest:
+def _make_wire_request(call: Any) -> WireRequest:
     kind: type[RoutedCall] = type(call)
     form = form_of(kind)
     key = getattr(call, KEY_FIELD, None)
     headers = {KEY_HEADER: quote(key, safe=_PRINTABLE)} if key is not None else {}
-    path = re.sub(r"{(\w+)}", lambda match: _segment(match[1], getattr(call, match[1])), kind.path)
+    path = re.sub(r"{(\w+)}", lambda match: _quote_segment(match[1], getattr(call, match[1])), kind.path)
     fields = dict(_fields_to_send(call, form))
     if form.is_query:
-        query = urlencode(list(_texts(fields)))
+        query = urlencode(list(_encode_query_values(fields)))
         target = f"{path}?{query}" if query else path
         return WireRequest(method=kind.method, target=target, headers=headers, body=None)
     headers["Content-Type"] = "application/json"
     return WireRequest(method=kind.method, target=path, headers=headers, body=msgspec.json.encode(fields))
 
 
-def _struct(kind: type[RoutedCall], others: tuple[FieldInfo, ...]) -> type[msgspec.Struct]:
+def _make_struct(kind: type[RoutedCall], others: tuple[FieldInfo, ...]) -> type[msgspec.Struct]:
     declared = []
     for field in others:
         default = {"default": field.default, "default_factory": field.default_factory}
@@ -137,7 +137,7 @@ def _fields_to_send(call: Any, form: RequestForm) -> Iterator[tuple[str, Any]]:
     """The fields that are not what they are anyway, as JSON has them."""
     for field in form.rest_fields:
         value = getattr(call, field.name)
-        if field.required or value != _default(field):
+        if field.required or value != _field_default(field):
             yield field.name, _check_value(value, field)
 
 
@@ -148,24 +148,24 @@ def _check_value(value: Any, field: FieldInfo) -> Any:
         raise InvalidRequest(f"'{field.name}' cannot be sent: {problem}", field=field.name) from None
 
 
-def _default(field: FieldInfo) -> Any:
+def _field_default(field: FieldInfo) -> Any:
     return field.default if field.default is not msgspec.NODEFAULT else field.default_factory()
 
 
-def _segment(name: str, value: str) -> str:
+def _quote_segment(name: str, value: str) -> str:
     if not value:
         raise InvalidRequest(f"'{name}' is empty")
     # A client or proxy that tidies paths would take these for steps.
     return quote(value, safe="") if value not in (".", "..") else value.replace(".", "%2E")
 
 
-def _texts(sent: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _encode_query_values(sent: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name, value in sent.items():
         for item in value if isinstance(value, tuple) else (value,):
-            yield name, _text(item)
+            yield name, _encode_query_value(item)
 
 
-def _text(value: Any) -> str:
+def _encode_query_value(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, datetime):

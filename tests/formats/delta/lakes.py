@@ -185,9 +185,9 @@ def doing_before_the_put(action: Callable[[], object]) -> type[Handover]:
     """A handover in whose way something comes after its promise."""
 
     class Interrupted(Handover):
-        def _put(self, place: Place, name: str, data: bytes) -> bool:
+        def _put_conversion(self, place: Place, name: str, data: bytes) -> bool:
             action()
-            return super()._put(place, name, data)
+            return super()._put_conversion(place, name, data)
 
     return Interrupted
 

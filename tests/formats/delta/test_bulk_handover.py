@@ -178,10 +178,10 @@ def before_the_put_of(root: Path, action: Callable[[], object]) -> type[Handover
     """A handover in whose way something comes at one table, after the promise of all."""
 
     class Interrupted(Handover):
-        def _put(self, place: Place, name: str, data: bytes) -> bool:
+        def _put_conversion(self, place: Place, name: str, data: bytes) -> bool:
             if place.location == str(root):
                 action()
-            return super()._put(place, name, data)
+            return super()._put_conversion(place, name, data)
 
     return Interrupted
 
@@ -246,9 +246,9 @@ def dying_at(step: str, call: int, *, before: bool) -> type[Handover]:
 
 
 DEATHS = [
-    *itertools.product(["open_place", "adopt_intent", "_put"], [1, 4], [True, False]),
+    *itertools.product(["open_place", "adopt_intent", "_put_conversion"], [1, 4], [True, False]),
     *itertools.product(["resolve_all"], [1, 2], [True, False]),
-    *itertools.product(["_settle"], [1], [True, False]),
+    *itertools.product(["_commit_settled"], [1], [True, False]),
 ]
 
 
@@ -307,7 +307,7 @@ def test_all_tables_go_back_by_two_commits(store: MemoryStore, folder: Path) -> 
     ("step", "call", "before"),
     [
         *itertools.product(["release_intent", "_publish"], [1, 4], [True, False]),
-        *itertools.product(["_settle"], [1], [True, False]),
+        *itertools.product(["_commit_settled"], [1], [True, False]),
     ],
 )
 def test_whoever_releases_again_finishes_what_was_begun(

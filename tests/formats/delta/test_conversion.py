@@ -180,7 +180,13 @@ def test_r27_a_lake_that_lost_forgets_its_promise_and_may_promise_again_at_a_hig
 
 @pytest.mark.parametrize(
     ("step", "before"),
-    [("_finish", True), ("_put", True), ("_put", False), ("_settle", True), ("_settle", False)],
+    [
+        ("_finish", True),
+        ("_put_conversion", True),
+        ("_put_conversion", False),
+        ("_commit_settled", True),
+        ("_commit_settled", False),
+    ],
 )
 def test_r28_whoever_opens_the_lake_after_a_crash_finishes_the_adoption(
     tmp_path: Path, root: Path, step: str, before: bool
@@ -196,7 +202,9 @@ def test_r28_whoever_opens_the_lake_after_a_crash_finishes_the_adoption(
     assert foreign_ids(root) == [1, 2, 3, 4]
 
 
-@pytest.mark.parametrize(("step", "before"), [("_put", True), ("_put", False), ("_settle", True)])
+@pytest.mark.parametrize(
+    ("step", "before"), [("_put_conversion", True), ("_put_conversion", False), ("_commit_settled", True)]
+)
 def test_r28_the_next_version_is_taken_though_nobody_noted_that_the_conversion_is_there(
     store: MemoryStore, root: Path, step: str, before: bool
 ) -> None:
@@ -211,7 +219,7 @@ def test_r28_the_next_version_is_taken_though_nobody_noted_that_the_conversion_i
 def test_a_promise_that_was_interrupted_is_forgotten_if_the_file_system_was_faster(
     store: MemoryStore, root: Path
 ) -> None:
-    with opened(store, handover=dying("_put", before=True)) as lake, pytest.raises(Died):
+    with opened(store, handover=dying("_put_conversion", before=True)) as lake, pytest.raises(Died):
         lake.owner.adopt(str(root))
     foreign_append(root, 4)
     with opened(store) as lake:
@@ -226,7 +234,7 @@ def test_a_promise_that_was_interrupted_is_forgotten_if_the_file_system_was_fast
 def test_a_promise_is_not_put_into_a_hole_that_a_clean_up_left_in_the_log(
     store: MemoryStore, root: Path
 ) -> None:
-    with opened(store, handover=dying("_put", before=True)) as lake, pytest.raises(Died):
+    with opened(store, handover=dying("_put_conversion", before=True)) as lake, pytest.raises(Died):
         lake.owner.adopt(str(root))
     foreign_append(root, 4)
     foreign_append(root, 5)
@@ -241,7 +249,7 @@ def test_a_promise_is_not_put_into_a_hole_that_a_clean_up_left_in_the_log(
 
 
 def test_adopting_again_after_a_crash_finishes_the_first_adoption(store: MemoryStore, root: Path) -> None:
-    with opened(store, handover=dying("_put", before=True)) as lake:
+    with opened(store, handover=dying("_put_conversion", before=True)) as lake:
         with pytest.raises(Died):
             lake.owner.adopt(str(root))
         promised = lake.content("orders").id
@@ -301,9 +309,9 @@ class _Unsure(Handover):
 
     does = True
 
-    def _put(self, place: Place, name: str, data: bytes) -> bool:
+    def _put_conversion(self, place: Place, name: str, data: bytes) -> bool:
         if self.does:
-            super()._put(place, name, data)
+            super()._put_conversion(place, name, data)
         raise OutcomeUnknown("no answer")
 
 
@@ -373,7 +381,7 @@ def test_of_many_who_adopt_one_table_under_their_own_keys_one_wins(store: Memory
 
 
 def test_many_who_resolve_one_promise_at_once_agree(store: MemoryStore, root: Path) -> None:
-    with opened(store, handover=dying("_put", before=True)) as lake, pytest.raises(Died):
+    with opened(store, handover=dying("_put_conversion", before=True)) as lake, pytest.raises(Died):
         lake.owner.adopt(str(root))
     count = 4
     together = Barrier(count, timeout=20)
@@ -408,7 +416,7 @@ def test_a_stale_view_of_a_promise_takes_nothing_back(lake: DeltaLake, root: Pat
 
 
 def test_a_stale_view_of_a_promise_does_not_end_a_release(store: MemoryStore, root: Path) -> None:
-    with opened(store, handover=dying("_put", before=False)) as lake:
+    with opened(store, handover=dying("_put_conversion", before=False)) as lake:
         with pytest.raises(Died):
             lake.owner.adopt(str(root))
         stale = lake.content("orders")
@@ -427,7 +435,7 @@ def test_a_stale_view_of_a_promise_does_not_end_a_release(store: MemoryStore, ro
 def test_a_promise_that_was_kept_counts_though_its_commit_was_cleaned_up(
     store: MemoryStore, root: Path
 ) -> None:
-    with opened(store, handover=dying("_put", before=False)) as lake:
+    with opened(store, handover=dying("_put_conversion", before=False)) as lake:
         with pytest.raises(Died):
             lake.owner.adopt(str(root))
         checkpoint(lake.places.at(str(root)), 2, 0)
@@ -441,7 +449,7 @@ def test_a_promise_that_was_kept_counts_though_its_commit_was_cleaned_up(
 def test_a_promise_that_came_too_late_is_forgotten_though_the_winner_was_cleaned_up(
     store: MemoryStore, root: Path
 ) -> None:
-    with opened(store, handover=dying("_put", before=True)) as lake:
+    with opened(store, handover=dying("_put_conversion", before=True)) as lake:
         with pytest.raises(Died):
             lake.owner.adopt(str(root))
         foreign_append(root, 9)
@@ -455,7 +463,7 @@ def test_a_promise_that_came_too_late_is_forgotten_though_the_winner_was_cleaned
 
 
 def test_what_was_only_promised_is_no_version_yet(store: MemoryStore, root: Path) -> None:
-    with opened(store, handover=dying("_put", before=True)) as lake:
+    with opened(store, handover=dying("_put_conversion", before=True)) as lake:
         with pytest.raises(Died):
             lake.owner.adopt(str(root))
         got = lake.owner.commits(ORDERS, lake.content("orders"))
@@ -499,7 +507,7 @@ def test_storage_that_overwrites_needs_the_word_of_the_only_writer(lake: DeltaLa
 
 
 def test_a_copy_of_the_lake_leaves_promises_of_the_other_one_alone(store: MemoryStore, root: Path) -> None:
-    with opened(store, handover=dying("_put", before=True)) as lake, pytest.raises(Died):
+    with opened(store, handover=dying("_put_conversion", before=True)) as lake, pytest.raises(Died):
         lake.owner.adopt(str(root))
     with opened(store, "lake-2") as copy:
         assert copy.owner.catch_up() == 0

@@ -75,7 +75,8 @@ def test_r32_a_released_table_is_published_to_its_end_and_the_file_systems_again
 
 
 @pytest.mark.parametrize(
-    ("step", "before"), [("_publish", True), ("_publish", False), ("_settle", True), ("_settle", False)]
+    ("step", "before"),
+    [("_publish", True), ("_publish", False), ("_commit_settled", True), ("_commit_settled", False)],
 )
 def test_r33_a_release_that_was_interrupted_is_finished_by_another_process(
     tmp_path: Path, root: Path, step: str, before: bool
@@ -117,7 +118,7 @@ def test_a_release_that_is_finished_late_does_not_touch_what_the_file_system_did
 ) -> None:
     with opened(store) as lake:
         lake.owner.adopt(str(root))
-    with opened(store, handover=dying("_settle", before=True)) as lake, pytest.raises(Died):
+    with opened(store, handover=dying("_commit_settled", before=True)) as lake, pytest.raises(Died):
         lake.owner.release(ORDERS)
     for version in (4, 5):
         (root / str(CommitName(version))).write_bytes(b'{"commitInfo":{"inCommitTimestamp":9999999999999}}\n')

@@ -175,7 +175,7 @@ def test_one_table_that_cannot_go_on_keeps_no_other_from_it(
     store: MemoryStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Unanswered(Handover):
-        def _put(self, place: Place, name: str, data: bytes) -> bool:
+        def _put_conversion(self, place: Place, name: str, data: bytes) -> bool:
             raise OutcomeUnknown("no answer")
 
     foreign_append(tmp_path / "a", 1)
@@ -254,7 +254,7 @@ def test_the_status_does_not_count_a_foreign_file_as_published(
 
 def test_a_promise_to_adopt_is_not_counted_as_published(store: MemoryStore, tmp_path: Path) -> None:
     foreign_append(tmp_path / "a", 1)
-    with opened(store, publishes=False, handover=dying("_put", before=True)) as lake:
+    with opened(store, publishes=False, handover=dying("_put_conversion", before=True)) as lake:
         with pytest.raises(Died):
             lake.owner.adopt(str(tmp_path / "a"))
         (status,) = lake.owner.status()

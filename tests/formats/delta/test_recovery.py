@@ -165,10 +165,10 @@ def test_a_lake_takes_a_table_back_that_it_had_dropped(lost: DeltaLake, root: Pa
 
 def test_a_recovery_that_meets_a_last_sign_of_life_takes_nothing(lost: DeltaLake, root: Path) -> None:
     class Late(Handover):
-        def _put(self, place: Place, name: str, data: bytes) -> bool:
+        def _put_conversion(self, place: Place, name: str, data: bytes) -> bool:
             lost.append("orders", data_file(root, 4))
             lost.owner.publish("main", ORDERS)
-            return super()._put(place, name, data)
+            return super()._put_conversion(place, name, data)
 
     with opened(MemoryStore(), "new", handover=Late) as lake:
         with pytest.raises(TableConflict):

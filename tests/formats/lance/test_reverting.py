@@ -661,13 +661,13 @@ def test_a_revert_reads_what_the_commit_changed(forked: Lake, monkeypatch: pytes
 
     def watched(self: TableMerge, *sides: Any) -> Any:
         landing = self._landing
-        deletions = landing._deletions
+        deletions = landing._read_deletions
 
         def noted(path: str) -> Any:
             names.append(path)
             return deletions(path)
 
-        monkeypatch.setattr(landing, "_deletions", noted)
+        monkeypatch.setattr(landing, "_read_deletions", noted)
         return original(self, *sides)
 
     monkeypatch.setattr(TableMerge, "revert", watched)

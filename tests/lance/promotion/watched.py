@@ -35,12 +35,12 @@ class _WatchedBucket(LocalBucket):
 
     async def put_all(self, items: Sequence[tuple[str, bytes]]) -> int:
         for key, _ in items:
-            await self._do(self._watched.before, key)
+            await self._run_in_thread(self._watched.before, key)
         count = await super().put_all(items)
         for key, _ in items[:count]:
             with self._watched.lock:
                 self._watched.created.append(key)
-            await self._do(self._watched.after, key)
+            await self._run_in_thread(self._watched.after, key)
         return count
 
     async def delete(self, keys: Sequence[str]) -> None:

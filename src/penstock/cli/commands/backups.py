@@ -48,7 +48,7 @@ keep_days_option = click.option(
 )
 
 
-def _source(call: Call) -> str:
+def _require_store_url(call: Call) -> str:
     if call.is_behind_server:
         raise click.UsageError(
             "backups need direct access to the lake's store, not a server: give --lake the address that "
@@ -264,7 +264,7 @@ def backup(
     """
     with Bar(call.json) as bar:
         made = backup_lake(
-            _source(call),
+            _require_store_url(call),
             target,
             verify=verify,
             register=not no_register,
@@ -326,7 +326,7 @@ def backups(ctx: click.Context) -> None:
 
 
 def _list_registered(call: Call) -> None:
-    backups = registered_backups(_source(call))
+    backups = registered_backups(_require_store_url(call))
     call.answer(
         lambda: ListPage.of(map(BackupLine.of_registered, backups)),
         lambda screen: _render_registered_backups(screen, backups),
@@ -366,11 +366,11 @@ def backups_list(call: Call, target: str | None) -> None:
     backups = list_backups(target)
     call.answer(
         lambda: ListPage.of(BackupLine.of_point(target, point) for point in backups),
-        lambda screen: _points(screen, backups),
+        lambda screen: _format_points(screen, backups),
     )
 
 
-def _points(screen: Screen, points: Sequence[BackupPoint]) -> Iterator[str]:
+def _format_points(screen: Screen, points: Sequence[BackupPoint]) -> Iterator[str]:
     if not points:
         yield "there is no backup left"
     rows: list[Row] = [
@@ -430,7 +430,7 @@ def backups_expire(
     """
     if bool(ids) == (keep_last is not None or keep_days is not None):
         raise click.UsageError("give the backups to remove: their IDs, or --keep-last and --keep-days")
-    source = _source(call) if call.has_target else None
+    source = _require_store_url(call) if call.has_target else None
     with Bar(call.json) as bar:
         gone = expire_backups(source, target, *ids, keep_last=keep_last, keep_days=keep_days, progress=bar)
     call.answer(
@@ -453,7 +453,7 @@ def backups_forget(call: Call, ids: tuple[str, ...], everything: bool, lost: boo
     """
     if bool(ids) == everything:
         raise click.UsageError("give the IDs of backups, or --all")
-    source = _source(call)
+    source = _require_store_url(call)
     backup_ids = (
         [registered_backup.id for registered_backup in registered_backups(source)] if everything else ids
     )

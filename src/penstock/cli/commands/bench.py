@@ -30,7 +30,7 @@ HEADER: Final = (
 )  # fmt: skip
 
 
-def _seconds(ctx: click.Context, param: click.Parameter, value: float) -> float:
+def _parse_seconds(ctx: click.Context, param: click.Parameter, value: float) -> float:
     if not 0 < value <= SECONDS_MAX:
         raise click.BadParameter(
             f"must be greater than 0 and at most {SECONDS_MAX:,}, got {value:g}", ctx, param
@@ -38,7 +38,7 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: float) -> float:
     return value
 
 
-def _writers(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, ...]:
+def _parse_writer_counts(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, ...]:
     """``1,16,64`` as numbers, each once."""
     try:
         numbers = tuple(dict.fromkeys(int(part) for part in value.split(",")))
@@ -50,7 +50,7 @@ def _writers(ctx: click.Context, param: click.Parameter, value: str) -> tuple[in
     return numbers
 
 
-def _shapes(ctx: click.Context, param: click.Parameter, value: str) -> tuple[LoadShape, ...]:
+def _parse_shapes(ctx: click.Context, param: click.Parameter, value: str) -> tuple[LoadShape, ...]:
     """``one-branch,one-table`` as shapes, each once."""
     try:
         return tuple(dict.fromkeys(LoadShape(part) for part in value.split(",")))
@@ -114,14 +114,14 @@ $ penstock bench --in-lake --seconds 0.2 --writers 4 --shapes one-branch,one-tab
     "--seconds",
     type=float,
     default=SECONDS,
-    callback=_seconds,
+    callback=_parse_seconds,
     metavar="SECONDS",
     help=f"How long each measurement takes. [{SECONDS:g}]",
 )
 @click.option(
     "--writers",
     default=",".join(map(str, WRITERS)),
-    callback=_writers,
+    callback=_parse_writer_counts,
     metavar="LIST",
     help=f"Numbers of writers. [{','.join(map(str, WRITERS))}]",
 )
@@ -129,7 +129,7 @@ $ penstock bench --in-lake --seconds 0.2 --writers 4 --shapes one-branch,one-tab
     "--shapes",
     "chosen",
     default=",".join(LoadShape),
-    callback=_shapes,
+    callback=_parse_shapes,
     metavar="LIST",
     help=f"How writers share branches and tables. [{','.join(LoadShape)}]",
 )
@@ -180,7 +180,9 @@ def bench(
     with (guest if in_lake else own_lake)(target) as site, line:
         pairs = list(run(site, plan, line.announce))
         place = site.store.url
-    call.answer(lambda: _bench_answer(place, plan, pairs), lambda screen: _text(screen, place, plan, pairs))
+    call.answer(
+        lambda: _bench_answer(place, plan, pairs), lambda screen: _format_result(screen, place, plan, pairs)
+    )
     if in_lake:
         call.note("the branches are deleted; 'penstock sweep' removes their objects when they are old enough")
 
@@ -210,7 +212,7 @@ def _bench_answer(place: str, plan: Plan, pairs: Sequence[Pair]) -> Bench:
         url=place,
         seconds=plan.seconds,
         measurements=tuple(
-            _measurement(pair, way, measured)
+            _describe_measurement(pair, way, measured)
             for pair in pairs
             for way, measured in (
                 (CommitStrategy.GROUP_COMMIT, pair.group),
@@ -222,7 +224,7 @@ def _bench_answer(place: str, plan: Plan, pairs: Sequence[Pair]) -> Bench:
     )
 
 
-def _measurement(pair: Pair, way: CommitStrategy, measured: Measured) -> Measurement:
+def _describe_measurement(pair: Pair, way: CommitStrategy, measured: Measured) -> Measurement:
     return Measurement(
         shape=pair.shape,
         writers=pair.writers,
@@ -239,7 +241,7 @@ def _measurement(pair: Pair, way: CommitStrategy, measured: Measured) -> Measure
     )
 
 
-def _text(screen: Screen, place: str, plan: Plan, pairs: Sequence[Pair]) -> Iterator[str]:
+def _format_result(screen: Screen, place: str, plan: Plan, pairs: Sequence[Pair]) -> Iterator[str]:
     where = screen.paint(place, "strong")
     yield f"measured at {where}, for {plan.seconds:g} s each after the writers warmed up"
     for shape in plan.shapes:
@@ -248,22 +250,22 @@ def _text(screen: Screen, place: str, plan: Plan, pairs: Sequence[Pair]) -> Iter
         rows = [list(HEADER)]
         for pair in pairs:
             if pair.shape is shape:
-                rows += _rows(pair)
+                rows += _format_rows(pair)
         yield from columns(
             screen, _align_figures(rows if plan.naive else [row[:-1] for row in rows]), indent="  "
         )
 
 
-def _rows(pair: Pair) -> Iterator[list[str]]:
+def _format_rows(pair: Pair) -> Iterator[list[str]]:
     times = pair.times_naive
-    yield _row(
+    yield _format_row(
         str(pair.writers), CommitStrategy.GROUP_COMMIT, pair.group, f"{figure(times)}x" if times else ""
     )
     if pair.naive is not None:
-        yield _row("", CommitStrategy.NAIVE, pair.naive, "")
+        yield _format_row("", CommitStrategy.NAIVE, pair.naive, "")
 
 
-def _row(writers: str, way: CommitStrategy, measured: Measured, times: str) -> list[str]:
+def _format_row(writers: str, way: CommitStrategy, measured: Measured, times: str) -> list[str]:
     return [
         writers,
         way,

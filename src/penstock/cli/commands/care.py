@@ -74,7 +74,7 @@ def _render_check(screen: Screen, checked: Checked) -> Iterator[str]:
     yield f"  {RESTORE}."
 
 
-def _number(name: str, metavar: str, kind: type[float], lowest: int, text: str) -> Callable[[F], F]:
+def _number_option(name: str, metavar: str, kind: type[float], lowest: int, text: str) -> Callable[[F], F]:
     return click.option(
         f"--{name.replace('_', '-')}",
         name,
@@ -96,8 +96,8 @@ $ penstock horizon 'job/*' --keep-all
 """,
 )
 @click.argument("pattern", required=False, metavar="[PATTERN]")
-@_number("max_commits", "COUNT", int, 1, "Keep at least this number of commits.")
-@_number("max_days", "DAYS", float, 0, "Keep commits for at least this number of days.")
+@_number_option("max_commits", "COUNT", int, 1, "Keep at least this number of commits.")
+@_number_option("max_days", "DAYS", float, 0, "Keep commits for at least this number of days.")
 @click.option("--keep-all", is_flag=True, help="Remove the rule for PATTERN: keep everything again.")
 @pass_call
 def horizon(
@@ -119,16 +119,16 @@ def horizon(
     if keep_all or is_limited:
         lake.keep_history(pattern or "*", max_commits=max_commits, max_days=max_days)
     about = lake.about
-    call.answer(lambda: about, lambda screen: _rules(screen, about.history_rules))
+    call.answer(lambda: about, lambda screen: _format_history_rules(screen, about.history_rules))
 
 
-def _rules(screen: Screen, rules: Sequence[HistoryRule]) -> Iterator[str]:
+def _format_history_rules(screen: Screen, rules: Sequence[HistoryRule]) -> Iterator[str]:
     if not rules:
         yield "all history is kept"
     rows: list[Row] = [
         [
             Cell(printable(rule.pattern), "name"),
-            _limits(rule),
+            _format_limits(rule),
             Cell(f"set {ago(utc(rule.since_us), screen.now)}", "dim"),
         ]
         for rule in rules
@@ -136,7 +136,7 @@ def _rules(screen: Screen, rules: Sequence[HistoryRule]) -> Iterator[str]:
     yield from columns(screen, rows)
 
 
-def _limits(rule: HistoryRule) -> str:
+def _format_limits(rule: HistoryRule) -> str:
     limits = [format_count(rule.max_commits, "commit")] if rule.max_commits is not None else []
     if rule.max_days is not None:
         limits.append("1 day" if rule.max_days == 1 else f"{rule.max_days:,g} days")
@@ -151,10 +151,10 @@ $ penstock grace
 $ penstock grace --data-grace-days 30
 """,
 )
-@_number(
+@_number_option(
     "grace_s", "SECONDS", float, 0, "The grace period of unreferenced objects, in seconds: 3600 or more."
 )
-@_number(
+@_number_option(
     "data_grace_days", "DAYS", float, 0, "The grace period of unreferenced data files, in days: 4 or more."
 )
 @pass_call
@@ -171,10 +171,10 @@ def grace(call: Call, grace_s: float | None, data_grace_days: float | None) -> N
     about = lake.about
     if grace_s is not None or data_grace_days is not None:
         about = lake.set_grace(grace_s=grace_s, data_grace_days=data_grace_days)
-    call.answer(lambda: about, lambda screen: _grace(screen, about))
+    call.answer(lambda: about, lambda screen: _format_grace_periods(screen, about))
 
 
-def _grace(screen: Screen, about: About) -> Iterator[str]:
+def _format_grace_periods(screen: Screen, about: About) -> Iterator[str]:
     rows: list[Row] = [
         [Cell("objects", "strong"), f"{about.grace_s:,g} seconds"],
         [Cell("data files", "strong"), f"{about.data_grace_days:,g} days"],
@@ -193,14 +193,14 @@ $ penstock sweep --grace-s 172800
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be removed, and remove nothing.")
 @click.option("--remove-data", is_flag=True, help="Also remove data files of tables, not only count them.")
-@_number(
+@_number_option(
     "grace_s",
     "SECONDS",
     float,
     0,
     "A longer grace period of unreferenced objects. [as set by 'penstock grace']",
 )
-@_number(
+@_number_option(
     "data_grace_days",
     "DAYS",
     float,
@@ -212,14 +212,14 @@ $ penstock sweep --grace-s 172800
     is_flag=True,
     help="State that nobody writes to the lake until the sweep has ended: this allows shorter grace periods.",
 )
-@_number(
+@_number_option(
     "idempotency_days",
     "DAYS",
     float,
     0,
     "Forget idempotency keys after this number of days; less than 7 needs --nobody-writes. [7]",
 )
-@_number(
+@_number_option(
     "tombstone_days", "DAYS", float, 0, "Forget logs of deleted branches after this number of days. [90]"
 )
 @pass_call
@@ -253,11 +253,13 @@ def sweep(
         files = lake.sweep_files(remove_data=remove_data, dry_run=dry_run, progress=progress)
     call.answer(
         lambda: SweepReport(objects=swept, tables=tuple(tables), files=files),
-        lambda screen: _swept(screen, swept, tables, files),
+        lambda screen: _format_swept(screen, swept, tables, files),
     )
 
 
-def _swept(screen: Screen, swept: Swept, tables: Sequence[SweptTable], files: SweptFiles) -> Iterator[str]:
+def _format_swept(
+    screen: Screen, swept: Swept, tables: Sequence[SweptTable], files: SweptFiles
+) -> Iterator[str]:
     removed = "would remove" if swept.dry_run else "removed"
     rows: list[Row] = [
         [Cell(removed, "strong"), format_count(swept.removed, "object"), size(swept.removed_bytes)],

@@ -178,12 +178,12 @@ class Story:
     def run(self, line: str, status: int = 0) -> None:
         """Show a command, and run it on the lake."""
         self._print(self._screen.paint(f"$ penstock {line}", "name"))
-        found_status = self._status(["--lake", str(self.place), "--author", "ada", *shlex.split(line)])
+        found_status = self._run_command(["--lake", str(self.place), "--author", "ada", *shlex.split(line)])
         if found_status != status:
             raise SystemExit(found_status or 1)
         self._print("")
 
-    def _status(self, args: list[str]) -> int:
+    def _run_command(self, args: list[str]) -> int:
         root: Any = click.get_current_context().find_root().command
         silence = contextlib.redirect_stdout(io.StringIO()) if self._quiet else contextlib.nullcontext()
         sys.stdout.flush()
@@ -200,7 +200,7 @@ class Story:
 
     def to_try(self) -> tuple[str, ...]:
         """Commands that work on the lake as the story leaves it."""
-        lake = f"{_program()} --lake {shlex.quote(str(self.place))}"
+        lake = f"{_find_program()} --lake {shlex.quote(str(self.place))}"
         return (
             f"{lake} log --table sales.orders",
             f"{lake} {self.also}",
@@ -215,7 +215,7 @@ class Story:
         ]
 
 
-def _program() -> str:
+def _find_program() -> str:
     """How to call this very program: by its name if the shell finds it, else by its path."""
     called = Path(sys.argv[0])
     if called.name != "penstock" or shutil.which("penstock"):

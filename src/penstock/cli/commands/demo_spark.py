@@ -210,11 +210,11 @@ def _arrive(landing: Path) -> None:
             }
             for number in range(day, ORDERS, DAYS)
         )
-        (orders / f"{first + timedelta(days=day)}.json").write_text(_lines(lines))
+        (orders / f"{first + timedelta(days=day)}.json").write_text(_format_rows(lines))
     countries = (random.choice(("Austria", "Belgium", "Canada", "Denmark")) for _ in range(CUSTOMERS))
     csv_lines = "".join(f"{number},{country}\n" for number, country in enumerate(countries))
     (customers / "all.csv").write_text(csv_lines)
 
 
-def _lines(values: Iterator[dict[str, Any]]) -> str:
+def _format_rows(values: Iterator[dict[str, Any]]) -> str:
     return "".join(json.dumps(value) + "\n" for value in values)

@@ -68,19 +68,19 @@ def doctor(call: Call) -> None:
     """
     checks = [*check_installation(), *_check_lake(call)]
     healthy = all(check.state != "failed" for check in checks)
-    call.answer(lambda: Doctor(healthy=healthy, checks=tuple(checks)), lambda s: _text(s, checks))
+    call.answer(lambda: Doctor(healthy=healthy, checks=tuple(checks)), lambda s: _format_checks(s, checks))
     if not healthy:
         click.get_current_context().exit(1)
 
 
-def _text(screen: Screen, checks: list[DoctorLine]) -> Iterator[str]:
+def _format_checks(screen: Screen, checks: list[DoctorLine]) -> Iterator[str]:
     rows: list[Row] = [
-        [Cell(check.state, _STYLES[check.state]), check.name, _line(check)] for check in checks
+        [Cell(check.state, _STYLES[check.state]), check.name, _format_line(check)] for check in checks
     ]
     return columns(screen, rows)
 
 
-def _line(doctor_line: DoctorLine) -> str:
+def _format_line(doctor_line: DoctorLine) -> str:
     return f"{doctor_line.finding}: {doctor_line.advice}" if doctor_line.advice else doctor_line.finding
 
 
@@ -98,7 +98,7 @@ def _check_lake(call: Call) -> Iterator[DoctorLine]:
 
 def check_lake(lake: Lake) -> Iterator[DoctorLine]:
     """A line for each thing that is looked at of a lake."""
-    for name, look in _looks(lake):
+    for name, look in _list_checks(lake):
         try:
             finding = look(lake)
         except Denied as error:
@@ -110,7 +110,7 @@ def check_lake(lake: Lake) -> Iterator[DoctorLine]:
         yield build_check(name, finding.state, finding.finding, finding.advice)
 
 
-def _server(lake: Lake) -> Finding:
+def _check_server(lake: Lake) -> Finding:
     if lake.moving_to:
         return Finding("warning", f"{lake.url} answers, but takes no writes", MOVED_BEHIND_SERVER)
     return Finding("ok", f"{lake.url} answers; what is behind it is looked at where it runs")
@@ -127,14 +127,14 @@ def _store(lake: Lake) -> Finding:
     return Finding("ok", f"{lake.url} can be read and written")
 
 
-def _integrity(lake: Lake) -> Finding:
+def _check_integrity(lake: Lake) -> Finding:
     problems = lake.kernel.store.check()
     if problems:
         return Finding("failed", "; ".join(problems), RESTORE)
     return Finding("ok", "the database finds nothing wrong with itself")
 
 
-def _disk(lake: Lake) -> Finding:
+def _check_disk(lake: Lake) -> Finding:
     if not Path(lake.url).is_dir():
         return Finding("ok", "nothing to look at from here")
     free = shutil.disk_usage(lake.url).free
@@ -146,7 +146,7 @@ def _disk(lake: Lake) -> Finding:
     )
 
 
-def _privacy(lake: Lake) -> Finding:
+def _check_file_permissions(lake: Lake) -> Finding:
     exposed = exposed_files(lake.kernel.store.url)
     if not exposed:
         return Finding("ok", "the store's files can be read by their owner and a group")
@@ -158,7 +158,7 @@ def _privacy(lake: Lake) -> Finding:
     )
 
 
-def _clock(lake: Lake) -> Finding:
+def _check_clock(lake: Lake) -> Finding:
     now = datetime.now(UTC)
     heads = {branch.id: branch.name for branch in lake.references(Kind.BRANCH)}
     heads.pop(EMPTY_COMMIT_ID, None)
@@ -184,7 +184,7 @@ def _default_branch(lake: Lake) -> Finding:
     return Finding("ok", f"{lake.default_branch}")
 
 
-def _formats(_: Lake) -> Finding:
+def _check_formats(_: Lake) -> Finding:
     return Finding(
         "warning",
         "; ".join(other_formats().problems),
@@ -192,19 +192,26 @@ def _formats(_: Lake) -> Finding:
     )
 
 
-def _looks(lake: Lake) -> list[DoctorCheck]:
+def _list_checks(lake: Lake) -> list[DoctorCheck]:
     """What to look at, and how."""
     tables = [check for format_cli in format_clis() for check in format_cli.doctor_checks(lake)]
-    tables += [("formats", _formats)] if other_formats().problems else []
+    tables += [("formats", _check_formats)] if other_formats().problems else []
     if not lake.is_embedded:
-        return [("server", _server), ("clock", _clock), ("default branch", _default_branch), *tables]
-    roots = [("warehouse" if root == lake.warehouse else "root", partial(_root, root)) for root in lake.roots]
+        return [
+            ("server", _check_server),
+            ("clock", _check_clock),
+            ("default branch", _default_branch),
+            *tables,
+        ]
+    roots = [
+        ("warehouse" if root == lake.warehouse else "root", partial(_check_root, root)) for root in lake.roots
+    ]
     return [
         ("store", _store),
-        ("integrity", _integrity),
-        ("disk", _disk),
-        *([("privacy", _privacy)] if exposed_files(lake.kernel.store.url) else []),
-        ("clock", _clock),
+        ("integrity", _check_integrity),
+        ("disk", _check_disk),
+        *([("privacy", _check_file_permissions)] if exposed_files(lake.kernel.store.url) else []),
+        ("clock", _check_clock),
         ("default branch", _default_branch),
         *roots,
         *([("versions", _sync)] if tables else []),
@@ -233,9 +240,9 @@ def _sync(lake: Lake) -> Finding:
     )
 
 
-def _root(root: str, lake: Lake) -> Finding:
+def _check_root(root: str, lake: Lake) -> Finding:
     if "://" in root:
-        return _bucket(root, lake)
+        return _check_bucket(root, lake)
     place = Path(root)
     if not place.exists() and place.parent == Path(lake.url):
         return Finding("ok", f"{root} does not exist yet; the first table creates it")
@@ -246,7 +253,7 @@ def _root(root: str, lake: Lake) -> Finding:
     return _put_if_absent(place)
 
 
-def _bucket(root: str, lake: Lake) -> Finding:
+def _check_bucket(root: str, lake: Lake) -> Finding:
     """Write to a bucket on conditions, as publishing does. What is written is removed again."""
     if lake.kernel.store.is_read_only:
         return Finding("ok", f"{root} is not tried: this process only reads the lake")

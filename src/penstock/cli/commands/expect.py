@@ -84,10 +84,12 @@ def _show_expectation_list(
     call: Call, lake: Lake, branch: str | None, expectations: Sequence[Expectation]
 ) -> None:
     name = lake.branch(branch).name
-    call.answer(lambda: ListPage.of(expectations), lambda screen: _listing(screen, name, expectations))
+    call.answer(
+        lambda: ListPage.of(expectations), lambda screen: _format_expectations(screen, name, expectations)
+    )
 
 
-def _listing(screen: Screen, branch: str, expectations: Sequence[Expectation]) -> Iterator[str]:
+def _format_expectations(screen: Screen, branch: str, expectations: Sequence[Expectation]) -> Iterator[str]:
     if not expectations:
         yield screen.paint(f"{branch} has no expectations", "dim")
     rows: list[Row] = [

@@ -227,11 +227,13 @@ def diff(
     )
     call.answer(
         lambda: ListPage.of(differences),
-        lambda screen: _difference(screen, before, after, differences),
+        lambda screen: _format_differences(screen, before, after, differences),
     )
 
 
-def _difference(screen: Screen, before: str, after: str, differences: Sequence[Difference]) -> Iterator[str]:
+def _format_differences(
+    screen: Screen, before: str, after: str, differences: Sequence[Difference]
+) -> Iterator[str]:
     heading = screen.paint(f"{before} → {after}", "strong")
     count = format_count(len(differences), "difference") if differences else "no difference"
     yield screen.spell(f"{heading}   {count}")

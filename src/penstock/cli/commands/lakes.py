@@ -70,12 +70,12 @@ def init(
         author=call.who,
     )
     click.get_current_context().call_on_close(lake.close)
-    call.answer(lambda: lake.about, lambda screen: _text(screen, lake))
+    call.answer(lambda: lake.about, lambda screen: _format_lake(screen, lake))
     if not lake.roots:
         call.note("a server of this lake takes no tables until 'penstock root add' says where they may be")
 
 
-def _text(screen: Screen, lake: Lake) -> Iterator[str]:
+def _format_lake(screen: Screen, lake: Lake) -> Iterator[str]:
     yield f"made a lake at {screen.paint(lake.url, 'strong')}"
     rows: list[Row] = [
         ["default branch", Cell(lake.default_branch, "name")],
@@ -193,17 +193,17 @@ def _confirm_move(call: Call, source: str, target: str) -> None:
 
 
 def _render_copied(screen: Screen, copied: Copied) -> Iterator[str]:
-    yield from _counts(screen, "copied", copied)
+    yield from _format_copied_counts(screen, "copied", copied)
     yield screen.paint("checked: nothing is wrong", "good")
 
 
 def _render_moved(screen: Screen, moved: Copied) -> Iterator[str]:
-    yield from _counts(screen, "moved", moved)
+    yield from _format_copied_counts(screen, "moved", moved)
     yield screen.paint("checked: nothing is wrong", "good")
     yield f"{moved.source} can still be read; write to {moved.target} from now on"
 
 
-def _counts(screen: Screen, done: str, copied: Copied) -> Iterator[str]:
+def _format_copied_counts(screen: Screen, done: str, copied: Copied) -> Iterator[str]:
     note = " (it was complete before)" if copied.repeated else ""
     yield f"{done} {copied.source} to {screen.paint(copied.target, 'strong')}{note}"
     rows: list[Row] = [

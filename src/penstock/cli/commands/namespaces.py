@@ -82,7 +82,7 @@ def namespace_create(
     idempotency_key: str | None,
 ) -> None:
     """Create the namespace KEY, which must not exist, and those above it as needed."""
-    pairs = _pairs(properties)
+    pairs = _parse_properties(properties)
     lake = call.open()
     target = lake.branch(branch)
     options = {} if message is None else {"message": message}
@@ -90,7 +90,7 @@ def namespace_create(
     show_commit_made(call, lake, commit, target.name)
 
 
-def _pairs(properties: tuple[str, ...]) -> dict[str, str]:
+def _parse_properties(properties: tuple[str, ...]) -> dict[str, str]:
     pairs = {}
     for text in properties:
         name, equals, value = text.partition("=")

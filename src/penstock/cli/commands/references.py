@@ -41,21 +41,23 @@ def _list(call: Call, kind: Kind, prefix: str, limit: int, after: str) -> None:
     following = page[-1].name if more else None
     call.answer(
         lambda: ListPage.of(page, following),
-        lambda screen: _listing(screen, lake, kind, page, following),
+        lambda screen: _format_references(screen, lake, kind, page, following),
     )
 
 
-def _listing(
+def _format_references(
     screen: Screen, lake: Lake, kind: Kind, page: Sequence[Reference], following: str | None
 ) -> Iterator[str]:
     if not page:
         yield f"no {'branches' if kind is Kind.BRANCH else 'tags'}"
-    yield from columns(screen, [_row(screen, lake, reference) for reference in page], flexible=3)
+    yield from columns(
+        screen, [_format_reference_row(screen, lake, reference) for reference in page], flexible=3
+    )
     if following is not None:
         yield screen.spell(f"… more with --after {following}")
 
 
-def _row(screen: Screen, lake: Lake, reference: Reference) -> list[Cell | str]:
+def _format_reference_row(screen: Screen, lake: Lake, reference: Reference) -> list[Cell | str]:
     mark = "*" if reference.name == lake.default_branch else " "
     name = (
         Cell(f"{mark} {reference.name}", "name")
@@ -290,11 +292,11 @@ def reflog(call: Call, name: str | None, limit: int, deleted: bool) -> None:
     lines = lake.reflog(name, limit=limit)
     call.answer(
         lambda: ListPage.of(lines),
-        lambda screen: columns(screen, [_event(screen, line) for line in lines]),
+        lambda screen: columns(screen, [_format_event_row(screen, line) for line in lines]),
     )
 
 
-def _event(screen: Screen, line: LogLine) -> list[Cell | str]:
+def _format_event_row(screen: Screen, line: LogLine) -> list[Cell | str]:
     moved = short(line.after) if line.event == "create" else f"{short(line.before)} → {short(line.after)}"
     if line.event in ("delete", "seal"):
         moved = f"was at {short(line.before)}"

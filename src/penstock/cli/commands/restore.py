@@ -96,7 +96,7 @@ def restore(
         raise click.UsageError("Give one or more KEYs, or --namespace, or --all.")
     lake = call.open()
     name = lake.branch(branch).name
-    point = _point(lake, to, name, is_one_table=len(keys) == 1)
+    point = _parse_restore_point(lake, to, name, is_one_table=len(keys) == 1)
     revision = point.revision
     if revision is not None and request.idempotency_key is None:
         # Resolved once, so that it names the same commit however often it is sent.
@@ -138,14 +138,14 @@ def restore(
         run,
         heading=f"restore {_describe_scope(keys, namespace)} on {name} to {point}",
         revision=name,
-        outcome=_outcome,
+        outcome=_describe_outcome,
     )
     shown.run(
         request.dry_run, count=lambda _: None, done=describe_result, suggest_resolutions=suggest_resolutions
     )
 
 
-def _point(lake: Lake, text: str, branch: str, *, is_one_table: bool) -> RestorePoint:
+def _parse_restore_point(lake: Lake, text: str, branch: str, *, is_one_table: bool) -> RestorePoint:
     """What a text names. A reference of that name comes first, then a version, then a time of the branch."""
     match = _VERSION.fullmatch(text)
     if match and (text.isdecimal() or not if_readable(lambda: _is_reference(lake, text))):
@@ -176,7 +176,7 @@ def _describe_scope(keys: tuple[str, ...], namespace: str | None) -> str:
     return "everything" if namespace is None else f"namespace {Key.parse(namespace)}"
 
 
-def _outcome(merged_key: MergedKey) -> str:
+def _describe_outcome(merged_key: MergedKey) -> str:
     """What becomes of a key."""
     return {"created": "comes back", "dropped": "dropped: created since", "unchanged": "as it was"}.get(
         merged_key.action, "restored"

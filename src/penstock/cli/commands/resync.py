@@ -57,13 +57,13 @@ def resync(call: Call, keys: tuple[str, ...], every: bool, leave_own: bool, dry_
     )
     call.answer(
         lambda: total,
-        lambda screen: _text(screen, total),
+        lambda screen: _format_resynced(screen, total),
     )
     if any(table.problem for table in total.tables):
         click.get_current_context().exit(OutOfSync.exit_code)
 
 
-def _text(screen: Screen, done: Resynced) -> Iterator[str]:
+def _format_resynced(screen: Screen, done: Resynced) -> Iterator[str]:
     word = "would resync" if done.dry_run else "resynced"
     for table in done.tables:
         name = screen.paint(printable(str(table.key)), "strong")
@@ -72,7 +72,7 @@ def _text(screen: Screen, done: Resynced) -> Iterator[str]:
             continue
         since = "which the lake did not have, at" if table.known < 0 else f"from version {table.known} to"
         yield f"{word} {name}, {since} version {table.version}"
-        yield from _own(table)
+        yield from _format_own_versions(table)
         if table.doubtful:
             count = format_count(len(table.doubtful), "file")
             yield f"  {count} of later commits that may or may not have been ratified:"
@@ -80,7 +80,7 @@ def _text(screen: Screen, done: Resynced) -> Iterator[str]:
     yield f"{format_count(done.in_sync, 'table')} in sync"
 
 
-def _own(resynced_table: ResyncedTable) -> Iterator[str]:
+def _format_own_versions(resynced_table: ResyncedTable) -> Iterator[str]:
     if not resynced_table.own:
         return
     own = f"versions {resynced_table.own[0]} to {resynced_table.own[-1]} that only the lake had"

@@ -71,7 +71,9 @@ def root_map(call: Call, old: str, new: str, missing_ok: bool) -> None:
     Other programs still look at OLD for Delta tables with absolute paths and for versions of Lance tables
     that reference files of a branch: read these through the lake.
     """
-    _show_mapped_roots(call, map_root(_source(call), old, new, allow_missing=missing_ok, author=call.who))
+    _show_mapped_roots(
+        call, map_root(_require_store_url(call), old, new, allow_missing=missing_ok, author=call.who)
+    )
 
 
 @root.command("unmap", prints=MappedRoots, examples="$ penstock root unmap s3://lake-eu")
@@ -80,10 +82,12 @@ def root_map(call: Call, old: str, new: str, missing_ok: bool) -> None:
 @pass_call
 def root_unmap(call: Call, location: str, missing_ok: bool) -> None:
     """Remove the mapping from or to LOCATION: the files are at their original location again."""
-    _show_mapped_roots(call, unmap_root(_source(call), location, allow_missing=missing_ok, author=call.who))
+    _show_mapped_roots(
+        call, unmap_root(_require_store_url(call), location, allow_missing=missing_ok, author=call.who)
+    )
 
 
-def _source(call: Call) -> str:
+def _require_store_url(call: Call) -> str:
     if call.is_behind_server:
         raise click.UsageError(
             "mapping roots needs direct access to the lake's store, not a server: stop the server, and give "
@@ -108,10 +112,10 @@ def _render_mapped_roots(screen: Screen, made: MappedRoots) -> Iterator[str]:
 
 
 def _show_roots(call: Call, about: About) -> None:
-    call.answer(lambda: about, lambda screen: _listing(screen, about))
+    call.answer(lambda: about, lambda screen: _format_roots(screen, about))
 
 
-def _listing(screen: Screen, about: About) -> Iterator[str]:
+def _format_roots(screen: Screen, about: About) -> Iterator[str]:
     if not about.roots:
         yield "no roots: the lake accepts no tables yet. 'penstock root add' adds one"
     rows: list[Row] = [

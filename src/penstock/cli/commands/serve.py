@@ -43,7 +43,7 @@ LIMITS: Final = {
 }
 
 
-def _between(lowest: int, highest: int) -> Callable[[click.Context, click.Parameter, float], float]:
+def _require_between(lowest: int, highest: int) -> Callable[[click.Context, click.Parameter, float], float]:
     def check(ctx: click.Context, param: click.Parameter, value: float) -> float:
         if not lowest <= value <= highest:
             raise click.BadParameter(f"must be between {lowest} and {highest:,}, got {value}", ctx, param)
@@ -52,7 +52,7 @@ def _between(lowest: int, highest: int) -> Callable[[click.Context, click.Parame
     return check
 
 
-check_port: Final = _between(0, 65535)
+check_port: Final = _require_between(0, 65535)
 
 
 def _limit_options(f: F) -> F:
@@ -110,7 +110,7 @@ $ penstock serve --lake ./lake --port 0 --workers 2 --request-timeout-s 60 &
 @click.option(
     "--workers",
     type=int,
-    callback=_between(1, WORKERS_MAX),
+    callback=_require_between(1, WORKERS_MAX),
     default=1,
     envvar=f"{VARIABLE}WORKERS",
     metavar="COUNT",
@@ -121,7 +121,7 @@ $ penstock serve --lake ./lake --port 0 --workers 2 --request-timeout-s 60 &
 @click.option(
     "--drain-timeout-s",
     type=float,
-    callback=_between(0, DRAIN_MAX_S),
+    callback=_require_between(0, DRAIN_MAX_S),
     default=30.0,
     envvar=f"{VARIABLE}DRAIN_TIMEOUT_S",
     metavar="SECONDS",
@@ -130,7 +130,7 @@ $ penstock serve --lake ./lake --port 0 --workers 2 --request-timeout-s 60 &
 @click.option(
     "--sweep-every-hours",
     type=float,
-    callback=_between(0, SWEEP_MAX_HOURS),
+    callback=_require_between(0, SWEEP_MAX_HOURS),
     default=24.0,
     envvar=f"{VARIABLE}SWEEP_EVERY_HOURS",
     metavar="HOURS",
@@ -184,7 +184,7 @@ def serve(
         workers=workers,
         is_dev=dev,
         is_insecure=insecure,
-        limits=_limits(limits),
+        limits=_parse_limits(limits),
         drain_timeout_s=drain_timeout_s,
         sweep_every_hours=sweep_every_hours,
         sweep_data=sweep_data,
@@ -206,17 +206,17 @@ def run_server(announce: Callable[[str, str], None], *, log_level: str, **option
     run.serve(serving, announce)
 
 
-def _limits(told: dict[str, Any]) -> Limits:
+def _parse_limits(told: dict[str, Any]) -> Limits:
     try:
         return decoders.convert(told, Limits)
     except msgspec.ValidationError as problem:
         name = str(problem).rpartition("$.")[2].rstrip("`")
         raise click.BadParameter(
-            f"{told[name]} is not {_range(name)}", param_hint=f"--{name.replace('_', '-')}"
+            f"{told[name]} is not {_describe_range(name)}", param_hint=f"--{name.replace('_', '-')}"
         ) from None
 
 
-def _range(name: str) -> str:
+def _describe_range(name: str) -> str:
     """What a limit may be, in words."""
     [bounds] = get_type_hints(Limits, include_extras=True)[name].__metadata__
     most = f" and up to {bounds.le:,}" if bounds.le is not None else ""

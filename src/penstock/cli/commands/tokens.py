@@ -58,26 +58,28 @@ def token_list(call: Call) -> None:
 
 def _list(call: Call) -> None:
     tokens = sorted(call.open().tokens(), key=lambda token: (token.name, token.created))
-    call.answer(lambda: ListPage.of(map(_without_hash, tokens)), lambda screen: _listing(screen, tokens))
+    call.answer(
+        lambda: ListPage.of(map(_without_hash, tokens)), lambda screen: _format_tokens(screen, tokens)
+    )
 
 
-def _listing(screen: Screen, tokens: Sequence[Token]) -> Iterator[str]:
+def _format_tokens(screen: Screen, tokens: Sequence[Token]) -> Iterator[str]:
     if not tokens:
         yield "no tokens"
-    yield from columns(screen, [_row(screen, token) for token in tokens], flexible=2)
+    yield from columns(screen, [_format_token_row(screen, token) for token in tokens], flexible=2)
 
 
-def _row(screen: Screen, token: Token) -> Row:
+def _format_token_row(screen: Screen, token: Token) -> Row:
     return [
         Cell(token.id, "id"),
         Cell(printable(token.name), "name"),
         printable(", ".join(map(str, token.grants))),
         Cell(f"created {ago(token.created, screen.now)}", "dim"),
-        _end(screen, token),
+        _format_expiry(screen, token),
     ]
 
 
-def _end(screen: Screen, token: Token) -> Cell:
+def _format_expiry(screen: Screen, token: Token) -> Cell:
     if token.expires is None:
         return Cell("")
     if token.expires <= screen.now:
@@ -123,7 +125,7 @@ def token_create(
     and is unique, unless one token replaces another. Patterns may contain * and ?; 'sales.*' matches
     everything in the namespace sales, and sales itself.
     """
-    end = _moment(expires) if expires is not None else None
+    end = _parse_expiry(expires) if expires is not None else None
     lake = call.open()
     text, request = new_token(name, grants, end, replaces)
     made = lake.do(request)
@@ -133,7 +135,7 @@ def token_create(
     call.answer(lambda: NewToken(**msgspec.structs.asdict(_without_hash(made)), token=text), lambda _: [text])
 
 
-def _moment(text: str) -> datetime:
+def _parse_expiry(text: str) -> datetime:
     """The moment that a duration from now, or a date or time, names."""
     now = datetime.now(UTC)
     try:
@@ -156,7 +158,7 @@ def token_revoke(call: Call, which: str) -> None:
     TOKEN is its id, its name if only one has it, or the token itself. Servers notice within seconds.
     """
     lake = call.open()
-    gone = lake.revoke_token(_id(lake, which))
+    gone = lake.revoke_token(_find_token_id(lake, which))
     call.answer(
         lambda: _without_hash(gone),
         lambda screen: [
@@ -165,7 +167,7 @@ def token_revoke(call: Call, which: str) -> None:
     )
 
 
-def _id(lake: Lake, which: str) -> str:
+def _find_token_id(lake: Lake, which: str) -> str:
     if which.startswith("penstock_"):
         return parse_token(which).id
     tokens = lake.tokens()

@@ -86,7 +86,7 @@ def _newest_first(transactions: Sequence[TransactionInfo]) -> list[TransactionIn
     return sorted(transactions, key=lambda transaction: (transaction.begun, transaction.id), reverse=True)
 
 
-def _ids(lake: Lake, start: str) -> list[str]:
+def _complete_transaction_ids(lake: Lake, start: str) -> list[str]:
     return [transaction.id for transaction in lake.transactions() if transaction.id.startswith(start)]
 
 
@@ -98,7 +98,7 @@ $ python -c "import penstock; penstock.open('lake').transaction(id='3f2a9c10' * 
 $ penstock tx show 3f2a9c10
 """,
 )
-@click.argument("id", metavar="ID", shell_complete=offering(_ids))
+@click.argument("id", metavar="ID", shell_complete=offering(_complete_transaction_ids))
 @pass_call
 def tx_show(call: Call, id: str) -> None:  # noqa: A002
     """Show the transaction ID: its state, what it read and changed, and its result.
@@ -106,13 +106,15 @@ def tx_show(call: Call, id: str) -> None:  # noqa: A002
     Its first 8 digits are enough.
     """
     lake = call.open()
-    info = lake.do(GetTransaction(id=_transaction(lake, id), reads=True))
+    info = lake.do(GetTransaction(id=_find_transaction_id(lake, id), reads=True))
     steps, changed = steps_of(lake, info), changes_of(lake, info)
     call.answer(
         lambda: TransactionDetails(
             **msgspec.structs.asdict(info), steps=tuple(steps), changes=tuple(changed)
         ),
-        lambda screen: chain(_shown(screen, info), _render_details(screen, info, steps, changed)),
+        lambda screen: chain(
+            _format_transaction(screen, info), _render_details(screen, info, steps, changed)
+        ),
     )
 
 
@@ -123,7 +125,7 @@ def tx_show(call: Call, id: str) -> None:  # noqa: A002
 $ penstock tx commit 3f2a9c10
 """,
 )
-@click.argument("id", metavar="ID", shell_complete=offering(_ids))
+@click.argument("id", metavar="ID", shell_complete=offering(_complete_transaction_ids))
 @click.option("-m", "--message", metavar="TEXT", help="Commit message.")
 @pass_call
 def tx_commit(call: Call, id: str, message: str | None) -> None:  # noqa: A002
@@ -132,14 +134,14 @@ def tx_commit(call: Call, id: str, message: str | None) -> None:  # noqa: A002
     The command can be repeated: a transaction lands once.
     """
     lake = call.open()
-    transaction = lake.find_transaction(_transaction(lake, id))
+    transaction = lake.find_transaction(_find_transaction_id(lake, id))
     try:
         landed = transaction.land(message)
     except (ConflictError, RequestError) as refused:
         if not isinstance(refused, TransactionOver) and transaction.info.state is TransactionState.ABORTED:
             refused.message += f"\n  {ABORTED.format(id=transaction.id[:ID_CHARS])}"
         raise
-    call.answer(lambda: landed, lambda screen: _shown(screen, landed.info))
+    call.answer(lambda: landed, lambda screen: _format_transaction(screen, landed.info))
 
 
 @tx.command(
@@ -149,7 +151,7 @@ def tx_commit(call: Call, id: str, message: str | None) -> None:  # noqa: A002
 $ penstock tx abort --late
 """,
 )
-@click.argument("ids", nargs=-1, metavar="[ID]...", shell_complete=offering(_ids))
+@click.argument("ids", nargs=-1, metavar="[ID]...", shell_complete=offering(_complete_transaction_ids))
 @click.option("--late", is_flag=True, help="Abort all transactions whose lease has expired.")
 @click.option("--why", metavar="TEXT", default="", help="The reason, shown to the program that began it.")
 @pass_call
@@ -165,7 +167,7 @@ def tx_abort(call: Call, ids: tuple[str, ...], late: bool, why: str) -> None:
             "give the ID of the transaction to abort, or --late to abort all whose lease has expired"
         )
     lake = call.open()
-    chosen = dict.fromkeys(_transaction(lake, start) for start in ids)
+    chosen = dict.fromkeys(_find_transaction_id(lake, start) for start in ids)
     if late:
         chosen |= {transaction.id: None for transaction in lake.transactions() if transaction.is_late}
     ended = [lake.find_transaction(transaction_id).abort(why) for transaction_id in chosen]
@@ -181,7 +183,7 @@ def tx_abort(call: Call, ids: tuple[str, ...], late: bool, why: str) -> None:
         click.get_current_context().exit(ConflictError.exit_code)
 
 
-def _transaction(lake: Lake, text: str) -> str:
+def _find_transaction_id(lake: Lake, text: str) -> str:
     return whole_id(
         text.lower().removeprefix(PREFIX),
         "transactions",
@@ -193,20 +195,22 @@ def _transaction(lake: Lake, text: str) -> str:
 def _show_transactions(call: Call, transactions: Sequence[TransactionInfo]) -> None:
     call.answer(
         lambda: ListPage.of(transactions),
-        lambda screen: _listing(screen, transactions),
+        lambda screen: _format_transactions(screen, transactions),
     )
 
 
-def _listing(screen: Screen, transactions: Sequence[TransactionInfo]) -> Iterator[str]:
+def _format_transactions(screen: Screen, transactions: Sequence[TransactionInfo]) -> Iterator[str]:
     if not transactions:
         yield "no transactions"
-    yield from columns(screen, [_row(screen, transaction) for transaction in transactions], flexible=-1)
+    yield from columns(
+        screen, [_format_transaction_row(screen, transaction) for transaction in transactions], flexible=-1
+    )
 
 
-def _row(screen: Screen, transaction: TransactionInfo) -> Row:
+def _format_transaction_row(screen: Screen, transaction: TransactionInfo) -> Row:
     return [
         Cell(transaction.id[:ID_CHARS], "id"),
-        _state(transaction),
+        _format_state(transaction),
         Cell(printable(transaction.target), "name"),
         Cell(short(transaction.commit) if transaction.commit else "", "id"),
         Cell(f"begun {ago(transaction.begun, screen.now)}", "dim"),
@@ -215,18 +219,18 @@ def _row(screen: Screen, transaction: TransactionInfo) -> Row:
     ]
 
 
-def _state(transaction: TransactionInfo) -> Cell:
+def _format_state(transaction: TransactionInfo) -> Cell:
     return Cell(
         "late" if transaction.is_late else transaction.state.value,
         "warning" if transaction.is_late else _STYLES.get(transaction.state, ""),
     )
 
 
-def _shown(screen: Screen, transaction: TransactionInfo) -> Iterator[str]:
+def _format_transaction(screen: Screen, transaction: TransactionInfo) -> Iterator[str]:
     by = f" by {printable(transaction.who)}" if transaction.who else ""
     details: list[tuple[str, str | Cell]] = [
         ("transaction", Cell(transaction.id, "id")),
-        ("state", _state(transaction)),
+        ("state", _format_state(transaction)),
         ("target", Cell(printable(transaction.target), "name")),
         ("base", Cell(short(transaction.base), "id")),
         ("policy", transaction.policy.value),
@@ -262,16 +266,16 @@ def _render_details(
     """What it has read and changed, and by which steps."""
     if transaction.reads:
         yield "read"
-        yield from _some([f"  {_read(read)}" for read in transaction.reads])
+        yield from _limit_lines([f"  {_read(read)}" for read in transaction.reads])
     if changed:
         yield "changed"
         yield from changes(screen, changed)
     if steps:
         yield "steps"
-        yield from _some([f"  {short(step.id)}  {title(step)}" for step in steps])
+        yield from _limit_lines([f"  {short(step.id)}  {title(step)}" for step in steps])
 
 
-def _some(lines: Sequence[str]) -> Iterator[str]:
+def _limit_lines(lines: Sequence[str]) -> Iterator[str]:
     yield from lines[:SHOWN_MAX]
     if len(lines) > SHOWN_MAX:
         yield f"  and {len(lines) - SHOWN_MAX} more: --json has all"

@@ -44,12 +44,12 @@ def columns(
         room = widths[flexible] - max(0, used - screen.width)
         widths[flexible] = min(widths[flexible], max(room, FLEXIBLE_MIN_CELLS))
     for row in table:
-        yield screen.spell(indent) + _line(
+        yield screen.spell(indent) + _format_line(
             screen, [row[column] for column in shown], [widths[i] for i in shown]
         )
 
 
-def _line(screen: Screen, row: Sequence[Cell], widths: Sequence[int]) -> str:
+def _format_line(screen: Screen, row: Sequence[Cell], widths: Sequence[int]) -> str:
     while row and not row[-1].text:
         row = row[:-1]
     parts = []

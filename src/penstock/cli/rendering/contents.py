@@ -70,11 +70,11 @@ def fields(content: Content) -> list[tuple[str, str]]:
     for field in msgspec.structs.fields(content):
         value = getattr(content, field.name)
         if value is not None and value != field.default and value not in ((), {}):
-            shown.append((field.name, _text(value)))
+            shown.append((field.name, _format_value(value)))
     return shown
 
 
-def _text(value: object) -> str:
+def _format_value(value: object) -> str:
     if isinstance(value, bytes):
         return size(len(value))
     if isinstance(value, tuple):
@@ -135,8 +135,8 @@ def _describe_field_change(name: str, old: object, new: object) -> str:
     if isinstance(old, bytes | tuple | dict):
         return f"{name} changed"
     return (
-        f"{name} {_without_common_folders(_text(old), _text(new))} → "
-        f"{_without_common_folders(_text(new), _text(old))}"
+        f"{name} {_without_common_folders(_format_value(old), _format_value(new))} → "
+        f"{_without_common_folders(_format_value(new), _format_value(old))}"
     )
 
 

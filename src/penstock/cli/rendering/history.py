@@ -99,7 +99,9 @@ def log(
     width = min(max(map(cells, lines), default=1), GRAPH_MAX_CELLS)
     shown = {log_row.commit.id for log_row in page}
     texts = columns(
-        _narrower(screen, width + 2), [_row(screen, log_row.commit, names) for log_row in page], flexible=2
+        _narrow_screen(screen, width + 2),
+        [_format_commit_row(screen, log_row.commit, names) for log_row in page],
+        flexible=2,
     )
     for log_row, node, under, text in zip(page, lines, below, texts, strict=True):
         yield screen.spell(pad(node, width)) + "  " + text
@@ -107,31 +109,35 @@ def log(
         # What a merge brought is told by the commits that it merged, where these are shown.
         is_shown = bool(merged) and shown.issuperset(merged)
         if log_row.changes and not is_shown:
-            yield screen.spell(pad(under, width)) + " " * 12 + _keys(screen, log_row.changes, width + 12)
+            yield (
+                screen.spell(pad(under, width))
+                + " " * 12
+                + _format_changed_keys(screen, log_row.changes, width + 12)
+            )
 
 
-def _narrower(screen: Screen, by: int) -> Screen:
+def _narrow_screen(screen: Screen, by: int) -> Screen:
     return screen if screen.width is None else screen._replace(width=max(screen.width - by, 40))
 
 
-def _row(screen: Screen, commit: Commit, names: Mapping[str, Sequence[str]]) -> list[Cell]:
+def _format_commit_row(screen: Screen, commit: Commit, names: Mapping[str, Sequence[str]]) -> list[Cell]:
     return [
         Cell(short(commit.id), "id"),
-        Cell(_names(names.get(commit.id, ())), "name"),
+        Cell(_format_reference_names(names.get(commit.id, ())), "name"),
         Cell(title(commit)),
         Cell(printable(commit.author), "dim"),
         Cell(ago(commit.time, screen.now), "dim"),
     ]
 
 
-def _names(names: Sequence[str]) -> str:
+def _format_reference_names(names: Sequence[str]) -> str:
     shown = ", ".join(names[:NAMES_MAX])
     if len(shown) > NAMES_MAX_CELLS:
         return names[0] + (f" +{len(names) - 1}" if len(names) > 1 else "")
     return shown + (f" +{len(names) - NAMES_MAX}" if len(names) > NAMES_MAX else "")
 
 
-def _keys(screen: Screen, changed: Sequence[Difference], indent: int) -> str:
+def _format_changed_keys(screen: Screen, changed: Sequence[Difference], indent: int) -> str:
     """What changed, on one line: tables, or namespaces if there is nothing else."""
     tables = [difference for difference in changed if difference.type != "NAMESPACE"] or changed
     items = [Cell(f"{table.sign} {_key_with_version(table)}", SIGN_STYLES[table.sign]) for table in tables]

@@ -60,7 +60,7 @@ def merge_page(
     for merged_key, line in zip(result.keys, columns(screen, rows, indent="  ", flexible=1), strict=True):
         yield line
         if merged_key.conflicts:
-            yield from _clashes(screen, sides, merged_key)
+            yield from _format_conflicts(screen, sides, merged_key)
             yield from _both_sides(screen, sides, merged_key.key)
             if is_only:
                 yield from (f"{INDENT}{way}" for way in suggest_resolutions)
@@ -125,10 +125,12 @@ def _in_short(sides: MergeSides, conflict: Conflict) -> str:
     return _with_side_names(sides, _WHY.get(conflict.kind, conflict.reason))
 
 
-def _clashes(screen: Screen, sides: MergeSides, merged_key: MergedKey) -> Iterator[str]:
+def _format_conflicts(screen: Screen, sides: MergeSides, merged_key: MergedKey) -> Iterator[str]:
     """What is in the way, each on a line of its own, except for what the line of the key says already."""
     texts = [
-        text for number, each in enumerate(merged_key.conflicts) if (text := _clash(sides, each, number))
+        text
+        for number, each in enumerate(merged_key.conflicts)
+        if (text := _format_conflict(sides, each, number))
     ]
     for text in texts[:CONFLICTS_MAX]:
         yield from _wrap_text(screen, text)
@@ -136,7 +138,7 @@ def _clashes(screen: Screen, sides: MergeSides, merged_key: MergedKey) -> Iterat
         yield f"{INDENT}and {len(texts) - CONFLICTS_MAX} more; --json shows all"
 
 
-def _clash(sides: MergeSides, conflict: Conflict, number: int) -> str:
+def _format_conflict(sides: MergeSides, conflict: Conflict, number: int) -> str:
     if conflict.kind is not ConflictKind.FORMAT:
         if number > 0:
             return f"and {_in_short(sides, conflict)}"

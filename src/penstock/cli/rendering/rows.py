@@ -15,12 +15,12 @@ VALUE_MAX_CELLS = 60
 def rows(screen: Screen, header: Sequence[str], values: Sequence[Sequence[Any]]) -> Iterator[str]:
     """A line of names, and one for each row. On a terminal, long values are shortened."""
     table: list[Row] = [[Cell(printable(name), "dim") for name in header]]
-    table += [[_cell(screen, value) for value in row] for row in values]
+    table += [[_format_cell(screen, value) for value in row] for row in values]
     yield from columns(screen, table)
     if not values:
         yield "no rows"
 
 
-def _cell(screen: Screen, value: Any) -> str:
+def _format_cell(screen: Screen, value: Any) -> str:
     text = printable(as_text(value))
     return text if screen.width is None else clip(text, VALUE_MAX_CELLS)

@@ -59,7 +59,7 @@ class Screen(NamedTuple):
         return cls(
             width=shutil.get_terminal_size().columns if terminal else None,
             colour=terminal and not os.environ.get(NO_COLOR) and os.environ.get("TERM") != "dumb",
-            unicode=_knows(stream, "".join(_PLAIN)),
+            unicode=_can_encode(stream, "".join(_PLAIN)),
             now=datetime.now(UTC),
         )
 
@@ -72,7 +72,7 @@ class Screen(NamedTuple):
         return text if self.unicode else text.translate(_SPELLING)
 
 
-def _knows(stream: TextIO, text: str) -> bool:
+def _can_encode(stream: TextIO, text: str) -> bool:
     try:
         text.encode(stream.encoding or "ascii")
     except (UnicodeEncodeError, LookupError):

@@ -45,7 +45,7 @@ def statuses(screen: Screen, lines: list[StatusLine], nothing: str) -> Iterator[
         [
             Cell(printable(str(line.status.key)), "strong"),
             line.version,
-            _backlog(line),
+            _format_backlog(line),
             Cell(line.phase, "warning"),
             Cell(printable(line.status.location), "dim"),
         ]
@@ -57,7 +57,7 @@ def statuses(screen: Screen, lines: list[StatusLine], nothing: str) -> Iterator[
             yield f"{screen.paint('!', 'bad')} {printable(str(status.key))}: {status.alarm}"
 
 
-def _backlog(line: StatusLine) -> Cell:
+def _format_backlog(line: StatusLine) -> Cell:
     status = line.status
     if not status.backlog:
         return Cell(line.done, "good")

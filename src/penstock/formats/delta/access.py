@@ -137,10 +137,10 @@ def get_table_status(rights: Rights, call: GetTableStatus) -> tuple[TableStatus,
         rights.caller.require_key(keys, Role.READ, call.key)
     if call.key is not None or keys.are_all:
         return rights.do(call)
-    return tuple(first(_statuses(rights, _managed_tables(rights, at, keys, call.after)), call.limit))
+    return tuple(first(_read_statuses(rights, _managed_tables(rights, at, keys, call.after)), call.limit))
 
 
-def _statuses(rights: Rights, keys: Iterable[Key]) -> Iterator[TableStatus]:
+def _read_statuses(rights: Rights, keys: Iterable[Key]) -> Iterator[TableStatus]:
     for key in keys:
         with suppress(KeyNotFound, NotManaged):  # it left the lake just now
             yield from rights.do(GetTableStatus(key=key))

@@ -89,7 +89,7 @@ class DeltaFormat(Format):
             if isinstance(intent, CreateIntent) and table.content is None and self._log_check is not None:
                 self._log_check.note_new(intent.id)
             return None
-        content = self._writable(table)
+        content = self._require_writable(table)
         self._require_in_sync(table, content)
         if intent.table not in (None, content.id):
             raise _replaced_table_refusal()
@@ -104,7 +104,7 @@ class DeltaFormat(Format):
             return content.id, attempt(table, self.commits, content, proposal, now_ms)
         return content.id, check(table, self.commits, content, proposal, now_ms)
 
-    def _writable(self, table: Table) -> DeltaTable:
+    def _require_writable(self, table: Table) -> DeltaTable:
         """What is retained of the table, if it is this lake's to decide about."""
         content = table.content
         if content is None:
@@ -189,7 +189,7 @@ class DeltaFormat(Format):
         if is_ratified(table, self.commits, content, line, one):
             return AppliedChange(content)
         after, blobs = ratify_attempt(table, self._shorten_line(table, content, line), one)
-        return AppliedChange(with_line(content, after), blobs, _short(one.proposal.intent))
+        return AppliedChange(with_line(content, after), blobs, _encode_without_actions(one.proposal.intent))
 
     def _apply_checked(
         self, table: Table, content: DeltaTable, line: Line, checked: CheckedProposal
@@ -203,7 +203,9 @@ class DeltaFormat(Format):
             return AppliedChange(content)
         line = self._shorten_line(table, content, line)
         after, blobs = ratify(table, self.commits, content, line, checked, now_ms)
-        return AppliedChange(with_line(content, after), blobs, _short(checked.proposal.intent))
+        return AppliedChange(
+            with_line(content, after), blobs, _encode_without_actions(checked.proposal.intent)
+        )
 
     def _shorten_line(self, table: Table, content: DeltaTable, line: Line) -> Line:
         """The line without entries that are in the table's log by now, for the next version to continue.
@@ -237,12 +239,12 @@ class DeltaFormat(Format):
         intents: Sequence[bytes] | None,  # noqa: ARG002
     ) -> AppliedChange:
         # What the lake did not own is no past that an owned table could share.
-        sides = base if isinstance(base, DeltaTable) and base.state else None, _own(source)
+        sides = base if isinstance(base, DeltaTable) and base.state else None, _managed_content(source)
         merged = merge_rules.merge(table, self.commits, *sides, self._now_ms(), self._extend)
         return self._checked_drop(table, merged)
 
     def check_read(self, table: Table, was: AnyContent, parts: Sequence[str] | None) -> None:
-        before, now = _own(was), _own(table.content)
+        before, now = _managed_content(was), _managed_content(table.content)
         if before is None or now is None:
             raise Refused("was read by this transaction, but was created or deleted since")
         check_seen(table, self.commits, before, now, parts)
@@ -253,7 +255,9 @@ class DeltaFormat(Format):
         )
 
     def restore(self, table: Table, wanted: AnyContent | None) -> AppliedChange:
-        restored = merge_rules.restore(table, self.commits, _own(wanted), self._now_ms(), self._extend)
+        restored = merge_rules.restore(
+            table, self.commits, _managed_content(wanted), self._now_ms(), self._extend
+        )
         return self._checked_drop(table, restored)
 
     def restore_version(self, table: Table, version: int) -> AppliedChange:
@@ -275,7 +279,7 @@ class DeltaFormat(Format):
         previous: AnyContent | None,
         since: LaterCommitLookup,
     ) -> AppliedChange | None:
-        states = _own(committed), _own(previous)
+        states = _managed_content(committed), _managed_content(previous)
         reverted = merge_rules.revert(table, self.commits, *states, since, self._now_ms(), self._extend)
         return None if reverted is None else self._checked_drop(table, reverted)
 
@@ -407,7 +411,7 @@ def _replaced_table_refusal() -> Refused:
     return Refused("is another table now: it was dropped or created again")
 
 
-def _own(content: AnyContent | None) -> DeltaTable | None:
+def _managed_content(content: AnyContent | None) -> DeltaTable | None:
     if content is None or (isinstance(content, DeltaTable) and content.state):
         return content
     raise Refused("is not managed by the lake on both sides; keep the target's with the mode 'drop'")
@@ -418,6 +422,6 @@ def _as_managed(content: AnyContent | None) -> DeltaTable | None:
     return content if isinstance(content, DeltaTable) and content.state else None
 
 
-def _short(intent: CommitIntent) -> bytes:
+def _encode_without_actions(intent: CommitIntent) -> bytes:
     """What is stored of an intent: the line has all the rest."""
     return encode(msgspec.structs.replace(intent, actions=b"", reads=None, replaces=None))

@@ -39,19 +39,19 @@ C = TypeVar("C", ListFiles, GetFiles, SumFiles, GetFilesTable)
 
 
 def list_files(rights: Rights, call: ListFiles) -> tuple[FileEntry, ...]:
-    return rights.do(_readable(rights, call))
+    return rights.do(_require_readable(rights, call))
 
 
 def get_files(rights: Rights, call: GetFiles) -> tuple[FileEntry, ...]:
-    return rights.do(_readable(rights, call))
+    return rights.do(_require_readable(rights, call))
 
 
 def sum_files(rights: Rights, call: SumFiles) -> FilesTotal:
-    return rights.do(_readable(rights, call))
+    return rights.do(_require_readable(rights, call))
 
 
 def get_files_table(rights: Rights, call: GetFilesTable) -> FilesAbout:
-    return rights.do(_readable(rights, call))
+    return rights.do(_require_readable(rights, call))
 
 
 def write_files(rights: Rights, call: WriteFiles) -> FilesWritten:
@@ -72,7 +72,7 @@ def begin_job(rights: Rights, call: BeginJob) -> JobBegun:
     if call.own_branch and not rights.caller.keys_everywhere(Role.WRITE).are_all:
         rights.caller.require_all_keys(Role.WRITE, rights.or_default(call.branch))
     _require_key(rights, call.branch, call.key)
-    return rights.do(msgspec.structs.replace(call, who=_who(rights, call.who)))
+    return rights.do(msgspec.structs.replace(call, who=_author_or_caller(rights, call.who)))
 
 
 def abort_job(rights: Rights, call: AbortJob) -> JobInfo:
@@ -82,7 +82,7 @@ def abort_job(rights: Rights, call: AbortJob) -> JobInfo:
         branch_rights = TransactionAccess(rights).at(job.branch)
         if branch_rights is not None and _may_see(branch_rights, job):
             _require_key(branch_rights, job.branch, Key.parse(job.key))
-            return branch_rights.do(msgspec.structs.replace(call, who=_who(rights, call.who)))
+            return branch_rights.do(msgspec.structs.replace(call, who=_author_or_caller(rights, call.who)))
     raise JobNotFound(f"there is no job '{call.id}', or it no longer exists", job=call.id)
 
 
@@ -104,11 +104,11 @@ def _may_see(rights: Rights, job: JobInfo) -> bool:
     return caller.is_admin or caller.keys(Role.READ, job.branch).covers(Key.parse(job.key))
 
 
-def _who(rights: Rights, said: str) -> str:
+def _author_or_caller(rights: Rights, said: str) -> str:
     return rights.caller.name or said
 
 
-def _readable(rights: Rights, call: C) -> C:
+def _require_readable(rights: Rights, call: C) -> C:
     at, keys = rights.read(call.at, call.via)
     rights.caller.require_key(keys, Role.READ, call.key)
     return msgspec.structs.replace(call, at=at)

@@ -200,16 +200,20 @@ def fence_for(branch: str, key: Key, at_random: UUID) -> UUID:
     """
     digits = at_random.hex
     beginning = f"{digits[:12]}8{digits[13:16]}{_BOUND}"
-    return UUID(hex=beginning + _mark(branch, key, beginning))
+    return UUID(hex=beginning + _hash_branch_and_key(branch, key, beginning))
 
 
 def is_made_for_another(fence: str, branch: str, key: Key) -> bool:
     """Whether a fence was made for another table or branch. A fence that is all random does not record it."""
     beginning, mark = fence[:20], fence[20:]
-    return fence[12] == "8" and beginning.endswith(_BOUND) and mark != _mark(branch, key, beginning)
+    return (
+        fence[12] == "8"
+        and beginning.endswith(_BOUND)
+        and mark != _hash_branch_and_key(branch, key, beginning)
+    )
 
 
-def _mark(branch: str, key: Key, beginning: str) -> str:
+def _hash_branch_and_key(branch: str, key: Key, beginning: str) -> str:
     return digest("fence", beginning, branch, str(key)).hex()[:12]
 
 

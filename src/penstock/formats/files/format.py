@@ -94,7 +94,7 @@ class _PreparedWrite(NamedTuple):
         """How many paths it takes to carry it out: those that it names, and those that it finds."""
         if "" in self.write.replaced or self.content is None or self.applied.content is None:
             return self.write.paths
-        before, after = state_of(self.content), state_of(_table(self.applied.content))
+        before, after = state_of(self.content), state_of(_require_files_table(self.applied.content))
         return self.write.paths + max(0, before.files - after.files)
 
 
@@ -155,14 +155,14 @@ class FilesFormat(Format):
         for prefix in table.paths:
             check_prefix(prefix)
         question = _MergeQuestion(table.content, base, source, intents, table.paths, table.crossed)
-        merge = partial(merge_rules.merge, table, _objects(table), target, before, comes, intents)
-        return _answer(table, question, merge)
+        merge = partial(merge_rules.merge, table, _table_objects(table), target, before, comes, intents)
+        return _answer_merge(table, question, merge)
 
     def check_read(self, table: Table, old_content: AnyContent, parts: Sequence[str] | None) -> None:
         before, now = _require_managed(old_content), _require_managed(table.content)
         if before is None or now is None:
             raise Refused("was read by this transaction, but was created or deleted since")
-        check_seen(_objects(table), state_of(before), state_of(now), parts)
+        check_seen(_table_objects(table), state_of(before), state_of(now), parts)
 
     def is_beyond_difference(self, intents: Sequence[bytes] | None) -> bool:
         return intents is None or any(
@@ -183,8 +183,8 @@ class FilesFormat(Format):
         if target == undone and not since.commits and not table.paths:
             return None
         question = _MergeQuestion(table.content, committed, previous, since, table.paths)
-        revert = partial(merge_rules.revert, table, _objects(table), target, undone, before, since)
-        return _answer(table, question, revert)
+        revert = partial(merge_rules.revert, table, _table_objects(table), target, undone, before, since)
+        return _answer_merge(table, question, revert)
 
     def is_before(self, content: AnyContent, first: int, *, keeps_younger: bool = False) -> bool:  # noqa: ARG002
         return isinstance(content, FilesTable) and is_managed(content) and state_of(content).mark < first
@@ -198,12 +198,14 @@ class FilesFormat(Format):
     def summarize_change(
         self, table: Table, before: AnyContent | None, after: AnyContent | None
     ) -> ChangeSummary | None:
-        return change_summary.summarize_change(_objects(table), _as_managed(before), _as_managed(after))
+        return change_summary.summarize_change(_table_objects(table), _as_managed(before), _as_managed(after))
 
     def missing_files(self, table: Table, before: AnyContent | None, after: AnyContent) -> Sequence[str]:
         if self._pool is None:
             return ()
-        return change_summary.missing_files(_objects(table), self._pool(), _as_managed(before), _table(after))
+        return change_summary.missing_files(
+            _table_objects(table), self._pool(), _as_managed(before), _require_files_table(after)
+        )
 
     def admit(self, table: Table, content: AnyContent | None) -> None:
         if content is not None and content != table.content:
@@ -220,14 +222,14 @@ def _apply_mark(content: FilesTable | None, mark: HistoryMark) -> AppliedChange:
     )  # nothing for a merge to replay
 
 
-def _answer(
+def _answer_merge(
     table: Table, merge_question: _MergeQuestion, work: Callable[[], merge_rules.MergedState]
 ) -> AppliedChange:
     """What is to be answered; at a turn, if nothing is different by then, as it was found before.
 
     A refusal is remembered too, and counts as much work: how much it was is not known.
     """
-    note = "files answer", table.key, _state(merge_question.base), _state(merge_question.source)
+    note = "files answer", table.key, _table_state(merge_question.base), _table_state(merge_question.source)
     merge_answer: _MergeAnswer | None = table.notes.get(note)
     if merge_answer is None or not merge_answer.holds(table, merge_question):
         if merge_answer is not None and merge_answer.is_much:
@@ -258,8 +260,8 @@ def _prepare_again(table: Table) -> None:
         raise PrepareAgain
 
 
-def _state(content: AnyContent | None) -> bytes | None:
-    return None if content is None else _table(content).state
+def _table_state(content: AnyContent | None) -> bytes | None:
+    return None if content is None else _require_files_table(content).state
 
 
 def _apply_write(table: Table, content: FilesTable | None, write: WriteIntent) -> AppliedChange:
@@ -269,7 +271,7 @@ def _apply_write(table: Table, content: FilesTable | None, write: WriteIntent) -
         content, state = FilesTable(), FilesState()
     else:
         state = state_of(content)
-    changed = apply_write(_objects(table), state, write)
+    changed = apply_write(_table_objects(table), state, write)
     if changed is None:
         return AppliedChange(
             table.content, intent=encode_write(WriteIntent())
@@ -277,12 +279,12 @@ def _apply_write(table: Table, content: FilesTable | None, write: WriteIntent) -
     return AppliedChange(with_state(content, changed[0]), changed[1], encode_write(for_merges(write)))
 
 
-def _objects(table: Table) -> Objects:
+def _table_objects(table: Table) -> Objects:
     assert table.objects is not None, "the kernel gives them"
     return table.objects
 
 
-def _table(content: AnyContent) -> FilesTable:
+def _require_files_table(content: AnyContent) -> FilesTable:
     assert isinstance(content, FilesTable), "the kernel passes a format only its own tables"
     return content
 

@@ -44,7 +44,7 @@ def find_difference(layout: Layout, other: Layout) -> LayoutDifference | None:
         return LayoutDifference(f"of the format '{layout.format}'", f"'{other.format}'")
     if layout.partition_by != other.partition_by:
         return LayoutDifference(_describe_partitions(layout), f"files {_describe_partitions(other)}")
-    if layout.format not in SELF_TOLD and _options(layout) != _options(other):
+    if layout.format not in SELF_TOLD and _reader_options(layout) != _reader_options(other):
         return LayoutDifference(
             f"written with {_describe_options(layout)}", f"files with {_describe_options(other)}"
         )
@@ -53,7 +53,7 @@ def find_difference(layout: Layout, other: Layout) -> LayoutDifference | None:
 
 def unite_layouts(layout: Layout, other: Layout) -> Layout:
     """The second layout with the columns of both, for two layouts whose files do not mix."""
-    fields_before, coming = _fields(layout), _fields(other)
+    fields_before, coming = _schema_fields(layout), _schema_fields(other)
     if fields_before is None or coming is None:
         return other if fields_before is None else msgspec.structs.replace(other, schema=layout.schema)
     names = {field["name"] for field in fields_before}
@@ -67,7 +67,7 @@ def unite_layouts(layout: Layout, other: Layout) -> Layout:
 def with_partition_columns(layout: Layout, known_layout: Layout) -> Layout:
     """A layout with the types of partition columns that only another one tells: a job that writes into the
     folder of a partition does not know them."""
-    fields, more = _fields(layout), _fields(known_layout)
+    fields, more = _schema_fields(layout), _schema_fields(known_layout)
     if fields is None or more is None:
         return layout
     names_in_schema = {field["name"].lower() for field in fields}
@@ -98,13 +98,13 @@ def _find_column_difference(layout: Layout, other: Layout) -> LayoutDifference |
             return LayoutDifference(f"with the column '{before}'", f"'{name}'")
         if name in columns_before and columns_before[name] != kind:
             return LayoutDifference(
-                f"with the column '{name}' of type {_type(columns_before[name])}",
-                f"it with the type {_type(kind)}",
+                f"with the column '{name}' of type {_spark_type_name(columns_before[name])}",
+                f"it with the type {_spark_type_name(kind)}",
             )
     return None
 
 
-def _fields(layout: Layout) -> list[dict[str, Any]] | None:
+def _schema_fields(layout: Layout) -> list[dict[str, Any]] | None:
     """The columns, as Spark tells them; ``None`` if they are not known."""
     try:
         schema = msgspec.json.decode(layout.schema or "null")
@@ -116,7 +116,7 @@ def _fields(layout: Layout) -> list[dict[str, Any]] | None:
 
 def _in_files(layout: Layout) -> dict[str, Any] | None:
     """The types of the columns that are in the files, not in their paths."""
-    fields, outside = _fields(layout), {name.lower() for name in layout.partition_by}
+    fields, outside = _schema_fields(layout), {name.lower() for name in layout.partition_by}
     if fields is None:
         return None
     return {
@@ -133,7 +133,7 @@ def _comparable_type(kind: Any) -> Any:
     return [_comparable_type(part) for part in kind] if isinstance(kind, list) else kind
 
 
-def _options(layout: Layout) -> dict[str, str]:
+def _reader_options(layout: Layout) -> dict[str, str]:
     """The options that differ from what a reader does without any."""
     options = {}
     for option, value in layout.options.items():
@@ -149,7 +149,10 @@ def _describe_partitions(layout: Layout) -> str:
 
 
 def _describe_options(layout: Layout) -> str:
-    return ", ".join(f"{name}={value!r}" for name, value in sorted(_options(layout).items())) or "no options"
+    return (
+        ", ".join(f"{name}={value!r}" for name, value in sorted(_reader_options(layout).items()))
+        or "no options"
+    )
 
 
 def _quote_columns(columns: dict[str, Any]) -> str:
@@ -157,5 +160,5 @@ def _quote_columns(columns: dict[str, Any]) -> str:
     return ", ".join([*names, "…"] if len(columns) > SHOWN_MAX else names) or "none"
 
 
-def _type(kind: Any) -> str:
+def _spark_type_name(kind: Any) -> str:
     return str(kind.get("type") if isinstance(kind, dict) else kind)

@@ -92,7 +92,7 @@ def merge(
     sides = MergeStates(FilesState() if base is None else state_of(base), state_of(source), state_of(here))
     coming = _forced_changes(table, objects, sides)
     looked_at = 0
-    if _mode(table.paths, "") is MergeMode.NORMAL or any(
+    if _merge_mode_of_path(table.paths, "") is MergeMode.NORMAL or any(
         mode is MergeMode.NORMAL for mode in table.paths.values()
     ):
         if target == base:
@@ -103,7 +103,7 @@ def merge(
             looked_at = _replay(table, objects, sides, intents, coming)
         elif not coming.changes:
             return MergedState(AppliedChange(target), 0)
-    layout = _layout(objects, sides, coming)
+    layout = _merge_layouts(objects, sides, coming)
     merged, blobs = with_changes(objects, sides.ours, coming.changes, coming.there, layout)
     intent, is_opaque = _intent_for_later_merges(table.paths, intents)
     content = None if target is None and not coming.changes else with_state(here, merged)
@@ -167,7 +167,7 @@ def revert(
         for path, later_commit in written.items()
         if later_commit.intents is not None and not later_commit.is_parallel and path not in own_files
     }
-    replaced = _outermost(replaced_folders(since.after or ()))
+    replaced = _outermost_folders(replaced_folders(since.after or ()))
     news = _normal_differences(table, objects, sides, replaced)
     _check_rewritten(objects, sides, since, news)
     looked_at = _merge_paths(objects, sides, news, coming, settled)
@@ -177,7 +177,7 @@ def revert(
     if is_as_left and len(coming.changes) == len(kept_changes):
         return MergedState(AppliedChange(previous), looked_at)
     merged, blobs = with_changes(
-        objects, sides.ours, coming.changes, coming.there, _layout(objects, sides, coming)
+        objects, sides.ours, coming.changes, coming.there, _merge_layouts(objects, sides, coming)
     )
     return MergedState(AppliedChange(with_state(target, merged), blobs), looked_at + len(coming.changes))
 
@@ -244,7 +244,7 @@ def _check_former(
     former = [
         path
         for path, file in coming.changes.items()
-        if file is not None and _mode(table.paths, path) is MergeMode.NORMAL
+        if file is not None and _merge_mode_of_path(table.paths, path) is MergeMode.NORMAL
     ]
     is_unknown = since.after is None or since.parallel is None
     if former and is_unknown and not is_as_left:
@@ -269,7 +269,7 @@ def _check_taken(
 ) -> None:
     """``Refused`` if the write replaced folders on a branch, and a merge of it took files that others had
     there: they are no part of what the write did, and would stay away."""
-    folders = _outermost(replaced_folders(since.undone))
+    folders = _outermost_folders(replaced_folders(since.undone))
     for number, merge in enumerate(since.commits if folders else (), 1):
         for content in merge.other_side:
             had = {
@@ -279,7 +279,7 @@ def _check_taken(
                     objects, root_of(content), root_of(merge.after), prefix
                 )
                 if file is not None and not path.startswith(tuple(replaced))
-                if _mode(table.paths, path) is MergeMode.NORMAL
+                if _merge_mode_of_path(table.paths, path) is MergeMode.NORMAL
             }
             becomes = {**trees.find(objects, sides.ours.root, [*had]), **coming.changes}
             written = _last_writes(objects, LaterCommitLookup(since.commits[number:]), [*had])
@@ -294,9 +294,11 @@ def _check_taken(
 def _forced_changes(table: Table, objects: Objects, sides: MergeStates) -> IncomingChanges:
     """The changes that make the target equal to the source in folders that are merged with ``FORCE``."""
     coming = IncomingChanges({}, {})
-    for prefix in _outermost(prefix for prefix, mode in table.paths.items() if mode is MergeMode.FORCE):
+    for prefix in _outermost_folders(
+        prefix for prefix, mode in table.paths.items() if mode is MergeMode.FORCE
+    ):
         for path, now, file in trees.find_differences(objects, sides.ours.root, sides.theirs.root, prefix):
-            if _mode(table.paths, path) is MergeMode.FORCE:
+            if _merge_mode_of_path(table.paths, path) is MergeMode.FORCE:
                 coming.take(path, now, file)
     return coming
 
@@ -320,7 +322,7 @@ def _normal_differences(
         difference
         for difference in trees.find_differences(objects, sides.origin.root, sides.theirs.root)
         if not difference.path.startswith(tuple(replaced))
-        and _mode(table.paths, difference.path) is MergeMode.NORMAL
+        and _merge_mode_of_path(table.paths, difference.path) is MergeMode.NORMAL
     ]
 
 
@@ -334,7 +336,7 @@ def _replay(
     replaced = _folders_to_replace(table, intents, known_folders)
     for prefix in replaced:
         for path, now, file in trees.find_differences(objects, sides.ours.root, sides.theirs.root, prefix):
-            if _mode(table.paths, path) is MergeMode.NORMAL:
+            if _merge_mode_of_path(table.paths, path) is MergeMode.NORMAL:
                 coming.take(path, now, file)
     news = _normal_differences(table, objects, sides, replaced)
     known_paths = find_known_paths(table, objects, sides.ours.root, news, known_folders)
@@ -351,12 +353,15 @@ def _settle_rewritten(
     own_root, origin, theirs = sides.ours.root, sides.origin.root, sides.theirs.root
     rewritten = find_rewritten(table, objects, origin, theirs, own_root)
     for path, file in rewritten.still_here.items():
-        if not path.startswith(tuple(replaced)) and _mode(table.paths, path) is MergeMode.NORMAL:
+        if (
+            not path.startswith(tuple(replaced))
+            and _merge_mode_of_path(table.paths, path) is MergeMode.NORMAL
+        ):
             coming.take(path, file, None)
     clashes = [
         PathClash(path, "a file", "no file")
         for path in sorted(rewritten.on_both_sides)
-        if not path.startswith(tuple(replaced)) and _mode(table.paths, path) is MergeMode.NORMAL
+        if not path.startswith(tuple(replaced)) and _merge_mode_of_path(table.paths, path) is MergeMode.NORMAL
     ]
     if clashes:
         raise Refused(
@@ -370,10 +375,10 @@ def _folders_to_replace(table: Table, intents: Sequence[bytes], known: Collectio
     """The folders that the source replaced since the sides parted, but those of which the target has that
     already; ``Refused`` if no order tells."""
     if table.crossed is None:
-        return _outermost(folder for folder in replaced_folders(intents) if folder not in known)
+        return _outermost_folders(folder for folder in replaced_folders(intents) if folder not in known)
     earlier = Counter(table.crossed.earlier)
     later = replaced_folders((Counter(intents) - earlier).elements())
-    replaced = _outermost(folder for folder in later if folder not in known)
+    replaced = _outermost_folders(folder for folder in later if folder not in known)
     behind = [
         folder
         for folder in replaced_folders(earlier)
@@ -436,7 +441,7 @@ def _is_ignored(writes: Sequence[WriteIntent], state: FilesState) -> bool:
     return False
 
 
-def _outermost(prefixes: Iterable[str]) -> list[str]:
+def _outermost_folders(prefixes: Iterable[str]) -> list[str]:
     """Folders without those that lie in another one of them."""
     outermost: list[str] = []
     for prefix in sorted(set(prefixes)):
@@ -445,7 +450,7 @@ def _outermost(prefixes: Iterable[str]) -> list[str]:
     return outermost
 
 
-def _mode(paths: Mapping[str, MergeMode], path: str) -> MergeMode:
+def _merge_mode_of_path(paths: Mapping[str, MergeMode], path: str) -> MergeMode:
     """How a path is to be merged: as the longest folder above it says."""
     if not paths:
         return MergeMode.NORMAL
@@ -459,7 +464,7 @@ def _describe_file(path: str, file: File | None) -> str:
     return f"{file.at(path)}, {file.size} byte{'' if file.size == 1 else 's'}"
 
 
-def _layout(objects: Objects, sides: MergeStates, coming: IncomingChanges) -> Layout:
+def _merge_layouts(objects: Objects, sides: MergeStates, coming: IncomingChanges) -> Layout:
     """How the files are to be read afterwards: as the source says, if none of the target's is left.
 
     Files of two layouts in one table could not be read as one.

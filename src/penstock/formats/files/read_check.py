@@ -27,7 +27,7 @@ def check_seen(objects: Objects, old_state: FilesState, now: FilesState, parts: 
     """
     clashes: dict[str, PathClash] = {}
     for part in ("",) if parts is None else parts:
-        for path, before, after in islice(_differing(objects, old_state, now, part), TOLD_MAX):
+        for path, before, after in islice(_find_differences(objects, old_state, now, part), TOLD_MAX):
             clashes[path] = PathClash(path, _describe_file(path, before), _describe_file(path, after))
     if clashes:
         raise Refused(READ_AND_CHANGED, clashes=[clashes[path] for path in sorted(clashes)][:TOLD_MAX])
@@ -41,7 +41,7 @@ def _is_folder(objects: Objects, state: FilesState, part: str) -> bool:
     return part.endswith("/") or any(True for _ in trees.list_below(objects, state.root, f"{part}/"))
 
 
-def _differing(
+def _find_differences(
     objects: Objects, old_state: FilesState, now: FilesState, part: str
 ) -> Iterator[trees.FileDifference]:
     """Where two states of a table differ at a path or below it; everywhere, for none."""

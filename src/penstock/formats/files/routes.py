@@ -36,7 +36,7 @@ _SUMMARIES: Final = {
 }
 
 
-def _handler(step: str) -> Callable[[Ask], Any]:
+def _make_handler(step: str) -> Callable[[Ask], Any]:
     def handle(ask: Ask) -> Any:
         return STEPS[step](SessionCaller(ask.catalogue.do), ask.body)
 
@@ -52,7 +52,7 @@ _WRITES: Final = tuple(
     Route(
         method="POST",
         path=PATH + step,
-        handle=_handler(step),
+        handle=_make_handler(step),
         summary=_SUMMARIES[step],
         description=_DESCRIPTION,
         body=SessionWrite,

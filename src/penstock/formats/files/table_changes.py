@@ -48,7 +48,9 @@ def apply_write(objects: Objects, state: FilesState, write: WriteIntent) -> tupl
         if write.layout is None
         else count_remaining_files(objects, state, [path for path in known_files if path in changes])
     )
-    return with_changes(objects, state, changes, known_files, _layout(state.layout, write, remaining_files))
+    return with_changes(
+        objects, state, changes, known_files, _next_layout(state.layout, write, remaining_files)
+    )
 
 
 def count_remaining_files(objects: Objects, state: FilesState, touched: Collection[str]) -> int:
@@ -75,7 +77,7 @@ def with_changes(
         FilesState(
             root=root,
             files=state.files - len(touched) + len(coming),
-            size=state.size - _size(touched) + _size(coming),
+            size=state.size - _sum_sizes(touched) + _sum_sizes(coming),
             layout=layout,
             mark=state.mark,
         ),
@@ -83,7 +85,7 @@ def with_changes(
     )
 
 
-def _size(files: Iterable[File]) -> int:
+def _sum_sizes(files: Iterable[File]) -> int:
     return sum(file.size for file in files)
 
 
@@ -124,7 +126,7 @@ def _check_added(added: Iterable[tuple[str, File]], files: dict[str, File], gone
         raise Refused(THERE_ALREADY, clashes=clashes)
 
 
-def _layout(layout: Layout, write: WriteIntent, remaining_files: int) -> Layout:
+def _next_layout(layout: Layout, write: WriteIntent, remaining_files: int) -> Layout:
     """How the files are to be read afterwards, beside those that are left.
 
     Files of two layouts under one table could not be read as one, so a job that would mix them is refused.

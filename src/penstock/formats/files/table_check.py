@@ -43,37 +43,37 @@ class FilesCheck:
         yield from flaws
         if state is None:
             return
-        total = self._total(state.root)
+        total = self._total_below(state.root)
         yield from self._flaws
         self._flaws.clear()
         if total is not None and total != (state.files, state.size):
             claim = f"the state of '{key}' says {state.files} files of {state.size} bytes"
             yield state.root.hex(), f"has {total.files} files of {total.size} bytes; {claim}"
 
-    def _total(self, data: ObjectId) -> FilesSize | None:
+    def _total_below(self, data: ObjectId) -> FilesSize | None:
         if data not in self._totals:
             try:
                 node = self._objects.find((data,)).get(data)
             except Damaged:
                 node = None
-            self._totals[data] = self._sum(data, node)
+            self._totals[data] = self._sum_node(data, node)
         return self._totals[data]
 
-    def _sum(self, data: ObjectId, node: object) -> FilesSize | None:
+    def _sum_node(self, data: ObjectId, node: object) -> FilesSize | None:
         if isinstance(node, Leaf):
-            return self._leaf(data, node)
+            return self._sum_leaf(data, node)
         if not isinstance(node, Node):
             return None
         missing = [child for child in node.children if child not in self._totals]
         with suppress(Damaged):  # whoever reads it finds out
             self._objects.find(missing)  # with one request
-        below = [self._total(child) for child in node.children]
+        below = [self._total_below(child) for child in node.children]
         totals = [each for each in below if each is not None]
         if len(totals) < len(below):
             return None
         return FilesSize(sum(each.files for each in totals), sum(each.size for each in totals))
 
-    def _leaf(self, data: ObjectId, leaf: Leaf) -> FilesSize | None:
+    def _sum_leaf(self, data: ObjectId, leaf: Leaf) -> FilesSize | None:
         size, is_sound = 0, True
         for path, value in zip(leaf.keys, leaf.values, strict=False):
             try:

@@ -45,10 +45,10 @@ def find_differences(
     """Where two trees differ below a folder, in the order of paths. It costs what differs."""
     start, stop = prefix.encode(), prefix_end(prefix.encode())
     for path, old_value, now in tree.differing(objects, before, after, start, stop):
-        yield FileDifference(path.decode(), _file(old_value), _file(now))
+        yield FileDifference(path.decode(), _decode_file(old_value), _decode_file(now))
 
 
-def _file(value: object) -> File | None:
+def _decode_file(value: object) -> File | None:
     return None if value is None else decode_file(value)
 
 

@@ -61,7 +61,7 @@ def get_lance_table(rights: Rights, call: GetLanceTable) -> LanceAbout:
 
     What is put there for that are versions that they may read, as they read in another folder.
     """
-    return rights.do(_readable(rights, call))
+    return rights.do(_require_readable(rights, call))
 
 
 def get_lance_status(rights: Rights, call: GetLanceStatus) -> LanceStatus:
@@ -72,15 +72,15 @@ def get_lance_status(rights: Rights, call: GetLanceStatus) -> LanceStatus:
 
 
 def list_lance_versions(rights: Rights, call: ListLanceVersions) -> tuple[LanceVersion, ...]:
-    return rights.do(_readable(rights, call))
+    return rights.do(_require_readable(rights, call))
 
 
 def list_lance_branches(rights: Rights, call: ListLanceBranches) -> tuple[LanceBranch, ...]:
-    return rights.do(_readable(rights, call))
+    return rights.do(_require_readable(rights, call))
 
 
 def list_lance_tags(rights: Rights, call: ListLanceTags) -> tuple[LanceTag, ...]:
-    return rights.do(_readable(rights, call))
+    return rights.do(_require_readable(rights, call))
 
 
 def promote_lance(rights: Rights, call: PromoteLance) -> LanceAbout:
@@ -90,7 +90,7 @@ def promote_lance(rights: Rights, call: PromoteLance) -> LanceAbout:
     return rights.do(call)
 
 
-def _readable(rights: Rights, call: C) -> C:
+def _require_readable(rights: Rights, call: C) -> C:
     at, keys = rights.read(call.at, call.via)
     rights.caller.require_key(keys, Role.READ, call.key)
     return msgspec.structs.replace(call, at=at)

@@ -72,7 +72,7 @@ def chain_for(
 def new_line(standing: WriteTarget, content: LanceTable, versions: Versions) -> OwnedChain:
     """The chain that begins with the table as it is. The default branch has the table's own folder, and so
     has a transaction of it."""
-    return next(_lines(standing, content, versions)) if standing.owner else OwnedChain("", b"")
+    return next(_owned_chains(standing, content, versions)) if standing.owner else OwnedChain("", b"")
 
 
 def chains(
@@ -82,7 +82,7 @@ def chains(
     first = chain_for(standing, content, state, versions)
     yield first
     if standing.line_owner:
-        yield from (line for line in _lines(standing, content, versions) if line != first)
+        yield from (line for line in _owned_chains(standing, content, versions) if line != first)
 
 
 def free_chain(
@@ -125,7 +125,7 @@ def _paths_that_must_be_free(
         yield version.place(branch, number)
 
 
-def _lines(standing: WriteTarget, content: LanceTable, versions: Versions) -> Iterator[OwnedChain]:
+def _owned_chains(standing: WriteTarget, content: LanceTable, versions: Versions) -> Iterator[OwnedChain]:
     """The lines that begin with the table as it is: with its versions, and those of Lance's own branches."""
     assert content.id is not None
     owner, head = standing.line_owner, b""

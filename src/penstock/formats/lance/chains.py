@@ -66,9 +66,9 @@ class Chains:
 
     def branches(self, task: PromoteTask) -> tuple[str, ...]:
         """Lance's own branches of a table, its main one first."""
-        return MAIN, *self._versions(task).branches()
+        return MAIN, *self._read_versions(task).branches()
 
-    def _versions(self, task: PromoteTask) -> Versions:
+    def _read_versions(self, task: PromoteTask) -> Versions:
         return Versions(self._objects, task.state)
 
     def waiting(self, task: PromoteTask) -> list[WaitingVersion]:
@@ -87,7 +87,7 @@ class Chains:
     def own_versions(self, task: PromoteTask, branch: str) -> Iterator[WaitingVersion]:
         """The versions of the content's own chain that the lake has ratified, newest first."""
         at_place = 0
-        for number, version in self._versions(task).all(branch):
+        for number, version in self._read_versions(task).all(branch):
             if version.chain != task.state.chain or at_place > AT_PLACE_MAX:
                 return
             at_place = 0 if version.staged else at_place + 1
@@ -110,7 +110,7 @@ class Chains:
             if known_promoted < 0:
                 (data,) = place.read([own_version.version.place(branch, own_version.number)])
                 if data is not None and is_of(own_version.version, data):
-                    self._note(task, own_version)
+                    self._remember_newest(task, own_version)
                     promoted_versions.append(own_version)
                     break
             waiting_versions.append(own_version)
@@ -129,7 +129,7 @@ class Chains:
             if state.is_private:
                 return SyncState(state.newest)
             task = PromoteTask(_NO_KEY, content, state)
-            newest = self._versions(task).newest(MAIN)
+            newest = self._read_versions(task).newest(MAIN)
         newest_known = 0 if newest is None else newest[0]
         is_v1 = newest is not None and newest[1].is_v1 and not newest[1].chain
         names = [manifest_name("", MAIN, newest_known + 1, is_v1=is_v1)]
@@ -143,7 +143,7 @@ class Chains:
         other = -1
         if task is not None and waiting is not None and manifests:
             if manifests[0] is not None and is_of(waiting.version, manifests[0]):
-                self._note(task, waiting)
+                self._remember_newest(task, waiting)
             else:  # the newest may wait behind one whose place is taken
                 other = self._first_other(task, place)
         beyond = -1 if ahead is None else max(versions_at(place, MAIN), default=newest_known + 1)
@@ -172,13 +172,13 @@ class Chains:
             number, data = self._known.get((task.table, task.state.chain, branch), (-1, b""))
         if number < 0:
             return -1
-        version = self._versions(task).get(branch, number)
+        version = self._read_versions(task).get(branch, number)
         newest = next(self.own_versions(task, branch), None)
         if version is None:  # an older state of the table, or the version was deleted since
             return number if newest is None or newest.number < number else -1
         return number if version.id(number) == data else -1
 
-    def _note(self, task: PromoteTask, waiting: WaitingVersion) -> None:
+    def _remember_newest(self, task: PromoteTask, waiting: WaitingVersion) -> None:
         with self._lock:
             identities = task.table, task.state.chain, waiting.branch
             self._known[identities] = waiting.number, waiting.version.id(waiting.number)
@@ -201,7 +201,7 @@ class Chains:
         location = task.content.location
         place, name = self._places.at(location), waiting.version.place(waiting.branch, waiting.number)
         data = self._manifests.read(location, waiting.branch, waiting.number, waiting.version)
-        self.pin_before(task.content, self._versions(task), waiting)
+        self.pin_before(task.content, self._read_versions(task), waiting)
         is_new = False
         with suppress(OutcomeUnknown):  # what is there tells
             is_new = place.create(name, data)
@@ -211,7 +211,7 @@ class Chains:
                 raise Unavailable(f"it is not known whether {name} of {location} was written; try again")
             if existing != data:
                 raise _foreign_commit_error(task, waiting, name)
-        self._note(task, waiting)
+        self._remember_newest(task, waiting)
         return is_new
 
     def pin_before(self, content: LanceTable, versions: Versions, waiting: WaitingVersion) -> None:

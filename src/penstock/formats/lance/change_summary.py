@@ -43,7 +43,7 @@ def fragment_changes(
     objects: Objects, manifests: Manifests, before: LanceTable | None, after: LanceTable | None
 ) -> FragmentChanges:
     """What leads from one state to another. ``Immovable`` or ``Damaged`` if that cannot be read."""
-    old_fragments, becomes = (_fragments(objects, manifests, content) for content in (before, after))
+    old_fragments, becomes = (_fragments_by_files(objects, manifests, content) for content in (before, after))
     changed = [
         (old_fragments[files], fragment)
         for files, fragment in becomes.items()
@@ -56,12 +56,12 @@ def fragment_changes(
     )
 
 
-def _newest(objects: Objects, content: LanceTable | None) -> NumberedVersion | None:
+def _newest_version(objects: Objects, content: LanceTable | None) -> NumberedVersion | None:
     return None if content is None else TableSide.of(content, objects).newest()
 
 
-def _fragments(objects: Objects, manifests: Manifests, content: LanceTable | None) -> _ByFiles:
-    newest = _newest(objects, content)
+def _fragments_by_files(objects: Objects, manifests: Manifests, content: LanceTable | None) -> _ByFiles:
+    newest = _newest_version(objects, content)
     if content is None or newest is None:
         return {}
     manifest = manifests.manifest(content.location, MAIN, newest.number, newest.version)
@@ -77,7 +77,8 @@ def summarize_change(
 ) -> ChangeSummary:
     """What a change does to a table. What cannot be read is not known."""
     numbers = [
-        None if (newest := _newest(objects, side)) is None else newest.number for side in (before, after)
+        None if (newest := _newest_version(objects, side)) is None else newest.number
+        for side in (before, after)
     ]
     versions = ChangeSummary(version_before=numbers[0], version_after=numbers[1])
     try:
@@ -85,7 +86,7 @@ def summarize_change(
     except (Damaged, Immovable):
         return versions
     come, gone = changes.added.values(), changes.removed.values()
-    rows_added, rows_removed = _rows(come), _rows(gone)
+    rows_added, rows_removed = _count_rows(come), _count_rows(gone)
     for old_fragment, becomes in changes.changed:
         more = _count_deleted(old_fragment) - _count_deleted(becomes)
         rows_added = None if rows_added is None else rows_added + max(0, more)
@@ -97,8 +98,8 @@ def summarize_change(
         files_changed=sum(len(fragment.files) for fragment, _ in changes.changed),
         rows_added=rows_added,
         rows_removed=rows_removed,
-        bytes_added=_bytes(come),
-        bytes_removed=_bytes(gone),
+        bytes_added=_count_bytes(come),
+        bytes_removed=_count_bytes(gone),
     )
 
 
@@ -106,14 +107,14 @@ def _count_deleted(fragment: Fragment) -> int:
     return 0 if fragment.deletions is None else fragment.deletions.rows
 
 
-def _rows(fragments: Iterable[Fragment]) -> int | None:
+def _count_rows(fragments: Iterable[Fragment]) -> int | None:
     try:
         return sum(fragment.live_rows for fragment in fragments)
     except Immovable:
         return None
 
 
-def _bytes(fragments: Iterable[Fragment]) -> int | None:
+def _count_bytes(fragments: Iterable[Fragment]) -> int | None:
     sizes = [
         Message.read(file).number(_FILE_BYTES)
         for fragment in fragments

@@ -32,7 +32,7 @@ def why_not_read(written: Manifest, read: Manifest) -> str | None:
 
     The reason continues a sentence about one of two sides.
     """
-    then, now = _columns(written), _columns(read)
+    then, now = _columns_by_id(written), _columns_by_id(read)
     dropped = {then[number].name for number in then.keys() - now.keys()}
     for number, column in now.items():
         before = then.get(number)
@@ -115,10 +115,10 @@ def _check_tree(fields: Mapping[int, bytes]) -> None:
 
 
 def has_more_columns(manifest: Manifest, other: Manifest) -> bool:
-    return bool(_columns(manifest).keys() - _columns(other).keys())
+    return bool(_columns_by_id(manifest).keys() - _columns_by_id(other).keys())
 
 
-def _columns(manifest: Manifest) -> dict[int, _Column]:
+def _columns_by_id(manifest: Manifest) -> dict[int, _Column]:
     columns: dict[int, _Column] = {}
     for field in map(Message.read, manifest.schema[0]):
         parent = field.number(_PARENT)

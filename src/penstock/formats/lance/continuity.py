@@ -74,7 +74,7 @@ class _Fragment(NamedTuple):
         deletion = message.message(DELETION_FILE) or Message()
         return _Fragment(
             message.number(FRAGMENT_ID) or 0,
-            tuple(_file(data) for data in message.all(FILES)),
+            tuple(_read_file_key(data) for data in message.all(FILES)),
             (*(deletion.number(field) or 0 for field in (1, 2, 3, 4)), deletion.number(BASE_OF_FILE)),
             tuple(field for field in message if field.number >= _OVERLAYS),
         )
@@ -156,7 +156,7 @@ def _of_table(before: Manifest, after: Manifest) -> VersionGap | None:
 
 
 def _of_indexes(before: Manifest, after: Manifest) -> VersionGap | None:
-    old_indexes, now = ({_uuid(index): index for index in side.indexes} for side in (before, after))
+    old_indexes, now = ({_index_uuid(index): index for index in side.indexes} for side in (before, after))
     if old_indexes.keys() == now.keys():
         return None
     new, removed, names = _read_changed_indexes(after.transaction or Message())
@@ -182,19 +182,23 @@ def _read_changed_fragments(transaction: Message) -> _ChangedFragments:
         what = Message.read(field.value)
         match field.number:
             case 100:
-                return _ChangedFragments(new=_files(what.all(1)))
+                return _ChangedFragments(new=_file_keys(what.all(1)))
             case 101:
-                return _ChangedFragments(updated=_ids(what.all(1)), removed=_numbers(what, 2))
+                return _ChangedFragments(updated=_fragment_ids(what.all(1)), removed=_read_numbers(what, 2))
             case 104:
                 groups = [what, *map(Message.read, what.all(3))]
-                new = frozenset(files for group in groups for files in _files(group.all(2)))
+                new = frozenset(files for group in groups for files in _file_keys(group.all(2)))
                 return _ChangedFragments(
-                    new, removed=frozenset(old for group in groups for old in _ids(group.all(1)))
+                    new, removed=frozenset(old for group in groups for old in _fragment_ids(group.all(1)))
                 )
             case 105:
-                return _ChangedFragments(_files(what.all(1)), updated=_ids(what.all(1)), is_whole=True)
+                return _ChangedFragments(
+                    _file_keys(what.all(1)), updated=_fragment_ids(what.all(1)), is_whole=True
+                )
             case 108:
-                return _ChangedFragments(_files(what.all(3)), _ids(what.all(2)), _numbers(what, 1))
+                return _ChangedFragments(
+                    _file_keys(what.all(3)), _fragment_ids(what.all(2)), _read_numbers(what, 1)
+                )
             case 111 | 115:
                 groups = [Message.read(data) for data in what.all(1)]
                 return _ChangedFragments(updated=frozenset(group.number(1) or 0 for group in groups))
@@ -209,36 +213,36 @@ def _read_changed_indexes(transaction: Message) -> tuple[set[bytes], set[bytes],
     """The indexes that a transaction makes and removes, and the names under which it makes them."""
     if (what := transaction.message(103)) is not None:
         new, removed = ([Message.read(data) for data in what.all(field)] for field in (1, 2))
-        return {*map(_uuid, new)}, {*map(_uuid, removed)}, {message.text(3) for message in new}
+        return {*map(_index_uuid, new)}, {*map(_index_uuid, removed)}, {message.text(3) for message in new}
     if (what := transaction.message(104)) is not None:
         pairs = [Message.read(data) for data in what.all(4)]
-        return {_last(pair, 2) for pair in pairs}, {_last(pair, 1) for pair in pairs}, set()
+        return {_last_value(pair, 2) for pair in pairs}, {_last_value(pair, 1) for pair in pairs}, set()
     return set(), set(), set()
 
 
-def _uuid(index: Message) -> bytes:
-    return _last(index, INDEX_UUID)
+def _index_uuid(index: Message) -> bytes:
+    return _last_value(index, INDEX_UUID)
 
 
-def _last(message: Message, field: int) -> bytes:
+def _last_value(message: Message, field: int) -> bytes:
     values = message.all(field)
     return values[-1] if values else b""
 
 
-def _file(data: bytes) -> tuple[str | None, int | None]:
+def _read_file_key(data: bytes) -> tuple[str | None, int | None]:
     message = Message.read(data)
     return message.text(1), message.number(BASE_OF_FILE)
 
 
-def _files(fragments: Iterable[bytes]) -> frozenset[tuple[tuple[str | None, int | None], ...]]:
+def _file_keys(fragments: Iterable[bytes]) -> frozenset[tuple[tuple[str | None, int | None], ...]]:
     return frozenset(_Fragment.read(fragment).files for fragment in fragments)
 
 
-def _ids(fragments: Iterable[bytes]) -> frozenset[int]:
+def _fragment_ids(fragments: Iterable[bytes]) -> frozenset[int]:
     return frozenset(Message.read(fragment).number(FRAGMENT_ID) or 0 for fragment in fragments)
 
 
-def _numbers(message: Message, field: int) -> frozenset[int]:
+def _read_numbers(message: Message, field: int) -> frozenset[int]:
     return frozenset(_each_number(message, field))
 
 

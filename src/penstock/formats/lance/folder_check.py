@@ -61,5 +61,5 @@ class FolderCheck(SyncCheck[LanceTable]):
             if len(self._in_sync) > IN_SYNC_MAX:
                 self._in_sync.popitem(last=False)
 
-    def _look(self, location: str, content: LanceTable | None) -> SyncState:
+    def _compare_with_storage(self, location: str, content: LanceTable | None) -> SyncState:
         return self._promoter.compare(location, content)

@@ -52,7 +52,9 @@ class LanceFormat(Format):
             retained = self.drop_erased(table, table.content)
             assert isinstance(retained, LanceTable)
             table, first = table._replace(content=retained), state_of(retained).first
-        return _PreparedSteps(first, self._checking.check_steps(table, _objects(table), steps, self._clock()))
+        return _PreparedSteps(
+            first, self._checking.check_steps(table, _table_objects(table), steps, self._clock())
+        )
 
     def apply(self, table: Table, change: Change, prepared: Any) -> AppliedChange:
         steps = decode_steps(change.intent).steps
@@ -61,7 +63,13 @@ class LanceFormat(Format):
         if isinstance(content, LanceTable) and is_managed(content):
             content = begin_with(content, looked.first)
         applied = apply_steps(
-            _objects(table), table.key, content, WriteTarget.of(table), steps, looked.found, self._clock()
+            _table_objects(table),
+            table.key,
+            content,
+            WriteTarget.of(table),
+            steps,
+            looked.found,
+            self._clock(),
         )
         return _with_origin(table, applied)._replace(intent=step_names(steps))
 
@@ -72,16 +80,25 @@ class LanceFormat(Format):
         source: AnyContent | None,
         intents: Sequence[bytes] | None,  # noqa: ARG002
     ) -> AppliedChange:
-        sides = _own(table.content), _own(base), _own(source)
+        sides = (
+            _require_lance_content(table.content),
+            _require_lance_content(base),
+            _require_lance_content(source),
+        )
         return _with_origin(table, merge_rules.merge(table, self._merge_context(table), *sides))
 
     def restore(self, table: Table, after: AnyContent | None) -> AppliedChange:
-        restored = merge_rules.restore(table, self._merge_context(table), _own(table.content), _own(after))
+        restored = merge_rules.restore(
+            table,
+            self._merge_context(table),
+            _require_lance_content(table.content),
+            _require_lance_content(after),
+        )
         return _with_origin(table, restored)
 
     def restore_version(self, table: Table, version: int) -> AppliedChange:
         restored = merge_rules.restore_version(
-            table, self._merge_context(table), _own(table.content), version
+            table, self._merge_context(table), _require_lance_content(table.content), version
         )
         return _with_origin(table, restored)
 
@@ -92,13 +109,13 @@ class LanceFormat(Format):
             content if isinstance(content, LanceTable) and content.state else None
             for content in (before, after)
         )
-        return change_summary.summarize_change(_objects(table), self._manifests, old_content, becomes)
+        return change_summary.summarize_change(_table_objects(table), self._manifests, old_content, becomes)
 
     def missing_files(self, table: Table, before: AnyContent | None, after: AnyContent) -> Sequence[str]:
         assert isinstance(after, LanceTable)
         old_content = before if isinstance(before, LanceTable) and before.state else None
         return change_summary.missing_files(
-            _objects(table), self._manifests, self._places, old_content, after
+            _table_objects(table), self._manifests, self._places, old_content, after
         )
 
     def revert(
@@ -108,7 +125,11 @@ class LanceFormat(Format):
         previous: AnyContent | None,
         since: LaterCommitLookup,
     ) -> AppliedChange | None:
-        sides = _own(table.content), _own(committed), _own(previous)
+        sides = (
+            _require_lance_content(table.content),
+            _require_lance_content(committed),
+            _require_lance_content(previous),
+        )
         return _with_origin(table, merge_rules.revert(table, self._merge_context(table), *sides, since))
 
     def describe_state(self, content: AnyContent) -> str:
@@ -197,12 +218,12 @@ def _fork(standing: WriteTarget, old_state: LanceState, state: LanceState) -> in
     return 0
 
 
-def _objects(table: Table) -> Objects:
+def _table_objects(table: Table) -> Objects:
     assert table.objects is not None
     return table.objects
 
 
-def _own(content: AnyContent | None) -> LanceTable | None:
+def _require_lance_content(content: AnyContent | None) -> LanceTable | None:
     if content is None or (isinstance(content, LanceTable) and content.state):
         return content
     raise Refused("is not managed by the lake on both sides")

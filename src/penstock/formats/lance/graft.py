@@ -200,15 +200,18 @@ class _Rows:
         """Fragments of the target that are the same everywhere."""
         rest = [[fragment for fragment in fragments if fragment.key not in same] for fragments in states]
         *self.bases, self.source, self.target = rest
-        self.of_bases = [self._rows(base) for base in self.bases]
+        self.of_bases = [self._rows_of_fragments(base) for base in self.bases]
         self.base = all_rows(self.of_bases)
-        self.of_source, self.of_target = self._rows(self.source), self._rows(self.target)
+        self.of_source, self.of_target = (
+            self._rows_of_fragments(self.source),
+            self._rows_of_fragments(self.target),
+        )
         self.added = other_rows(self.of_source, self.base, self.of_target)
         """What the source has, and has to come."""
         self.removed = shared_rows(other_rows(self.base, self.of_source), self.of_target)
         """What the target has, and has to go."""
 
-    def _rows(self, fragments: Iterable[Fragment]) -> RowSet:
+    def _rows_of_fragments(self, fragments: Iterable[Fragment]) -> RowSet:
         return all_rows(map(self.lineage.rows, fragments))
 
 
@@ -500,7 +503,9 @@ class RowGraft:
             return None
         for incoming in self._rows.source:
             if incoming.file == fragment.file and self._lineage.deletions(incoming) == places:
-                return self._with_deletion(fragment.message, self._deletion(incoming, fragment.number))
+                return self._with_deletion(
+                    fragment.message, self._write_deletion_file(incoming, fragment.number)
+                )
         return self._with_deletion(fragment.message, self._write(fragment.number, places))
 
     def _incoming_fragments(self) -> list[tuple[Fragment, Ranges]]:
@@ -519,14 +524,14 @@ class RowGraft:
         if not places:
             return self._with_deletion(moved, None)
         if places == self._lineage.deletions(fragment):
-            return self._with_deletion(moved, self._deletion(fragment, number))
+            return self._with_deletion(moved, self._write_deletion_file(fragment, number))
         return self._with_deletion(moved, self._write(number, places))
 
     @staticmethod
     def _with_deletion(fragment: Message, deletion: bytes | None) -> Message:
         return fragment.with_field(DELETION_FILE, *(() if deletion is None else (deletion,)))
 
-    def _deletion(self, fragment: Fragment, number: int) -> bytes:
+    def _write_deletion_file(self, fragment: Fragment, number: int) -> bytes:
         """The file of a fragment's deleted rows for the target, whose number of the fragment is given.
 
         It is named by the number of its fragment: where that becomes another one, the file is copied.

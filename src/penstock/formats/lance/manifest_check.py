@@ -127,12 +127,12 @@ class _RequestCheck:
             case Resync() as step:
                 self.found[placed.operation] = self._found_since(step)
             case Create() as step:
-                self.found[placed.operation] = self._version(step)
+                self.found[placed.operation] = self._check_new_version(step)
             case PutBranch() as step:
-                self.found[placed.operation] = self._branch(step)
+                self.found[placed.operation] = self._check_new_branch(step)
             case Erase() as step:
                 made = Create(version=step.version, path=step.path, size=step.size)
-                self.found[placed.operation] = self._version(made)
+                self.found[placed.operation] = self._check_new_version(made)
 
     def _found_since(self, step: Resync) -> FoundVersion:
         """What is at a table's place. The manifests of versions that the lake does not know are read: merges
@@ -167,7 +167,7 @@ class _RequestCheck:
         state = LanceState(chain=chain.folder, owner=chain.owner, is_private=step.is_private)
         self._content = with_state(content, state)
 
-    def _table(self) -> tuple[LanceTable, LanceState, Versions]:
+    def _read_table(self) -> tuple[LanceTable, LanceState, Versions]:
         content = self._content
         if content is None or not content.state:
             raise TableNotFound(f"there is no Lance table '{self._key}'")
@@ -176,14 +176,14 @@ class _RequestCheck:
 
     # -- versions ------------------------------------------------------------------------------------------
 
-    def _version(self, step: Create) -> MadeVersion:
-        content, state, versions = self._table()
+    def _check_new_version(self, step: Create) -> MadeVersion:
+        content, state, versions = self._read_table()
         if not 1 <= step.version <= VERSION_MAX:
             raise InvalidRequest(f"{step.version} is not a valid version of '{self._key}'")
         target_version = versions.get(step.branch, step.version)
         is_new_branch = bool(step.branch) and versions.branch(step.branch) is None
         try:
-            chain = self._chain(step, content, state, versions)
+            chain = self._find_chain(step, content, state, versions)
         except InvalidManifest as problem:
             if is_new_branch:
                 raise self._no_branch(step) from problem
@@ -204,7 +204,7 @@ class _RequestCheck:
                 raise self._no_branch(step)
             raise InvalidManifest(f"there is no manifest {step.path} of '{self._key}'")
         manifest = self._with_transaction(content, step, chain, self._parse_manifest(step, data))
-        before = self._before(versions, step)
+        before = self._previous_version(versions, step)
         if step.is_v1 and before is not None and not (before[1].is_v1 and before[1].chain == chain.folder):
             raise InvalidManifest(
                 f"versions of '{self._key}' use the naming scheme V2, but version {step.version} uses V1: "
@@ -245,7 +245,9 @@ class _RequestCheck:
         """For a branch that is not there, and does not begin with this version."""
         return OwnRefNotFound(f"'{self._key}' has no branch '{step.branch}'", branch=step.branch)
 
-    def _chain(self, step: Create, content: LanceTable, state: LanceState, versions: Versions) -> OwnedChain:
+    def _find_chain(
+        self, step: Create, content: LanceTable, state: LanceState, versions: Versions
+    ) -> OwnedChain:
         """The chain that a manifest was written for, by where it lies."""
         for chain in chains(self._standing, content, state, versions):
             folder = folder_of(chain.folder, step.branch)
@@ -316,7 +318,7 @@ class _RequestCheck:
         except Malformed as problem:
             raise InvalidManifest(f"{path} of '{self._key}' is not a transaction: {problem}") from None
 
-    def _before(self, versions: Versions, step: Create) -> tuple[int, Version] | None:
+    def _previous_version(self, versions: Versions, step: Create) -> tuple[int, Version] | None:
         """The version that a new one comes after, if that is the next one."""
         number = step.version - 1
         if (coming := self._coming.get((step.branch, number))) is not None:
@@ -514,9 +516,9 @@ class _RequestCheck:
                 branch=branch,
             )
 
-    def _branch(self, step: PutBranch) -> MadeVersion:
+    def _check_new_branch(self, step: PutBranch) -> MadeVersion:
         """The first version of one of Lance's own branches: its parent's, at another folder."""
-        content, state, versions = self._table()
+        content, state, versions = self._read_table()
         chain = chain_for(self._standing, content, state, versions)
         newest = versions.newest(step.parent)
         number = step.version if step.version is not None else newest[0] if newest is not None else 0

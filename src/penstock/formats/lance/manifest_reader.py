@@ -45,7 +45,7 @@ class Manifests:
 
     def find_cached(self, version: Version) -> bytes | None:
         """The bytes of a version's manifest, if they are in memory."""
-        kept_manifest = self._look(version)
+        kept_manifest = self._find_cached(version)
         return None if kept_manifest is None else kept_manifest.data
 
     def read(self, location: str, branch: str, number: int, version: Version) -> bytes:
@@ -67,7 +67,7 @@ class Manifests:
 
     def manifest(self, location: str, branch: str, number: int, version: Version) -> Manifest:
         """A version's manifest. ``Damaged`` as for its bytes."""
-        kept_manifest = self._look(version)
+        kept_manifest = self._find_cached(version)
         if kept_manifest is not None and kept_manifest.manifest is not None:
             return kept_manifest.manifest
         try:
@@ -111,7 +111,7 @@ class Manifests:
             while self._size > KEPT_MAX_BYTES and len(self._kept) > 1:
                 self._size -= self._kept.popitem(last=False)[1].size
 
-    def _look(self, version: Version) -> _KeptManifest | None:
+    def _find_cached(self, version: Version) -> _KeptManifest | None:
         with self._lock:
             return self._kept.get(version.sha256)
 

@@ -162,16 +162,16 @@ class Manifest(NamedTuple):
         place, _, minor, magic = _FOOTER.unpack_from(data, len(data) - _FOOTER.size)
         if magic != MAGIC or minor < _OLDEST_MINOR:
             raise Malformed("the file does not end like a manifest")
-        body = Message.read(_section(data, place))
+        body = Message.read(_read_section(data, place))
         if body.number(_Manifest.VERSION) is None:
             raise Malformed("the manifest has no version number")
         indexes: tuple[Message, ...] = ()
         if (where := body.number(_Manifest.INDEX_SECTION)) is not None:
-            indexes = tuple(Message.read(data) for data in Message.read(_section(data, where)).all(1))
+            indexes = tuple(Message.read(data) for data in Message.read(_read_section(data, where)).all(1))
         places = (body.number(field) for field in _TRANSACTION_SECTIONS)
         where, transaction = next((place for place in places if place is not None), None), None
         if where is not None:
-            transaction = Message.read(_section(data, where))
+            transaction = Message.read(_read_section(data, where))
         manifest = cls(body, indexes, transaction)
         return manifest._with_base_paths(moved.to_lake) if moved else manifest
 
@@ -396,7 +396,7 @@ def _with_flag(body: Message, flag: int) -> Message:
     return body
 
 
-def _section(data: bytes, place: int) -> bytes:
+def _read_section(data: bytes, place: int) -> bytes:
     end = len(data) - _FOOTER.size
     if place + _LENGTH.size > end:
         raise Malformed("a section begins after the end of the file")

@@ -62,7 +62,7 @@ def merge(
     _check_same(target, source)
     if target == base and _may_take(table, target, source):
         return _take_source(table, context, source)
-    objects = _objects(table)
+    objects = _table_objects(table)
     here, side = TableSide.of(target, objects), TableSide.of(source, objects)
     if base is None or base.id != target.id:
         newest = side.newest()
@@ -89,7 +89,7 @@ def restore(
     _check_same(before, after)
     if before == after:
         return AppliedChange(before)
-    objects = _objects(table)
+    objects = _table_objects(table)
     here, side = TableSide.of(before, objects), TableSide.of(after, objects)
     if _may_take(table, before, after) and _extends_state(here, side):
         return _take_source(table, context, after)
@@ -105,7 +105,7 @@ def restore_version(
     Raises as ``restore``, and ``VersionNotFound``.
     """
     assert target is not None, "or it has no versions"
-    objects = _objects(table)
+    objects = _table_objects(table)
     here = TableSide.of(target, objects)
     newest, wanted_version = here.newest(), here.versions.get(MAIN, version)
     if wanted_version is None or newest is None:
@@ -149,7 +149,7 @@ def revert(
     _check_same(committed, previous)
     if is_as(table, target, committed):
         return restore(table, context, target, previous)
-    objects = _objects(table)
+    objects = _table_objects(table)
     here, old_side, side = (TableSide.of(content, objects) for content in (target, committed, previous))
 
     def apply_revert() -> AppliedChange:
@@ -248,7 +248,7 @@ def is_as(table: Table, target: LanceTable, before: LanceTable) -> bool:
     """Whether a table is what it was in a state of earlier, by whatever versions it came to be that again."""
     if target.id != before.id:
         return False
-    here, side = (TableSide.of(content, _objects(table)) for content in (target, before))
+    here, side = (TableSide.of(content, _table_objects(table)) for content in (target, before))
     return is_same(here.newest(), side.newest()) and has_same_names(here, side)
 
 
@@ -277,7 +277,7 @@ def _drop(table: Table, target: LanceTable | None, base: LanceTable | None) -> A
     if base is not None and base.id == target.id:
         if base == target:
             return AppliedChange(None)
-        here, parted = (TableSide.of(content, _objects(table)) for content in (target, base))
+        here, parted = (TableSide.of(content, _table_objects(table)) for content in (target, base))
         if is_same(here.newest(), parted.newest()) and has_same_names(here, parted):
             return AppliedChange(None)
     raise Refused(
@@ -291,7 +291,7 @@ def _add_table(
 ) -> AppliedChange:
     """The source has a table that is not here."""
     if base is not None and base.id == source.id:
-        side, parted = (TableSide.of(content, _objects(table)) for content in (source, base))
+        side, parted = (TableSide.of(content, _table_objects(table)) for content in (source, base))
         if is_same(side.newest(), parted.newest()) and has_same_names(side, parted):
             return AppliedChange(None)
         raise Refused(
@@ -304,7 +304,7 @@ def _add_table(
     if state.owner and not WriteTarget.of(table).owner:
         empty = LanceState(is_private=state.is_private, properties=state.properties, first=state.first)
         start = with_state(source, empty)
-        here, side = (TableSide.of(content, _objects(table)) for content in (start, source))
+        here, side = (TableSide.of(content, _table_objects(table)) for content in (start, source))
         what = ("lance arrival", content_bytes(source))
         return table.read_once(what, lambda: _begin_merge(table, context, here).merge(here, side))
     return _take_source(table, context, source)
@@ -330,7 +330,7 @@ def _take_source(table: Table, context: MergeContext, source: LanceTable) -> App
         return AppliedChange(source)
 
     def pin_source() -> AppliedChange:
-        side, place = TableSide.of(source, _objects(table)), context.places.at(source.location)
+        side, place = TableSide.of(source, _table_objects(table)), context.places.at(source.location)
         with suppress(ManagedElsewhere):  # a fork has its tables with the lake that it is of
             if DRY_RUN not in table.notes:
                 context.check(source)
@@ -367,9 +367,9 @@ def _begin_merge(table: Table, context: MergeContext, here: TableSide, kind: str
     landing = VersionWriter(
         context.places, context.manifests, location, chain, attempt, context.now_us, is_dry=is_dry
     )
-    return TableMerge(_objects(table), here, chain, landing, is_part=table.is_repeated)
+    return TableMerge(_table_objects(table), here, chain, landing, is_part=table.is_repeated)
 
 
-def _objects(table: Table) -> Objects:
+def _table_objects(table: Table) -> Objects:
     assert table.objects is not None
     return table.objects

@@ -100,10 +100,10 @@ class LancePlugin(PublishingPlugin["LanceParts"]):
         return rows
 
     def proposed_rows(self, proposal: Proposal, key: Key, content: LanceTable) -> Rows:
-        return self._rows(proposal, key, content).begin
+        return self._open_rows(proposal, key, content).begin
 
     def row_source(self, proposal: Proposal, key: Key, content: LanceTable) -> RowSource:
-        rows = self._rows(proposal, key, content)
+        rows = self._open_rows(proposal, key, content)
         return RowSource(rows.version, rows)
 
     @classmethod
@@ -112,7 +112,7 @@ class LancePlugin(PublishingPlugin["LanceParts"]):
 
         return open_rows(table.key, table.details)
 
-    def _rows(self, proposal: Proposal, key: Key, content: LanceTable) -> LanceRows:
+    def _open_rows(self, proposal: Proposal, key: Key, content: LanceTable) -> LanceRows:
         require_lance()
         from penstock.formats.lance.lake.proposed_rows import LanceRows
 

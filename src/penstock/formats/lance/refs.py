@@ -76,25 +76,25 @@ class RefFiles:
                 if content is None or state_of(content).chain != task.state.chain:
                     return
                 refs = self._refs_of(content)
-                is_whole = self._follow(task, content, refs)
+                is_whole = self._update_files(task, content, refs)
                 after = self._current(task)
                 if after is not None and self._refs_of(after) == refs:
                     if is_whole:
-                        self._note(task, refs)
+                        self._remember_written(task, refs)
                     return
 
     def _refs_of(self, content: LanceTable) -> Refs:
         versions = Versions(self._objects, state_of(content))
         return versions.branches(), versions.tags()
 
-    def _note(self, task: PromoteTask, refs: Refs) -> None:
+    def _remember_written(self, task: PromoteTask, refs: Refs) -> None:
         with self._lock:
             self._done[_chain_of(task)] = refs
             self._done.move_to_end(_chain_of(task))
             if len(self._done) > KNOWN_MAX:
                 self._done.popitem(last=False)
 
-    def _follow(self, task: PromoteTask, content: LanceTable, refs: Refs) -> bool:
+    def _update_files(self, task: PromoteTask, content: LanceTable, refs: Refs) -> bool:
         """Write and remove files; whether nothing is left for later."""
         with self._lock:
             had = self._done.get(_chain_of(task), ({}, {}))
@@ -122,13 +122,13 @@ class _RefFilesUpdate:
             (self._of_branches, self._branches, had[0]),
             (self._of_tags, self._tags, had[1]),
         ):
-            existing = dict(_there(self._place, folder))
+            existing = dict(_read_ref_files(self._place, folder))
             gone = [
                 name
                 for name in existing
                 if name not in now and (name in before or self._is_ours(existing[name]))
             ]
-            self._place.delete([_file(folder, name) for name in gone])
+            self._place.delete([_ref_file_name(folder, name) for name in gone])
 
     def have_branches(self, now_us: int) -> bool:
         """Those that others come from first. Whether none is left for later: to a client that makes it, or
@@ -142,7 +142,7 @@ class _RefFilesUpdate:
             if is_clients and now_us < branch.created_us + CLIENT_US:
                 is_whole = False
             elif newest is not None and self._place.size(newest[1].place(name, newest[0])) is not None:
-                self._put(_file(self._of_branches, name), self._branch_file_body(name, branch))
+                self._put_file(_ref_file_name(self._of_branches, name), self._branch_file_body(name, branch))
             else:
                 # They are about to be promoted, and the branch is looked at again then. Or somebody has
                 # removed it with plain Lance, which removes its versions too: then it does not come back.
@@ -151,9 +151,9 @@ class _RefFilesUpdate:
 
     def have_tags(self) -> None:
         for name, tag in self._tags.items():
-            self._put(_file(self._of_tags, name), self._tag_file_body(tag))
+            self._put_file(_ref_file_name(self._of_tags, name), self._tag_file_body(tag))
 
-    def _put(self, name: str, fields: Mapping[str, Any]) -> None:
+    def _put_file(self, name: str, fields: Mapping[str, Any]) -> None:
         """Have a file say something, unless it is another's that says something else."""
         new_fields = {**fields, MARK: self._lake}
         data = msgspec.json.encode(new_fields)
@@ -182,17 +182,17 @@ class _RefFilesUpdate:
         fork = self._versions.get(branch.parent, branch.version)
         return {
             "parentBranch": branch.parent or None,
-            "identifier": {"version_mapping": self._lineage(name, branch)},
+            "identifier": {"version_mapping": self._branch_lineage(name, branch)},
             "parentVersion": branch.version,
             "createAt": branch.created_us // 1_000_000,
             "manifestSize": 0 if fork is None else fork.size,
             "metadata": branch.metadata,
         }
 
-    def _lineage(self, name: str, branch: OwnBranch) -> list[list[Any]]:
+    def _branch_lineage(self, name: str, branch: OwnBranch) -> list[list[Any]]:
         """By what Lance tells a branch from an earlier one of its name: where it and those it comes from
         forked, and what each was known by. A file that is there has the word."""
-        (data,) = self._place.read([_file(self._of_branches, name)])
+        (data,) = self._place.read([_ref_file_name(self._of_branches, name)])
         json = _parse_json(data)
         is_it = not self._is_ours(json) or json.get("createAt") == branch.created_us // 1_000_000
         if (
@@ -202,7 +202,7 @@ class _RefFilesUpdate:
         ):
             return list(identifier["version_mapping"])
         parent = self._branches.get(branch.parent)
-        above = [] if parent is None else self._lineage(branch.parent, parent)
+        above = [] if parent is None else self._branch_lineage(branch.parent, parent)
         assert self._content.id is not None
         known_by = self._content.id.bytes + f"{branch.created_us} {self._chain}{name}".encode()
         return [*above, [branch.version, digest("lance own branch", known_by).hex()[:32]]]
@@ -212,8 +212,8 @@ class _RefFilesUpdate:
         return {
             "branch": tag.branch or None,
             "version": tag.version,
-            "createdAt": _time(tag.created_us),
-            "updatedAt": _time(tag.updated_us),
+            "createdAt": _format_time(tag.created_us),
+            "updatedAt": _format_time(tag.updated_us),
             "manifestSize": 0 if tagged is None else tagged.size,
             "metadata": tag.metadata,
         }
@@ -223,12 +223,12 @@ def _chain_of(task: PromoteTask) -> tuple[str, str]:
     return task.content.location, task.state.chain
 
 
-def _file(folder: str, name: str) -> str:
+def _ref_file_name(folder: str, name: str) -> str:
     """Lance writes a slash in a branch's name so that it is none in a file's."""
     return f"{folder}{quote(name, safe='')}{SUFFIX}"
 
 
-def _there(place: Place, folder: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _read_ref_files(place: Place, folder: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The files of a folder, by the names that they stand for."""
     names = [entry.key for entry in place.list(folder) if entry.key.endswith(SUFFIX)]
     for name, data in zip(names, place.read(names), strict=True):
@@ -253,5 +253,5 @@ def _means_same(old_fields: Mapping[str, Any], new_fields: Mapping[str, Any]) ->
     return bool(old_fields) and all(old_fields.get(name) == new_fields[name] for name in names)
 
 
-def _time(time_us: int) -> str:
+def _format_time(time_us: int) -> str:
     return utc(time_us).isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -48,38 +48,41 @@ _V2_DIGITS: Final = 20
 
 def look_at(place: Place, key: Key) -> FoundVersion:
     """What is at a place. ``TableNotFound`` if no Lance table is, ``InvalidTable`` if it cannot be read."""
-    entries = _versions(place, MAIN)
+    entries = _read_versions(place, MAIN)
     if not entries and place.look(RESERVED) is None:
         raise TableNotFound(
             f"there is no Lance table at {place.url} to register as '{key}'", location=place.url
         )
     for name, fields in _read_ref_files(place, REFS_OF_BRANCHES):
-        versions = _versions(place, name)
+        versions = _read_versions(place, name)
         if not versions:
             continue  # a branch that was begun, and has no version, is none
         entries |= versions
         entries[branch_key(name)] = OwnBranch(
-            parent=_text(fields, "parentBranch"),
-            version=_number(place, name, fields, "parentVersion"),
+            parent=_parse_branch_name(fields, "parentBranch"),
+            version=_parse_version_number(place, name, fields, "parentVersion"),
             created_us=int(fields.get("createAt") or 0) * 1_000_000,
-            metadata=_metadata(fields),
+            metadata=_parse_metadata(fields),
         )
     for name, fields in _read_ref_files(place, REFS_OF_TAGS):
         if is_pin(name, fields):
             continue  # of a lake that the table was in before
-        branch, version = _text(fields, "branch"), _number(place, name, fields, "version")
+        branch, version = (
+            _parse_branch_name(fields, "branch"),
+            _parse_version_number(place, name, fields, "version"),
+        )
         if version_key(branch, version) in entries:
             entries[tag_key(name)] = OwnTag(
                 branch=branch,
                 version=version,
                 created_us=_time_us(fields.get("createdAt")),
                 updated_us=_time_us(fields.get("updatedAt")),
-                metadata=_metadata(fields),
+                metadata=_parse_metadata(fields),
             )
     return FoundVersion(entries)
 
 
-def _versions(place: Place, branch: str) -> dict[bytes, Entry]:
+def _read_versions(place: Place, branch: str) -> dict[bytes, Entry]:
     """The versions of one of Lance's branches; the newest one is checked."""
     versions = versions_at(place, branch)
     if versions:
@@ -136,20 +139,20 @@ def _read_ref_files(place: Place, folder: str) -> list[tuple[str, dict[str, Any]
     return ref_files
 
 
-def _text(fields: dict[str, Any], field: str) -> str:
+def _parse_branch_name(fields: dict[str, Any], field: str) -> str:
     """The branch that a field names; Lance's main one has no name."""
     value = fields.get(field)
     return MAIN if value in (None, "main") else str(value)
 
 
-def _number(place: Place, name: str, fields: dict[str, Any], field: str) -> int:
+def _parse_version_number(place: Place, name: str, fields: dict[str, Any], field: str) -> int:
     value = fields.get(field)
     if not isinstance(value, int):
         raise InvalidTable(f"'{name}' of the table at {place.url} names no version", location=place.url)
     return value
 
 
-def _metadata(fields: dict[str, Any]) -> dict[str, str]:
+def _parse_metadata(fields: dict[str, Any]) -> dict[str, str]:
     return {str(name): str(value) for name, value in (fields.get("metadata") or {}).items()}
 
 

@@ -97,7 +97,7 @@ class LaterLanceVersions:
 
     @property
     def has_replaced(self) -> bool:
-        return any(not _REPLACING.isdisjoint(_operations(version)) for version in self._versions[1:])
+        return any(not _REPLACING.isdisjoint(_read_operations(version)) for version in self._versions[1:])
 
     @property
     def has_reverts(self) -> bool:
@@ -121,7 +121,7 @@ class LaterLanceVersions:
         removals: list[Removal] = []
         end = len(self._versions) - 1
         for start in (*(place for place in reversed(self._starts) if place > first), first):
-            if rows and (present := self._present(rows, start)):
+            if rows and (present := self._present_rows(rows, start)):
                 removals += self._bisect(present, start, end)
                 rows = other_rows(rows, present)
             if rows and start > first and (passed := self._removed_by_merge(rows, start)):
@@ -139,13 +139,13 @@ class LaterLanceVersions:
             yield from self._explain(rows, end)
             return
         middle = (start + end) // 2
-        present = self._present(rows, middle)
+        present = self._present_rows(rows, middle)
         if present:
             yield from self._bisect(present, middle, end)
         if gone := other_rows(rows, present):
             yield from self._bisect(gone, start, middle)
 
-    def _present(self, rows: RowSet, place: int) -> RowSet:
+    def _present_rows(self, rows: RowSet, place: int) -> RowSet:
         return rows_in(self._side(self._versions[place]), rows, self._lineage)
 
     def _removed_by_merge(self, rows: RowSet, place: int) -> RowSet:
@@ -188,7 +188,7 @@ class LaterLanceVersions:
                 looked += 1
                 if looked > TRACED_MAX:
                     return version
-                change = self._lineage.change(_step(before, version))
+                change = self._lineage.change(_step_between(before, version))
                 inserted = change.added if _has_more_rows(change) else {}
             elif (changes := self._lineage.changes(arrived_trace(arrived))) is not None:
                 inserted = _inserted_rows(changes)
@@ -202,7 +202,7 @@ class LaterLanceVersions:
 
     def _are_still_there(self, rows: RowSet, since: int) -> bool:
         """Whether any of some rows is still there, or was updated and is there as another one."""
-        return bool(self._present(rows, -1)) or _is_replaced(rows, self._removals_since(since, rows))
+        return bool(self._present_rows(rows, -1)) or _is_replaced(rows, self._removals_since(since, rows))
 
     def rewritten(self) -> RowSet | None:
         steps: list[Step] = []
@@ -215,7 +215,7 @@ class LaterLanceVersions:
                     return None
                 traced += [change.rewritten for change in changes.updates.values()]
             elif version.version.operation in _IN_PLACE or is_revert(version.version.staged):
-                steps.append(_step(before, version))
+                steps.append(_step_between(before, version))
         if len(steps) > TRACED_MAX:
             return None
         try:
@@ -272,7 +272,7 @@ def rows_in(side: FolderVersion, rows: RowSet, lineage: Lineage) -> RowSet:
     return shared_rows(rows, all_rows(map(lineage.rows, mine)))
 
 
-def _step(before: NumberedVersion, after: NumberedVersion) -> Step:
+def _step_between(before: NumberedVersion, after: NumberedVersion) -> Step:
     return before.version.at(before.number), after.version.at(after.number)
 
 
@@ -301,7 +301,7 @@ def _version_at(version_at: VersionAt) -> NumberedVersion:
     )
 
 
-def _operations(version: NumberedVersion) -> Sequence[ManifestOperation]:
+def _read_operations(version: NumberedVersion) -> Sequence[ManifestOperation]:
     arrived = version.version.arrived
     return (version.version.operation,) if arrived is None else arrived.operations
 

@@ -131,20 +131,22 @@ class _Reversal:
         deletion_keys, made = (
             {fragment.key for fragment in fragments} for fragments in (self._before, self._after)
         )
-        old_rows = self._rows(fragment for fragment in self._before if fragment.key not in made)
-        rows = self._rows(fragment for fragment in self._after if fragment.key not in deletion_keys)
+        old_rows = self._rows_of_fragments(fragment for fragment in self._before if fragment.key not in made)
+        rows = self._rows_of_fragments(
+            fragment for fragment in self._after if fragment.key not in deletion_keys
+        )
         self._added, self._removed = other_rows(rows, old_rows), other_rows(old_rows, rows)
         files = self._added.keys() | self._removed.keys()
         self._holding = [
             fragment for fragment in self._now if not lineage.origins(fragment).isdisjoint(files)
         ]
         """Fragments that may have rows which the commit added or removed."""
-        rows_now = self._rows(self._holding)
+        rows_now = self._rows_of_fragments(self._holding)
         self._goes = shared_rows(self._added, rows_now)
         self._gone = other_rows(self._added, rows_now)
         self._comes = other_rows(self._removed, rows_now)
 
-    def _rows(self, fragments: Iterable[Fragment]) -> RowSet:
+    def _rows_of_fragments(self, fragments: Iterable[Fragment]) -> RowSet:
         return all_rows(map(self._lineage.rows, fragments))
 
     def reverse(self) -> GraftResult:
@@ -154,7 +156,7 @@ class _Reversal:
         has_other_fields = manifest is not self._states.now.manifest
         self._check_columns(manifest, has_other_fields)
         swaps = self._find_swaps(manifest)
-        grafting = RowGraft(self._states.before, self._states.now, self._lineage, self._moves())
+        grafting = RowGraft(self._states.before, self._states.now, self._lineage, self._make_row_moves())
         grafted = grafting.graft()
         if has_other_fields:
             grafted = grafted._replace(manifest=grafted.manifest.with_fields(manifest.fields))
@@ -183,7 +185,7 @@ class _Reversal:
             operation, what = ManifestOperation.CONFIG, _config_operation(self._states.now.manifest, manifest)
         return grafted._replace(manifest=manifest, operation=operation, what=what, is_changed=any(parts))
 
-    def _moves(self) -> RowMoves:
+    def _make_row_moves(self) -> RowMoves:
         holding = {fragment.number for fragment in self._holding}
         fragments = [fragment for fragment in self._now if fragment.number not in holding]
         return RowMoves(fragments, self._before_rows(), self._holding, self._comes, self._goes)
@@ -208,7 +210,9 @@ class _Reversal:
         self._check_gone()
         removals = self._later.removals(self._comes) if self._comes else []
         if replaced := [removal for removal in removals if removal.is_replacing]:
-            raise _clash("that the commit had removed, and a later commit restored, {} updated", replaced)
+            raise _irreversible_error(
+                "that the commit had removed, and a later commit restored, {} updated", replaced
+            )
         if passed := [removal for removal in removals if removal.version is None and removal.is_by_revert]:
             # What is there now may be what they had taken the place of: it would be there twice.
             raise Irreversible(
@@ -223,7 +227,9 @@ class _Reversal:
     def _check_gone(self) -> None:
         removals = self._later.removals(self._gone) if self._gone else []
         if unknown := other_rows(self._gone, *(removal.rows for removal in removals)):
-            raise _clash("that the commit added {} removed or rewritten", [Removal(unknown, None, True)])
+            raise _irreversible_error(
+                "that the commit added {} removed or rewritten", [Removal(unknown, None, True)]
+            )
         is_undone = not self._goes and not self._comes
         """All that the commit removed is there, and nothing that it added."""
         replaced = [
@@ -232,14 +238,14 @@ class _Reversal:
             if removal.is_replacing and not (is_undone and removal.is_by_revert)
         ]
         if replaced:
-            raise _clash("that the commit added {} updated or rewritten", replaced)
+            raise _irreversible_error("that the commit added {} updated or rewritten", replaced)
         replacing = {} if is_undone else self._commit.replacing
         deleted = [
             removal._replace(rows=removal.rows if replacing is None else shared_rows(removal.rows, replacing))
             for removal in removals
         ]
         if deleted := [removal for removal in deleted if removal.rows]:
-            raise _clash("that the commit had updated {} deleted", deleted)
+            raise _irreversible_error("that the commit had updated {} deleted", deleted)
 
     def _check_parts(self) -> None:
         """``Irreversible`` if rows are there that the commit put in the place of others, and removed again.
@@ -347,7 +353,7 @@ class _Reversal:
         changed = {
             fragment.file: (fragment, after[fragment.file])
             for fragment in self._before
-            if fragment.file in after and _parts(fragment) != _parts(after[fragment.file])
+            if fragment.file in after and _data_file_parts(fragment) != _data_file_parts(after[fragment.file])
         }
         columns = numbers_of(result)
         lost = {
@@ -372,13 +378,13 @@ class _Reversal:
             if fragment.file not in changed:
                 continue
             old_fragment, finished_fragment = changed[fragment.file]
-            here, made = _parts(fragment), _parts(finished_fragment)
+            here, made = _data_file_parts(fragment), _data_file_parts(finished_fragment)
             if set(made) <= set(here):
                 swaps[fragment.number] = (
                     old_fragment,
                     [at for at, file in enumerate(here) if file not in made],
                 )
-            elif not set(_parts(old_fragment)) <= set(here):
+            elif not set(_data_file_parts(old_fragment)) <= set(here):
                 raise Irreversible("had columns rewritten since that the commit rewrote too", [fragment.file])
         return swaps
 
@@ -421,7 +427,7 @@ class _Reversal:
         old_indexes, new_indexes, now = (_by_name(side.manifest.indexes) for side in self._states)
         indexes = list(manifest.indexes)
         for name in old_indexes.keys() | new_indexes.keys():
-            if name.startswith(_OWN_INDEXES) or _ids(old_indexes.get(name, ())) == _ids(
+            if name.startswith(_OWN_INDEXES) or _index_ids(old_indexes.get(name, ())) == _index_ids(
                 new_indexes.get(name, ())
             ):
                 continue
@@ -435,10 +441,12 @@ class _Reversal:
             if (
                 name in new_indexes
                 and name in old_indexes
-                and _ids(here) not in (_ids(new_indexes[name]), _ids(old_indexes[name]))
+                and _index_ids(here) not in (_index_ids(new_indexes[name]), _index_ids(old_indexes[name]))
             ):
                 raise Irreversible(f"had its index '{name}' changed again since")
-            if (name not in new_indexes and here) or (here and _ids(here) == _ids(old_indexes.get(name, ()))):
+            if (name not in new_indexes and here) or (
+                here and _index_ids(here) == _index_ids(old_indexes.get(name, ()))
+            ):
                 continue
             indexes = [message for message in indexes if (message.text(INDEX_NAME) or "") != name]
             indexes += self._indexes_back(old_indexes.get(name, ()), manifest, grafting)
@@ -487,7 +495,7 @@ class _Reversal:
         return not other_rows(self._lineage.rows(fragment), self._lineage.rows(other))
 
 
-def _clash(which: str, removals: Sequence[Removal]) -> Irreversible:
+def _irreversible_error(which: str, removals: Sequence[Removal]) -> Irreversible:
     gone = all_rows(removal.rows for removal in removals)
     number = count_rows(gone)
     rows, were = ("row", "was") if number == 1 else ("rows", "were")
@@ -499,7 +507,7 @@ def _files_of(fragments: Iterable[Fragment]) -> list[str]:
     return [fragment.file for fragment in fragments]
 
 
-def _parts(fragment: Fragment) -> list[tuple[str, bytes]]:
+def _data_file_parts(fragment: Fragment) -> list[tuple[str, bytes]]:
     """The data files of a fragment, each with the numbers of its columns."""
     files = map(Message.read, fragment.message.all(FILES))
     return [
@@ -510,7 +518,9 @@ def _parts(fragment: Fragment) -> list[tuple[str, bytes]]:
 
 def _column_files(fragment: Fragment) -> dict[int, str]:
     """In which data file each column of a fragment is."""
-    return {number: path for path, fields in _parts(fragment) for number in unpacked_numbers(fields)}
+    return {
+        number: path for path, fields in _data_file_parts(fragment) for number in unpacked_numbers(fields)
+    }
 
 
 def _with_files(
@@ -537,7 +547,7 @@ def _by_name(indexes: Iterable[Message]) -> dict[str, list[Message]]:
     return by_name
 
 
-def _ids(indexes: Iterable[Message]) -> frozenset[object]:
+def _index_ids(indexes: Iterable[Message]) -> frozenset[object]:
     return frozenset(map(index_id, indexes))
 
 

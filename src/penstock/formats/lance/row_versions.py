@@ -27,20 +27,20 @@ def renumber_row_versions(manifest: Manifest, before: Manifest | None, parted: i
     if not manifest.flags & Flag.STABLE_ROW_IDS:
         return manifest
     newest = 0 if before is None else before.version
-    messages = {} if before is None else {_files(fragment): fragment for fragment in before.fragments}
+    messages = {} if before is None else {_file_names(fragment): fragment for fragment in before.fragments}
     fragments = []
     for fragment in manifest.fragments:
-        message = messages.get(_files(fragment))
+        message = messages.get(_file_names(fragment))
         for field in (_CHANGED, _MADE):
             values = fragment.all(field) if message is None else message.all(field)
             if message is None:
-                values = [_sequence(data, parted, newest) for data in values]
+                values = [_renumber_versions(data, parted, newest) for data in values]
             fragment = fragment.with_field(field, *values)
         fragments.append(fragment)
     return manifest.with_parts(fragments=fragments)
 
 
-def _sequence(data: bytes, parted: int, newest: int) -> bytes:
+def _renumber_versions(data: bytes, parted: int, newest: int) -> bytes:
     """What came there after the sides parted comes with the next version here, all else with one before."""
     runs = [Message.read(data) for data in Message.read(data).all(_RUNS)]
     numbers = [run.number(_VERSION) or 0 for run in runs]
@@ -49,6 +49,6 @@ def _sequence(data: bytes, parted: int, newest: int) -> bytes:
     return Message.read(data).with_field(_RUNS, *packed_runs).pack()
 
 
-def _files(fragment: Message) -> tuple[str | None, ...]:
+def _file_names(fragment: Message) -> tuple[str | None, ...]:
     """The names of a fragment's files, which no others have, wherever they lie."""
     return tuple(Message.read(data).text(1) for data in fragment.all(FILES))

@@ -63,10 +63,10 @@ def intersection(ranges: Ranges, other: Ranges) -> Ranges:
 def difference(ranges: Ranges, other: Ranges) -> Ranges:
     if not ranges or not other:
         return ranges
-    return intersection(ranges, _complement(other, ranges[0][0], ranges[-1][1]))
+    return intersection(ranges, _invert_ranges(other, ranges[0][0], ranges[-1][1]))
 
 
-def _complement(ranges: Ranges, start: int, end: int) -> Ranges:
+def _invert_ranges(ranges: Ranges, start: int, end: int) -> Ranges:
     """What lies between the ranges, from a number on and up to another one."""
     edges = [start, *(edge for each in ranges for edge in each), end]
     return tuple((low, high) for low, high in zip(edges[::2], edges[1::2], strict=True) if low < high)
@@ -129,7 +129,7 @@ def without_places(layout: Layout, places: Ranges) -> Layout:
     spans: list[Span] = []
     at = 0
     for span in layout:
-        for start, end in _complement(_within(places, at, at + span.rows), at, at + span.rows):
+        for start, end in _invert_ranges(_clip_ranges(places, at, at + span.rows), at, at + span.rows):
             spans.append(Span(span.file, span.start + start - at, end - start))
         at += span.rows
     return tuple(spans)
@@ -141,7 +141,7 @@ def places_of(layout: Layout, rows: RowSet) -> Ranges:
     at = 0
     for span in layout:
         end = span.start + span.rows
-        for start, stop in _within(rows.get(span.file, ()), span.start, end):
+        for start, stop in _clip_ranges(rows.get(span.file, ()), span.start, end):
             places.append((at + start - span.start, at + stop - span.start))
         at += span.rows
     return _join_ranges(places)
@@ -168,7 +168,7 @@ def size(layout: Layout) -> int:
     return sum(span.rows for span in layout)
 
 
-def _within(ranges: Ranges, start: int, end: int) -> Ranges:
+def _clip_ranges(ranges: Ranges, start: int, end: int) -> Ranges:
     """The part of a set between two numbers. Sets are long, and looked into often."""
     first = bisect_right(ranges, start, key=lambda span: span[1])
     inside: list[tuple[int, int]] = []

@@ -169,7 +169,7 @@ class SidesHistory(NamedTuple):
 
 def history_since(side: TableSide, base: TableSide, branch: str = MAIN) -> SidesHistory:
     """What was done on a side that is not a part of a base."""
-    merged, since = _merged_versions(base, side, branch), _since(side, base, branch)
+    merged, since = _merged_versions(base, side, branch), _changes_since(side, base, branch)
     operations: list[ManifestOperation] = [] if since.is_whole else [ManifestOperation.OTHER]
     own: list[OwnChange] = []
     arrivals: list[Arrived] = []
@@ -202,7 +202,7 @@ def versions_apart(side: TableSide, other: TableSide, branch: str = MAIN) -> Ite
 
 def parted_at(side: TableSide, base: TableSide, branch: str = MAIN) -> int:
     """The number of the newest version of a side that is part of a base; 0 if none is."""
-    before = _since(side, base, branch).before
+    before = _changes_since(side, base, branch).before
     return 0 if before is None else before.number
 
 
@@ -300,7 +300,7 @@ class _Since(NamedTuple):
     """Whether none of them was deleted since: what that one did is not known then."""
 
 
-def _since(side: TableSide, base: TableSide, branch: str) -> _Since:
+def _changes_since(side: TableSide, base: TableSide, branch: str) -> _Since:
     versions: list[NumberedVersion] = []
     start, merged = base.newest(branch), _merged_versions(base, side, branch)
 

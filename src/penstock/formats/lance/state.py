@@ -378,7 +378,9 @@ def apply_changes(
     """
     if not changes:
         return state, {}
-    root, blobs = tree.apply_changes(objects, state.root, _values(state.recent) | _encode_changes(changes))
+    root, blobs = tree.apply_changes(
+        objects, state.root, _encode_recent(state.recent) | _encode_changes(changes)
+    )
     named = (version_of(key) for key, version in changes.items() if isinstance(version, Version))
     newest = max(
         (
@@ -400,7 +402,7 @@ def with_next(
     grown = with_state(content, msgspec.structs.replace(state, newest=newest, recent=(*state.recent, entry)))
     if len(grown.state) <= STATE_MAX_BYTES or not state.recent:
         return grown, {}
-    root, blobs = tree.apply_changes(objects, state.root, _values(state.recent))
+    root, blobs = tree.apply_changes(objects, state.root, _encode_recent(state.recent))
     return with_state(
         content, msgspec.structs.replace(state, root=root, newest=newest, recent=(entry,))
     ), blobs
@@ -409,10 +411,10 @@ def with_next(
 def keys_differing(objects: Objects, before: LanceState, after: LanceState) -> list[bytes]:
     """The keys of all entries that differ between two states, with some that do not."""
     keys = dict.fromkeys(tree.diff(objects, before.root, after.root))
-    return [*(keys | dict.fromkeys((*_values(before.recent), *_values(after.recent))))]
+    return [*(keys | dict.fromkeys((*_encode_recent(before.recent), *_encode_recent(after.recent))))]
 
 
-def _values(recent: Iterable[Recent]) -> dict[bytes, Value | None]:
+def _encode_recent(recent: Iterable[Recent]) -> dict[bytes, Value | None]:
     return {version_key(entry.branch, entry.number): encode(entry.version) for entry in recent}
 
 

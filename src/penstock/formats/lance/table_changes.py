@@ -140,14 +140,14 @@ class _StepRun:
             case Resync():
                 self._resync(step, self._prepared.get(placed.operation))
             case Deregister():
-                self._table()
+                self._read_table()
                 self.content = None
             case Create():
                 self._create(step, self._prepared.get(placed.operation))
             case Delete():
                 self._delete(step)
             case Alter():
-                content, state = self._table()
+                content, state = self._read_table()
                 properties = {**state.properties, **step.properties}
                 remaining_properties = {
                     name: value for name, value in properties.items() if value is not None
@@ -168,7 +168,7 @@ class _StepRun:
 
     # -- tables --------------------------------------------------------------------------------------------
 
-    def _table(self) -> tuple[LanceTable, LanceState]:
+    def _read_table(self) -> tuple[LanceTable, LanceState]:
         if not isinstance(self.content, LanceTable) or not self.content.state:
             raise TableNotFound(f"there is no Lance table '{self._key}'")
         if self._known is None or self._known[0] is not self.content:
@@ -207,7 +207,7 @@ class _StepRun:
             )
         known_version, properties = 0, dict[str, str]()
         if self.content is not None:
-            content, state = self._table()
+            content, state = self._read_table()
             known_version, properties = state.newest, state.properties
             if content.id != (step.replaced or step.id):
                 raise VersionTaken(f"'{self._key}' is another table now; check it, then resync it")
@@ -222,21 +222,21 @@ class _StepRun:
             self.content = with_state(table, LanceState(is_registered=True, properties=properties))
             self._change(made_version.entries)
             return
-        versions = self._versions()
+        versions = self._read_versions()
         self._change(
             {name: version for name, version in made_version.entries.items() if _is_new_entry(versions, name)}
         )
 
     # -- versions ------------------------------------------------------------------------------------------
 
-    def _versions(self) -> Versions:
-        return Versions(self._objects, self._table()[1])
+    def _read_versions(self) -> Versions:
+        return Versions(self._objects, self._read_table()[1])
 
     def _create(self, step: Create, made: MadeVersion | FoundVersion | None) -> None:
-        content, state = self._table()
+        content, state = self._read_table()
         if not isinstance(made, MadeVersion):
             raise InvalidManifest(f"version {step.version} of '{self._key}' was not inspected")
-        versions = self._versions()
+        versions = self._read_versions()
         target_version = versions.get(step.branch, step.version)
         if target_version is not None and target_version.mark == made.version.mark:
             return  # it is asked once more, because the answer was lost
@@ -263,7 +263,9 @@ class _StepRun:
                 )
         self._go_on_in(made.chain)
         version = msgspec.structs.replace(made.version, time_us=self._now_us)
-        self._keep(*with_next(self._objects, *self._table(), Recent(step.branch, step.version, version)))
+        self._use_content(
+            *with_next(self._objects, *self._read_table(), Recent(step.branch, step.version, version))
+        )
 
     def _check_chain(
         self, content: LanceTable, state: LanceState, versions: Versions, made: MadeVersion
@@ -277,7 +279,7 @@ class _StepRun:
             )
 
     def _go_on_in(self, chain: OwnedChain) -> None:
-        content, state = self._table()
+        content, state = self._read_table()
         if (state.chain, state.owner) != chain:
             state = msgspec.structs.replace(state, chain=chain.folder, owner=chain.owner)
             self.content = with_state(content, state)
@@ -296,7 +298,7 @@ class _StepRun:
         self._change({branch_key(check_ref_name(step.branch, "branch")): parent})
 
     def _delete(self, step: Delete) -> None:
-        versions = self._versions()
+        versions = self._read_versions()
         newest = versions.newest(step.branch)
         if newest is None:
             if step.branch != MAIN and versions.branch(step.branch) is None:
@@ -329,15 +331,15 @@ class _StepRun:
                 f"'{self._key}' can be erased on the default branch only, and outside transactions"
             )
         self._create(Create(version=step.version, path=step.path, size=step.size), made)
-        versions = self._versions()
-        first = max(step.version if step.first is None else step.first, self._table()[1].first)
+        versions = self._read_versions()
+        first = max(step.version if step.first is None else step.first, self._read_table()[1].first)
         tags = {name: tag for name, tag in versions.tags().items() if tag.version < first}
         if versions.branches() or (tags and not step.drops_tags):
             raise TableStateRefused(f"'{self._key}' has new branches or tags of Lance, which hold its rows")
         changes: dict[bytes, Entry | None] = {tag_key(name): None for name in tags}
         changes |= {version_key(MAIN, number): None for number, _ in versions.all(MAIN, first)}
         self._change(changes)
-        content, state = self._table()
+        content, state = self._read_table()
         self.content = with_state(content, msgspec.structs.replace(state, first=first))
 
     def _referenced_versions(self, versions: Versions, branch: str) -> dict[int, str]:
@@ -353,7 +355,7 @@ class _StepRun:
     # -- Lance's own branches and tags ---------------------------------------------------------------------
 
     def _put_tag(self, step: PutTag) -> None:
-        versions, name = self._versions(), check_ref_name(step.name, "tag")
+        versions, name = self._read_versions(), check_ref_name(step.name, "tag")
         known_tag = versions.tag(name)
         if step.is_new and known_tag is not None:
             raise OwnRefExists(f"'{self._key}' already has a tag '{name}'", tag=name)
@@ -371,18 +373,18 @@ class _StepRun:
         self._change({tag_key(name): tag})
 
     def _drop_tag(self, step: DropTag) -> None:
-        if self._versions().tag(step.name) is None:
+        if self._read_versions().tag(step.name) is None:
             raise OwnRefNotFound(f"'{self._key}' has no tag '{step.name}'", tag=step.name)
         self._change({tag_key(step.name): None})
 
     def _put_branch(self, step: PutBranch, made: MadeVersion | FoundVersion | None) -> None:
-        versions, name = self._versions(), check_ref_name(step.name, "branch")
+        versions, name = self._read_versions(), check_ref_name(step.name, "branch")
         if versions.branch(name) is not None:
             raise OwnRefExists(f"'{self._key}' already has a branch '{name}'", branch=name)
         if not isinstance(made, MadeVersion) or made.parent is None:
             raise InvalidRequest(f"branch '{name}' of '{self._key}' was not prepared")
         self._check_fork(made.parent.parent, made.parent.version)
-        content, state = self._table()
+        content, state = self._read_table()
         self._check_chain(content, state, versions, made)
         self._go_on_in(made.chain)
         now_us = self._now_us
@@ -394,7 +396,7 @@ class _StepRun:
         )
 
     def _drop_branch(self, step: DropBranch) -> None:
-        versions = self._versions()
+        versions = self._read_versions()
         if versions.branch(step.name) is None:
             raise OwnRefNotFound(f"'{self._key}' has no branch '{step.name}'", branch=step.name)
         if needed := self._referenced_versions(versions, step.name):
@@ -406,16 +408,16 @@ class _StepRun:
         self._change({**changes, branch_key(step.name): None})
 
     def _check_fork(self, branch: str, version: int) -> None:
-        versions = self._versions()
+        versions = self._read_versions()
         if versions.get(branch, version) is None:
             raise no_version_error(self._key, versions, branch, version)
 
     def _change(self, changes: Mapping[bytes, Entry | None]) -> None:
-        content, state = self._table()
+        content, state = self._read_table()
         grown, blobs = apply_changes(self._objects, state, changes)
-        self._keep(with_state(content, grown), blobs)
+        self._use_content(with_state(content, grown), blobs)
 
-    def _keep(self, content: LanceTable, blobs: Mapping[ObjectId, bytes]) -> None:
+    def _use_content(self, content: LanceTable, blobs: Mapping[ObjectId, bytes]) -> None:
         self._objects.fresh.update(blobs)
         self.blobs.update(blobs)
         self.content = content

@@ -219,13 +219,13 @@ class TableMerge:
             is_again = self._is_part and has_undone(self._here, version, branch)
             if not is_again:
                 return
-        if is_same(now, old_version) and self._take(source, now, branch):
+        if is_same(now, old_version) and self._take_versions(source, now, branch):
             return
         history = history_since(source, base, branch)
         if is_same(now, old_version):
             compared = compared_versions((self._here, source), branch)
             trace = self._landing.trace_of_whole(version, now, history, compared, branch)
-            arrived = self._arrival(history, trace, version)
+            arrived = self._merge_record(history, trace, version)
             parted = parted_at(source, base, branch)
             self._add(self._landing.whole(version, now, arrived, branch, parted), branch)
             return
@@ -277,10 +277,10 @@ class TableMerge:
             and their_history.changes.has_reverts
         ):
             strange = self._rows_elsewhere(lineage, base, branch)
-        arrived = self._arrival(history, None, version)
+        arrived = self._merge_record(history, None, version)
         bases = [
             (version, _removed_rows(lineage, state, states, branch))
-            for state, version in _newest(states, branch)
+            for state, version in _newest_versions(states, branch)
         ]
         mover, ground = (version, their_history), (now, here)
         if is_below:
@@ -314,7 +314,7 @@ class TableMerge:
         may_go = bool(others) and _ABOUT_TABLES.issuperset(others) and not self._is_part
         return may_go and ManifestOperation.REWRITE not in ours  # it would be undone
 
-    def _arrival(self, history: SidesHistory, trace: Trace | None, version: NumberedVersion) -> Arrived:
+    def _merge_record(self, history: SidesHistory, trace: Trace | None, version: NumberedVersion) -> Arrived:
         """The record of a merge: operations, fragments and trace that arrive with the other side's newest
         version."""
         arrived = Arrived(
@@ -324,7 +324,7 @@ class TableMerge:
             return arrived
         return msgspec.structs.replace(arrived, number=version.number, id=version.id)
 
-    def _take(self, source: TableSide, now: NumberedVersion | None, branch: str) -> bool:
+    def _take_versions(self, source: TableSide, now: NumberedVersion | None, branch: str) -> bool:
         """Take the versions of the other side as they are, if they were written for this chain."""
         coming: list[NumberedVersion] = []
         for version in source.all(branch):
@@ -490,7 +490,7 @@ def has_same_names(side: TableSide, other: TableSide) -> bool:
     )
 
 
-def _newest(states: Sequence[TableSide], branch: str) -> Iterator[tuple[TableSide, NumberedVersion]]:
+def _newest_versions(states: Sequence[TableSide], branch: str) -> Iterator[tuple[TableSide, NumberedVersion]]:
     """The newest version of each of some states, those that are the same once."""
     versions: list[NumberedVersion] = []
     for state in states:

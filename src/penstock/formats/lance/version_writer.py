@@ -93,8 +93,8 @@ class VersionWriter:
 
         ``parted`` is the number, there, of the last version that both have.
         """
-        old_side = self._side(source, branch)
-        before = None if newest is None else self._side(newest, branch).manifest
+        old_side = self._read_folder_version(source, branch)
+        before = None if newest is None else self._read_folder_version(newest, branch).manifest
         folder = folder_at(self._location, self._chain.folder, branch)
         try:
             manifest = move_to_folder(old_side.manifest, old_side.folder, folder)
@@ -117,12 +117,17 @@ class VersionWriter:
     def lineage(self, rewrites: Iterable[VersionAt] | None, branch: str = MAIN) -> Lineage:
         """Where rows are, as far as some versions moved them. ``Refused`` if one of these cannot be read."""
         try:
-            return self._lineage(rewrites, branch)
+            return self._read_lineage(rewrites, branch)
         except Immovable as problem:
             raise Refused(f"was changed on both sides, and {problem}; {WAY_OUT}") from None
 
-    def _lineage(self, rewrites: Iterable[VersionAt] | None, branch: str) -> Lineage:
-        return Lineage(Sources(lambda version_at: self._at(version_at, branch), self._deletions), rewrites)
+    def _read_lineage(self, rewrites: Iterable[VersionAt] | None, branch: str) -> Lineage:
+        return Lineage(
+            Sources(
+                lambda version_at: self._read_folder_version_at(version_at, branch), self._read_deletions
+            ),
+            rewrites,
+        )
 
     def trace_of_whole(
         self,
@@ -137,9 +142,11 @@ class VersionWriter:
         ``apart`` are the versions that only one of both sides has.
         """
         try:
-            lineage = self._lineage(rewrites_in(apart), branch)
+            lineage = self._read_lineage(rewrites_in(apart), branch)
             if newest is not None:
-                lineage.compare(self._side(source, branch), self._side(newest, branch))
+                lineage.compare(
+                    self._read_folder_version(source, branch), self._read_folder_version(newest, branch)
+                )
             return lineage.trace(history)
         except (Immovable, Refused, Damaged):
             return None
@@ -168,14 +175,14 @@ class VersionWriter:
         it cannot be, ``None`` if a commit is repeated that is here already.
         """
         folder = folder_at(self._location, self._chain.folder, branch)
-        ground = self._side(onto[0], branch)
+        ground = self._read_folder_version(onto[0], branch)
         try:
             ground = FolderVersion(move_to_folder(ground.manifest, ground.folder, folder), folder)
-            parted = [BaseState(self._base(version, branch), removed) for version, removed in bases]
+            parted = [BaseState(self._find_base(version, branch), removed) for version, removed in bases]
             receiver = None if arrived.id else onto[1] if onto[0] is newest else source[1]
             graft_result = graft(
                 parted,
-                self._side(source[0], branch),
+                self._read_folder_version(source[0], branch),
                 ground,
                 lineage,
                 source[1],
@@ -186,7 +193,7 @@ class VersionWriter:
             )
             manifest = graft_result.manifest
             if onto[0] is not newest and not self._chain.folder and branch == MAIN:
-                manifest = self._with_indexes(manifest, self._side(newest, branch).manifest)
+                manifest = self._with_indexes(manifest, self._read_folder_version(newest, branch).manifest)
         except Immovable as problem:
             raise Refused(f"was changed on both sides, and {problem}; {WAY_OUT}") from None
         except Ungraftable as problem:
@@ -198,7 +205,7 @@ class VersionWriter:
         self._write_deletions(graft_result, folder)
         operation, what = graft_result.operation, graft_result.what
         if onto[0] is not newest:
-            manifest = manifest.numbered_after(self._side(newest, branch).manifest)
+            manifest = manifest.numbered_after(self._read_folder_version(newest, branch).manifest)
             operation, what = ManifestOperation.RESTORE, Message.of((1, newest.number))
         message = transaction(operation, newest.number, str(uuid4()), what, {})
         arrived = msgspec.structs.replace(arrived, trace=lineage.trace(history))
@@ -208,7 +215,7 @@ class VersionWriter:
 
     def side(self, version: NumberedVersion, branch: str = MAIN) -> FolderVersion:
         """A version, as it is stored. ``Damaged`` if its manifest is gone."""
-        return self._side(version, branch)
+        return self._read_folder_version(version, branch)
 
     def write_reversal(
         self,
@@ -225,7 +232,7 @@ class VersionWriter:
         it cannot be, ``Damaged`` if something that it needs is gone.
         """
         folder = folder_at(self._location, self._chain.folder, branch)
-        before, after, now = (self._side(version, branch) for version in (*versions, newest))
+        before, after, now = (self._read_folder_version(version, branch) for version in (*versions, newest))
         graft_result = reverse(
             States(before, after, FolderVersion(move_to_folder(now.manifest, now.folder, folder), folder)),
             lineage,
@@ -251,7 +258,7 @@ class VersionWriter:
             file for fragment in fragments_of(FolderVersion(manifest, folder)) for file in fragment.files
         }
         for file in sorted(coming - current_files):
-            if self._place.size(self._inside(file)) is None:
+            if self._place.size(self._require_inside(file)) is None:
                 raise Damaged(
                     f"{file}, whose rows would be restored, no longer exists", location=self._location
                 )
@@ -259,18 +266,18 @@ class VersionWriter:
     def _write_deletions(self, graft_result: GraftResult, folder: str) -> None:
         self._copy(graft_result.copies, folder)
         for name, places in () if self._is_dry else graft_result.deletions:
-            _create(self._place, self._inside(f"{folder}/{name}"), pack_deletions(places))
+            _create(self._place, self._require_inside(f"{folder}/{name}"), pack_deletions(places))
 
     def _pin(self, version: NumberedVersion, branch: str) -> None:
         """See that files of another chain which the new version names are not cleaned up there."""
         if version.version.chain != self._chain.folder and not self._is_dry:
             pin(self._place, version, branch, self._now_us)
 
-    def _side(self, version: NumberedVersion, branch: str) -> FolderVersion:
+    def _read_folder_version(self, version: NumberedVersion, branch: str) -> FolderVersion:
         manifest = self._manifests.manifest(self._location, branch, version.number, version.version)
         return FolderVersion(manifest, folder_at(self._location, version.version.chain, branch))
 
-    def _at(self, version_at: VersionAt, branch: str) -> FolderVersion:
+    def _read_folder_version_at(self, version_at: VersionAt, branch: str) -> FolderVersion:
         version = Version(
             chain=version_at.chain,
             staged=version_at.staged,
@@ -279,12 +286,12 @@ class VersionWriter:
             is_v1=version_at.is_v1,
         )
         try:
-            return self._side(NumberedVersion(version_at.number, version), branch)
+            return self._read_folder_version(NumberedVersion(version_at.number, version), branch)
         except Damaged as problem:
             raise Immovable(problem.message) from None
 
-    def _deletions(self, path: str) -> Ranges:
-        (data,) = self._place.read([self._inside(path)])
+    def _read_deletions(self, path: str) -> Ranges:
+        (data,) = self._place.read([self._require_inside(path)])
         if data is None:
             raise Immovable(f"the deletion file {path} no longer exists")
         try:
@@ -292,10 +299,10 @@ class VersionWriter:
         except ValueError as problem:
             raise Immovable(f"the deletion file {path} cannot be read: {problem}") from None
 
-    def _base(self, version: NumberedVersion, branch: str) -> FolderVersion:
+    def _find_base(self, version: NumberedVersion, branch: str) -> FolderVersion:
         """Where the sides parted. Who let Lance clean up old versions may have lost it."""
         try:
-            return self._side(version, branch)
+            return self._read_folder_version(version, branch)
         except Damaged as problem:
             raise Refused(f"was changed on both sides, and {problem.message}; {WAY_OUT}") from None
 
@@ -340,7 +347,7 @@ class VersionWriter:
         self, arrived: Arrived, manifest: Manifest, newest: NumberedVersion | None, branch: str
     ) -> Arrived:
         """What came by a commit that was repeated, with the marks of the fragments that came with it."""
-        before = None if newest is None else self._side(newest, branch)
+        before = None if newest is None else self._read_folder_version(newest, branch)
         after = FolderVersion(manifest, folder_at(self._location, self._chain.folder, branch))
         try:
             marks = marks_between(before, after)
@@ -353,12 +360,12 @@ class VersionWriter:
     def _copy(self, copies: Iterable[FileCopy], folder: str) -> None:
         """Copy small files to below a folder."""
         for source, name in () if self._is_dry else copies:
-            (data,) = self._place.read([self._inside(source)])
+            (data,) = self._place.read([self._require_inside(source)])
             if data is None:
                 raise Damaged(
                     f"the deletion file {source} of a Lance table no longer exists", location=source
                 )
-            _create(self._place, self._inside(f"{folder}/{name}"), data)
+            _create(self._place, self._require_inside(f"{folder}/{name}"), data)
 
     def _with_indexes(self, manifest: Manifest, before: Manifest | None) -> Manifest:
         """A manifest whose indexes all lie in the table's own folder, where this chain is.
@@ -389,11 +396,13 @@ class VersionWriter:
                 "later"
             )
         for index_file in () if self._is_dry else copies:
-            self._place.put_pieces(index_file.name, _pieces(self._place, index_file.source, index_file.size))
+            self._place.put_pieces(
+                index_file.name, _read_pieces(self._place, index_file.source, index_file.size)
+            )
         return manifest.with_parts(indexes=indexes)
 
     def _files_of(self, index: Message, base: str, new: UUID) -> list[_IndexFile]:
-        folder, name = self._inside(f"{base}/_indices/{index_id(index)}/"), f"_indices/{new}/"
+        folder, name = self._require_inside(f"{base}/_indices/{index_id(index)}/"), f"_indices/{new}/"
         index_files = [
             _IndexFile(entry.key, name + entry.key.removeprefix(folder), entry.size)
             for entry in self._place.list(folder)
@@ -405,7 +414,7 @@ class VersionWriter:
             )
         return index_files
 
-    def _inside(self, path: str) -> str:
+    def _require_inside(self, path: str) -> str:
         """The name of a file below the table's folder: no manifest makes the lake read any other."""
         name = path.removeprefix(f"{self._location}/")
         if name == path or ".." in name.split("/"):
@@ -457,7 +466,7 @@ def _create(place: Place, name: str, data: bytes) -> None:
             raise
 
 
-def _pieces(place: Place, name: str, size: int) -> Iterator[bytes]:
+def _read_pieces(place: Place, name: str, size: int) -> Iterator[bytes]:
     for start in range(0, size, PIECE_BYTES):
         piece = place.read_range(name, start, PIECE_BYTES)
         if piece is None:

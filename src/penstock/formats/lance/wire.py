@@ -38,22 +38,22 @@ class Message(tuple[WireField, ...]):
     @staticmethod
     def read(data: bytes) -> Message:
         """``Malformed`` if the bytes are none."""
-        return Message(_fields(data))
+        return Message(_decode_fields(data))
 
     @staticmethod
     def of(*fields: tuple[int, Value | str]) -> Message:
         """A message of these numbers and values."""
-        return Message(_field(number, value) for number, value in fields)
+        return Message(_encode_field(number, value) for number, value in fields)
 
     def pack(self) -> bytes:
         packed = bytearray()
         for number, kind, value in self:
-            packed += _varint(number << 3 | kind)
+            packed += _encode_varint(number << 3 | kind)
             if isinstance(value, int):
-                packed += _varint(value)
+                packed += _encode_varint(value)
                 continue
             if kind == BYTES:
-                packed += _varint(len(value))
+                packed += _encode_varint(len(value))
             packed += value
         return bytes(packed)
 
@@ -82,18 +82,18 @@ class Message(tuple[WireField, ...]):
     def with_field(self, number: int, *values: Value | str) -> Message:
         """The message with these values of a field instead of those that it has, where the first one was."""
         place = next((at for at, field in enumerate(self) if field.number == number), len(self))
-        fields = (_field(number, value) for value in values)
+        fields = (_encode_field(number, value) for value in values)
         rest = [field for field in self[place:] if field.number != number]
         return Message((*self[:place], *fields, *rest))
 
 
-def _field(number: int, value: Value | str) -> WireField:
+def _encode_field(number: int, value: Value | str) -> WireField:
     if isinstance(value, int):
         return WireField(number, VARINT, value)
     return WireField(number, BYTES, value.encode() if isinstance(value, str) else value)
 
 
-def _fields(data: bytes) -> Iterator[WireField]:
+def _decode_fields(data: bytes) -> Iterator[WireField]:
     # A commit reads two manifests of each of its tables, of which most numbers are a single byte.
     at, end, made = 0, len(data), tuple.__new__
     while at < end:
@@ -127,7 +127,7 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
     raise Malformed("a number does not end")
 
 
-def _varint(value: int) -> bytes:
+def _encode_varint(value: int) -> bytes:
     packed = bytearray()
     while value > 0x7F:
         packed.append(value & 0x7F | 0x80)
@@ -138,7 +138,7 @@ def _varint(value: int) -> bytes:
 
 def packed_numbers(values: Iterable[int]) -> bytes:
     """Integers in one field, as a list of them is written."""
-    return b"".join(_varint(value) for value in values)
+    return b"".join(_encode_varint(value) for value in values)
 
 
 def unpacked_numbers(data: bytes) -> Iterator[int]:

@@ -161,25 +161,25 @@ def reshaped(array: Any, kind: Type, match: Match, cast: Cast, path: str) -> Any
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     if kind == "variant" and pa.types.is_struct(array.type):
-        return _variant(array, path)
+        return _convert_variant(array, path)
     if isinstance(kind, str) or pa.types.is_null(array.type):
         return cast(array, wanted, path)
     match kind:
         case StructType() if pa.types.is_struct(array.type):
-            return _struct(array, kind, match, cast, path)
+            return _convert_struct(array, kind, match, cast, path)
         case ArrayType() if _is_list(array.type):
             offsets, values = _list_parts(array)
             inner = reshaped(values, kind.element_type, match, cast, f"{path}.element")
-            return pa.ListArray.from_arrays(offsets, inner, type=wanted, mask=_mask(array))
+            return pa.ListArray.from_arrays(offsets, inner, type=wanted, mask=_null_mask(array))
         case MapType() if pa.types.is_map(array.type):
-            offsets, first, length = _offsets(array)
+            offsets, first, length = _list_offsets(array)
             keys = reshaped(array.keys.slice(first, length), kind.key_type, match, cast, f"{path}.key")
             items = reshaped(array.items.slice(first, length), kind.value_type, match, cast, f"{path}.value")
-            return pa.MapArray.from_arrays(offsets, keys, items, type=wanted, mask=_mask(array))
+            return pa.MapArray.from_arrays(offsets, keys, items, type=wanted, mask=_null_mask(array))
     raise TypeError(f"the column '{path}' holds {array.type}, and the table's type is {wanted}")
 
 
-def _variant(array: Any, path: str) -> Any:
+def _convert_variant(array: Any, path: str) -> Any:
     """Variants, whose two parts may be in any order. ``UnsupportedFeature`` for shredded ones."""
     names = [array.type.field(place).name for place in range(array.type.num_fields)]
     if "typed_value" in names:
@@ -201,7 +201,7 @@ def _variant(array: Any, path: str) -> Any:
     return pa.StructArray.from_arrays(parts, fields=list(variants), mask=is_null)
 
 
-def _struct(array: Any, kind: StructType, match: Match, cast: Cast, path: str) -> Any:
+def _convert_struct(array: Any, kind: StructType, match: Match, cast: Cast, path: str) -> Any:
     places = match(array.type, kind, path)
     children = [
         pa.nulls(len(array), arrow_type(field.type, f"{path}.{field.name}"))
@@ -222,18 +222,18 @@ def _list_parts(array: Any) -> tuple[Any, Any]:
     """The offsets of a list, from 0, and the values that they count."""
     if not pa.types.is_list(array.type):
         array = array.cast(pa.list_(array.type.value_field))
-    offsets, first, length = _offsets(array)
+    offsets, first, length = _list_offsets(array)
     return offsets, array.values.slice(first, length)
 
 
-def _offsets(array: Any) -> tuple[Any, int, int]:
+def _list_offsets(array: Any) -> tuple[Any, int, int]:
     """Offsets from 0, and the part of the values that they cover: an array may be a slice of a larger one."""
     offsets = array.offsets
     first, last = offsets[0].as_py(), offsets[len(array)].as_py()
     return pc.subtract(offsets, pa.scalar(first, pa.int32())), first, last - first
 
 
-def _mask(array: Any) -> Any:
+def _null_mask(array: Any) -> Any:
     return array.is_null() if array.null_count else None
 
 

@@ -135,9 +135,9 @@ def convert_values(array: Any, kind_before: Type, kind_after: Type) -> Any:
         numbers = _nearest_doubles(array) if is_decimal(kind_before) else array
         return numbers.cast(kind, safe=False)
     if parts := DECIMAL.fullmatch(kind_after):
-        return _decimals(array, kind_before, kind, int(parts[2]))
+        return _convert_decimals(array, kind_before, kind, int(parts[2]))
     if kind_after in TIMES and kind_before in TIMES:
-        return _times(array, kind_after, kind)
+        return _convert_times(array, kind_after, kind)
     return array.cast(kind)
 
 
@@ -158,7 +158,7 @@ def _whole_numbers(array: Any, kind_before: str, kind: Any) -> Any:
     return array.cast(kind)
 
 
-def _decimals(array: Any, kind_before: str, kind: Any, scale: int) -> Any:
+def _convert_decimals(array: Any, kind_before: str, kind: Any, scale: int) -> Any:
     if kind_before in REAL:
         return _by_value(array, kind, lambda value: _round(repr(value), scale))
     if kind_before in WHOLE:
@@ -168,7 +168,7 @@ def _decimals(array: Any, kind_before: str, kind: Any, scale: int) -> Any:
     return array.cast(kind)
 
 
-def _times(array: Any, kind_after: str, kind: Any) -> Any:
+def _convert_times(array: Any, kind_after: str, kind: Any) -> Any:
     plain = array.cast(pa.timestamp("us"))
     if kind_after == "date":
         return pc.floor_temporal(plain, unit="day").cast(pa.date32())

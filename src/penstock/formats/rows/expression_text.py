@@ -131,12 +131,12 @@ class _ExpressionParser(SqlReader[RowExpression, RowExpression]):
         return first  # a value by itself
 
     def _join(self, word: str, parts: Sequence[RowExpression]) -> RowExpression:
-        return Junction(word, tuple(self._condition(part) for part in parts))
+        return Junction(word, tuple(self._require_condition(part) for part in parts))
 
     def _negate(self, condition: RowExpression) -> RowExpression:
-        return Negation(self._condition(condition))
+        return Negation(self._require_condition(condition))
 
-    def _condition(self, expression: RowExpression) -> RowExpression:
+    def _require_condition(self, expression: RowExpression) -> RowExpression:
         if expression.kind not in ("boolean", VOID):
             self._refuse(f"a part of it is not a condition: {_spell(expression.kind)}")
         return expression
@@ -200,57 +200,59 @@ class _ExpressionParser(SqlReader[RowExpression, RowExpression]):
 
     # -- values --------------------------------------------------------------------------------------------
 
-    def _operand(self, first: RowExpression | None = None) -> RowExpression:  # noqa: ARG002 - all are alike
-        return self._operations_of(("+", "-", "||"), self._product)
+    def _parse_operand(self, first: RowExpression | None = None) -> RowExpression:  # noqa: ARG002 - all are alike
+        return self._operations_of(("+", "-", "||"), self._parse_product)
 
-    def _product(self) -> RowExpression:
+    def _parse_product(self) -> RowExpression:
         return self._operations_of(("*", "/", "%", "div"), self._sign)
 
     def _operations_of(self, signs: Sequence[str], read: Callable[[], RowExpression]) -> RowExpression:
         first = read()
         while (sign := self._peek().text.lower()) in signs:
-            self._take()
+            self._take_token()
             self._operations += 1
             if self._operations > OPERATIONS_MAX:
                 self._refuse(f"it has more than {OPERATIONS_MAX} operations")
             second = read()
             is_text = sign == "||"
             first = (
-                call_function("concat", (first, second)) if is_text else self._arithmetic(sign, first, second)
+                call_function("concat", (first, second))
+                if is_text
+                else self._make_arithmetic(sign, first, second)
             )
         return first
 
     def _sign(self) -> RowExpression:
-        if not self._takes("-"):
-            self._takes("+")
-            return self._value()
+        if not self._skip_if_next("-"):
+            self._skip_if_next("+")
+            return self._parse_value()
         token = self._peek()
         if token.kind == "number":
-            self._take()
-            return self._number(token._replace(text=f"-{token.text}"))
-        with self._nested():
+            self._take_token()
+            return self._parse_number(token._replace(text=f"-{token.text}"))
+        with self._limit_nesting():
             return call_function("negative", (self._sign(),))
 
-    def _value(self) -> RowExpression:
-        token = self._take()
+    def _parse_value(self) -> RowExpression:
+        token = self._take_token()
         if token.kind == "sign" and token.text == "(":
-            inner = self._either()
+            inner = self._parse_or()
             self._expect(")")
             return inner
         if token.kind == "text":
             return LiteralValue(token.content, "string", SqlLiteral(token, token.content))
         if token.kind == "number":
-            return self._number(token)
+            return self._parse_number(token)
         if token.word in ("true", "false"):
             return LiteralValue(token.word == "true", "boolean", SqlLiteral(token, token.word))
         if token.word == "null":
             return LiteralValue(None, VOID)
         if token.word == "case":
-            return self._case()
+            return self._parse_case()
         if token.word == "cast":
             return self._cast()
         if token.word in ("date", "timestamp", "timestamp_ntz") and self._peek().kind == "text":
-            return self._moment(token.word, self._take())
+            return self._parse_moment(token.word, self._take_token())
         if token.kind not in ("word", "quoted") or token.word in _RESERVED:
             self._fail(token, "a column, a literal or a function")
         if token.text.startswith('"'):
@@ -259,9 +261,9 @@ class _ExpressionParser(SqlReader[RowExpression, RowExpression]):
             return self._call(token)
         if token.word in ("current_date", "current_timestamp"):
             return call_function(token.word, ())
-        return self._column(token)
+        return self._parse_column(token)
 
-    def _number(self, token: SqlToken) -> RowExpression:
+    def _parse_number(self, token: SqlToken) -> RowExpression:
         text = token.text.lower()
         if text[-1] == "d" or "e" in text:
             return LiteralValue(float(text.rstrip("d")), "double", SqlLiteral(token, text))
@@ -278,7 +280,7 @@ class _ExpressionParser(SqlReader[RowExpression, RowExpression]):
             self._refuse(f"{token.text} has more digits than Spark's numbers")
         return LiteralValue(value, f"decimal({precision},{-exponent})", spelled)
 
-    def _moment(self, word: str, token: SqlToken) -> LiteralValue:
+    def _parse_moment(self, word: str, token: SqlToken) -> LiteralValue:
         literal = SqlLiteral(token, token.content)
         try:
             value = read_value(word, literal)
@@ -290,14 +292,14 @@ class _ExpressionParser(SqlReader[RowExpression, RowExpression]):
 
     def _call(self, token: SqlToken) -> RowExpression:
         self._expect("(")
-        arguments = [] if self._takes(")") else self._list(self._either)
+        arguments = [] if self._skip_if_next(")") else self._list(self._parse_or)
         if token.word in ("coalesce", "ifnull", "nvl", "if", "nullif"):
-            return self._choice(token.word, arguments)
+            return self._parse_choice_function(token.word, arguments)
         if token.word in ("greatest", "least"):
             arguments = self._all_same(arguments)
         return call_function(token.word, tuple(arguments))
 
-    def _choice(self, name: str, arguments: list[RowExpression]) -> RowExpression:
+    def _parse_choice_function(self, name: str, arguments: list[RowExpression]) -> RowExpression:
         """Functions that are a ``case`` in other words."""
         expected = {"if": 3, "nullif": 2, "ifnull": 2, "nvl": 2}.get(name, max(1, len(arguments)))
         if len(arguments) != expected:
@@ -305,7 +307,7 @@ class _ExpressionParser(SqlReader[RowExpression, RowExpression]):
         if name == "if":
             condition, *values = arguments
             chosen, otherwise = self._all_same(values)
-            return CaseChoice(((self._condition(condition), chosen),), otherwise, chosen.kind)
+            return CaseChoice(((self._require_condition(condition), chosen),), otherwise, chosen.kind)
         if name == "nullif":
             value = arguments[0]
             return CaseChoice(
@@ -316,28 +318,30 @@ class _ExpressionParser(SqlReader[RowExpression, RowExpression]):
         *tried, last = self._all_same(arguments)
         return CaseChoice(tuple((Negation(NullTest(part)), part) for part in tried), last, last.kind)
 
-    def _case(self) -> RowExpression:
-        subject = None if self._peek().word == "when" else self._either()
+    def _parse_case(self) -> RowExpression:
+        subject = None if self._peek().word == "when" else self._parse_or()
         conditions, values = [], []
-        while self._takes("when"):
-            condition = self._either()
+        while self._skip_if_next("when"):
+            condition = self._parse_or()
             conditions.append(
-                self._condition(condition) if subject is None else self._compare(subject, "=", condition)
+                self._require_condition(condition)
+                if subject is None
+                else self._compare(subject, "=", condition)
             )
             self._expect("then")
-            values.append(self._either())
+            values.append(self._parse_or())
         if not conditions:
             self._fail(self._peek(), "'when'")
-        values.append(self._either() if self._takes("else") else LiteralValue(None, VOID))
+        values.append(self._parse_or() if self._skip_if_next("else") else LiteralValue(None, VOID))
         self._expect("end")
         *chosen, otherwise = self._all_same(values)
         return CaseChoice(tuple(zip(conditions, chosen, strict=True)), otherwise, otherwise.kind)
 
     def _cast(self) -> RowExpression:
         self._expect("(")
-        inner = self._either()
+        inner = self._parse_or()
         self._expect("as")
-        target = self._type()
+        target = self._parse_type()
         self._expect(")")
         if not may_cast(inner.kind, target):
             self._refuse(f"{_spell(inner.kind)} is not cast to {target} here; {SPARK_ADVICE}")
@@ -345,13 +349,13 @@ class _ExpressionParser(SqlReader[RowExpression, RowExpression]):
             self._refuse("the zone of a text that is cast to timestamp depends on a session's")
         return inner if inner.kind == target else Conversion(inner, target)
 
-    def _type(self) -> str:
-        token = self._take()
+    def _parse_type(self) -> str:
+        token = self._take_token()
         if token.word in ("decimal", "dec", "numeric"):
             precision, scale = 10, 0
-            if self._takes("("):
-                precision = self._count()
-                scale = self._count() if self._takes(",") else 0
+            if self._skip_if_next("("):
+                precision = self._parse_count()
+                scale = self._parse_count() if self._skip_if_next(",") else 0
                 self._expect(")")
             kind = f"decimal({precision},{scale})"
             if not 0 < precision <= DECIMAL_DIGITS_MAX or not 0 <= scale <= precision:
@@ -361,16 +365,16 @@ class _ExpressionParser(SqlReader[RowExpression, RowExpression]):
             self._fail(token, "a type, such as bigint, double, string or date")
         return SQL_TYPES[token.word]
 
-    def _count(self) -> int:
-        token = self._take()
+    def _parse_count(self) -> int:
+        token = self._take_token()
         if not token.text.isdecimal():
             self._fail(token, "a number of digits")
         return int(token.text)
 
-    def _column(self, token: SqlToken) -> RowExpression:
+    def _parse_column(self, token: SqlToken) -> RowExpression:
         steps = [token]
-        while self._takes("."):
-            steps.append(self._take())
+        while self._skip_if_next("."):
+            steps.append(self._take_token())
             if steps[-1].kind not in ("word", "quoted"):
                 self._fail(steps[-1], "the name of a column")
         qualifier = steps[0].content.lower()
@@ -408,7 +412,7 @@ class _ExpressionParser(SqlReader[RowExpression, RowExpression]):
             inside = field.type
         return ColumnValue(table, tuple(fields))
 
-    def _arithmetic(self, operator: str, first: RowExpression, second: RowExpression) -> RowExpression:
+    def _make_arithmetic(self, operator: str, first: RowExpression, second: RowExpression) -> RowExpression:
         for side in (first, second):
             if side.kind != VOID and not is_number(side.kind):
                 self._refuse(f"'{operator}' takes numbers, not {_spell(side.kind)}; cast it")

@@ -53,17 +53,17 @@ def truth(predicate: Predicate, batch: Any) -> Any:
         case Not():
             return pc.invert(truth(predicate.inner, batch))
         case IsNull():
-            return pc.is_null(_values(predicate.column, batch))
+            return pc.is_null(_column_values(predicate.column, batch))
         case Like():
-            return pc.match_like(_values(predicate.column, batch), predicate.pattern)
+            return pc.match_like(_column_values(predicate.column, batch), predicate.pattern)
         case ComparedValues():
-            values = _values(predicate.column, batch)
-            return _compared(values, predicate.column, predicate.operator, predicate.value)
+            values = _column_values(predicate.column, batch)
+            return _compare_values(values, predicate.column, predicate.operator, predicate.value)
         case OneOf():
-            return _one_of(predicate, _values(predicate.column, batch))
+            return _one_of(predicate, _column_values(predicate.column, batch))
 
 
-def _values(column: Column, batch: Any) -> Any:
+def _column_values(column: Column, batch: Any) -> Any:
     array = batch.column(column.path[0])
     for name in column.path[1:]:
         array = pc.struct_field(array, name)
@@ -75,7 +75,7 @@ def _one_of(predicate: OneOf, values: Any) -> Any:
         # Zero has two spellings and decimals have many, which a look-up would tell apart.
         return reduce(
             pc.or_kleene,
-            (_compared(values, predicate.column, "=", candidate) for candidate in predicate.values),
+            (_compare_values(values, predicate.column, "=", candidate) for candidate in predicate.values),
         )
     is_whole = pa.types.is_integer(values.type)
     wanted = pa.array(predicate.values, pa.int64() if is_whole else values.type)
@@ -83,17 +83,17 @@ def _one_of(predicate: OneOf, values: Any) -> Any:
     return pc.if_else(pc.is_null(values), pa.scalar(None, pa.bool_()), found)
 
 
-def _compared(values: Any, column: Column, sign: str, value: Value) -> Any:
+def _compare_values(values: Any, column: Column, sign: str, value: Value) -> Any:
     if isinstance(value, float):
-        return _real(values, sign, value, column)
+        return _compare_floats(values, sign, value, column)
     if isinstance(value, Decimal):
-        return _decimal(values, sign, value)
+        return _compare_decimals(values, sign, value)
     if isinstance(value, int) and not isinstance(value, bool):
         return _COMPARE[sign](values.cast(pa.int64()), pa.scalar(value, pa.int64()))
     return _COMPARE[sign](values, pa.scalar(value, arrow_type(column.kind)))
 
 
-def _real(values: Any, sign: str, value: float, column: Column) -> Any:
+def _compare_floats(values: Any, sign: str, value: float, column: Column) -> Any:
     """Arrow finds NaN neither equal to nor larger than anything; here it equals itself and is the largest."""
     is_nan = pc.is_nan(values)
     if not isnan(value):
@@ -103,7 +103,7 @@ def _real(values: Any, sign: str, value: float, column: Column) -> Any:
     return _COMPARE[sign](is_nan, pa.scalar(True))
 
 
-def _decimal(values: Any, sign: str, value: Decimal) -> Any:
+def _compare_decimals(values: Any, sign: str, value: Decimal) -> Any:
     """Compared with room for the digits of both, so that neither is rounded."""
     _, _, exponent = value.as_tuple()
     assert isinstance(exponent, int)  # of a finite number

@@ -43,9 +43,9 @@ def call_function(name: str, arguments: tuple[RowExpression, ...]) -> RowExpress
     values, literals = [], []
     for argument, wanted in zip(arguments, takes, strict=False):
         if wanted in _LITERALS:
-            literals.append(_literal(name, argument, wanted))
+            literals.append(_require_literal(name, argument, wanted))
         else:
-            values.append(_fit(name, argument, wanted))
+            values.append(_convert_argument(name, argument, wanted))
     if name in ("date", "to_date"):
         return values[0] if values[0].kind == "date" else Conversion(values[0], "date")
     kind: Type = values[0].kind if function.gives == "same" else function.gives
@@ -53,14 +53,14 @@ def call_function(name: str, arguments: tuple[RowExpression, ...]) -> RowExpress
     return FunctionCall(name, tuple(values), kind, lambda *arrays: compute(*arrays, *literals))
 
 
-def _literal(name: str, argument: RowExpression, wanted: str) -> Any:
+def _require_literal(name: str, argument: RowExpression, wanted: str) -> Any:
     is_fit, words = _LITERALS[wanted]
     if not isinstance(argument, LiteralValue) or not is_fit(argument):
         raise InvalidRequest(f"the function '{name}' takes {words}")
     return argument.value
 
 
-def _fit(name: str, argument: RowExpression, wanted: str) -> RowExpression:
+def _convert_argument(name: str, argument: RowExpression, wanted: str) -> RowExpression:
     """An argument as a function takes it, converted where Spark does so by itself."""
     kind = argument.kind
     if kind == VOID:
@@ -95,7 +95,7 @@ def _change_case(arrow: Compute, python: Callable[[str], str]) -> Compute:
     return compute
 
 
-def _substring(texts: Any, start: int, length: int | None = None) -> Any:
+def _slice_texts(texts: Any, start: int, length: int | None = None) -> Any:
     """From a place on, counted from 1, or from the end if it is negative."""
     if length is not None and length <= 0:
         return pc.if_else(pc.is_valid(texts), pa.scalar("", texts.type), pa.scalar(None, texts.type))
@@ -110,7 +110,7 @@ def _substring(texts: Any, start: int, length: int | None = None) -> Any:
     return pa.array([None if text is None else cut(text) for text in texts.to_pylist()], texts.type)
 
 
-def _whole(compute: Compute) -> Compute:
+def _round_to_integers(compute: Compute) -> Compute:
     def round_values(numbers: Any) -> Any:
         is_whole = pa.types.is_integer(numbers.type)
         return (numbers if is_whole else compute(numbers)).cast(pa.int64())
@@ -122,7 +122,7 @@ def _trim(function: Compute) -> Compute:
     return lambda texts: function(texts, characters=" ")
 
 
-def _part(function: Compute, wanted: str = "date") -> SqlFunction:
+def _extract_part(function: Compute, wanted: str = "date") -> SqlFunction:
     return SqlFunction((wanted,), "integer", lambda times: function(times).cast(arrow_type("integer")))
 
 
@@ -139,11 +139,11 @@ def _concatenate(*arrays: Any) -> Any:
     return pc.binary_join_element_wise(*arrays, "", null_handling="emit_null")
 
 
-def _truncate(times: Any, unit: str) -> Any:
+def _truncate_times(times: Any, unit: str) -> Any:
     return pc.floor_temporal(times, unit=_UNITS[unit.lower()]).cast(times.type)
 
 
-def _format(times: Any, pattern: str) -> Any:
+def _format_times(times: Any, pattern: str) -> Any:
     spelled = "".join(_FORMATS.get(word, sign) for word, sign in _FORMAT.findall(pattern))
     return pc.strftime(times.cast(pa.timestamp("us")), format=spelled, locale="C")
 
@@ -191,25 +191,25 @@ _FUNCTIONS: Final = {
     "ltrim": SqlFunction(("text",), "string", _trim(pc.utf8_ltrim)),
     "rtrim": SqlFunction(("text",), "string", _trim(pc.utf8_rtrim)),
     "length": SqlFunction(("text",), "integer", pc.utf8_length),
-    "substring": SqlFunction(("text", "place", "place"), "string", _substring, 2),
-    "left": SqlFunction(("text", "place"), "string", lambda texts, count: _substring(texts, 1, count)),
+    "substring": SqlFunction(("text", "place", "place"), "string", _slice_texts, 2),
+    "left": SqlFunction(("text", "place"), "string", lambda texts, count: _slice_texts(texts, 1, count)),
     "concat": SqlFunction(("text",) * _MANY, "string", _concatenate, 1),
     "replace": SqlFunction(("text",) * 3, "string", _replace),
     "abs": SqlFunction(("number",), "same", pc.abs_checked),
     "negative": SqlFunction(("number",), "same", pc.negate_checked),
-    "floor": SqlFunction(("real",), "long", _whole(pc.floor)),
-    "ceil": SqlFunction(("real",), "long", _whole(pc.ceil)),
+    "floor": SqlFunction(("real",), "long", _round_to_integers(pc.floor)),
+    "ceil": SqlFunction(("real",), "long", _round_to_integers(pc.ceil)),
     "greatest": SqlFunction(("ordered",) * _MANY, "same", pc.max_element_wise, 2),
     "least": SqlFunction(("ordered",) * _MANY, "same", pc.min_element_wise, 2),
-    "year": _part(pc.year),
-    "quarter": _part(pc.quarter),
-    "month": _part(pc.month),
-    "day": _part(pc.day),
-    "dayofyear": _part(pc.day_of_year),
-    "hour": _part(pc.hour, "time"),
-    "minute": _part(pc.minute, "time"),
-    "to_date": SqlFunction(("date",), "date", _truncate),
-    "date_trunc": SqlFunction(("unit", "instant"), "timestamp", _truncate),
-    "trunc": SqlFunction(("day", "long unit"), "date", _truncate),
-    "date_format": SqlFunction(("date", "format"), "string", _format),
+    "year": _extract_part(pc.year),
+    "quarter": _extract_part(pc.quarter),
+    "month": _extract_part(pc.month),
+    "day": _extract_part(pc.day),
+    "dayofyear": _extract_part(pc.day_of_year),
+    "hour": _extract_part(pc.hour, "time"),
+    "minute": _extract_part(pc.minute, "time"),
+    "to_date": SqlFunction(("date",), "date", _truncate_times),
+    "date_trunc": SqlFunction(("unit", "instant"), "timestamp", _truncate_times),
+    "trunc": SqlFunction(("day", "long unit"), "date", _truncate_times),
+    "date_format": SqlFunction(("date", "format"), "string", _format_times),
 }

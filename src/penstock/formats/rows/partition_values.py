@@ -30,27 +30,27 @@ def parse_value(kind: str, text: str | None) -> Value:
     if kind in {"string", "binary"}:
         return text
     if kind == "boolean":
-        return _boolean(text)
+        return _parse_boolean(text)
     if kind in _BITS:
-        return _integer(text, _BITS[kind])
+        return _parse_integer(text, _BITS[kind])
     if kind in {"float", "double"}:
-        return _real(text)
+        return _parse_float(text)
     if found := _DECIMAL.fullmatch(kind):
-        return _decimal(text, int(found[1]), int(found[2]))
+        return _parse_decimal(text, int(found[1]), int(found[2]))
     if kind == "date":
-        return _date(text)
+        return _parse_date(text)
     if kind in {"timestamp", "timestamp_ntz"}:
-        return _timestamp(text, zoned=kind == "timestamp")
+        return _parse_timestamp(text, zoned=kind == "timestamp")
     raise ValueError(f"values of the type {kind} cannot be partition values")
 
 
-def _boolean(text: str) -> bool:
+def _parse_boolean(text: str) -> bool:
     if text not in {"true", "false"}:
         raise ValueError("neither 'true' nor 'false'")
     return text == "true"
 
 
-def _integer(text: str, bits: int) -> int:
+def _parse_integer(text: str, bits: int) -> int:
     if not _INTEGER.fullmatch(text):
         raise ValueError("not a whole number")
     # Longer ones are too large anyway, and Python refuses to read very long ones.
@@ -60,13 +60,13 @@ def _integer(text: str, bits: int) -> int:
     return value
 
 
-def _real(text: str) -> float:
+def _parse_float(text: str) -> float:
     if not _REAL.fullmatch(text):
         raise ValueError("not a number")
     return float(text)
 
 
-def _decimal(text: str, precision: int, scale: int) -> Decimal:
+def _parse_decimal(text: str, precision: int, scale: int) -> Decimal:
     try:
         value = Decimal(text)
     except InvalidOperation:
@@ -80,13 +80,13 @@ def _decimal(text: str, precision: int, scale: int) -> Decimal:
     return value
 
 
-def _date(text: str) -> date:
+def _parse_date(text: str) -> date:
     if not _DATE.fullmatch(text):
         raise ValueError("not a date as in 2024-02-29")
     return date.fromisoformat(text)
 
 
-def _timestamp(text: str, *, zoned: bool) -> datetime:
+def _parse_timestamp(text: str, *, zoned: bool) -> datetime:
     if not _TIME.fullmatch(text):
         raise ValueError("not a timestamp as in 2024-02-29 23:59:59.000001")
     value = datetime.fromisoformat(text)

@@ -62,15 +62,15 @@ class _Parser(SqlReader[_Operand, Predicate]):
         super().__init__(text)
         self._schema = schema
 
-    def _operand(self, first: _Operand | None = None) -> _Operand:
+    def _parse_operand(self, first: _Operand | None = None) -> _Operand:
         if isinstance(first, Column):
-            return self._literal()
-        if first is None and self._takes("("):
-            inner = self._either()
+            return self._parse_literal()
+        if first is None and self._skip_if_next("("):
+            inner = self._parse_or()
             self._expect(")")
             return inner
         literal = self._literal_or_none() if first is None else None
-        return self._column() if literal is None else literal
+        return self._parse_column() if literal is None else literal
 
     def _compare(self, first: _Operand, operator: str, second: _Operand) -> Predicate:
         if isinstance(first, SqlLiteral):
@@ -114,25 +114,25 @@ class _Parser(SqlReader[_Operand, Predicate]):
             )
         return operand
 
-    def _column(self) -> Column:
-        token = self._take()
+    def _parse_column(self) -> Column:
+        token = self._take_token()
         if token.kind not in {"word", "quoted"} or token.word in _WORDS:
             self._fail(token, "the name of a column")
-        fields = [self._field(self._schema, token, "")]
-        while self._takes("."):
-            token = self._take()
+        fields = [self._find_field(self._schema, token, "")]
+        while self._skip_if_next("."):
+            token = self._take_token()
             if token.kind not in {"word", "quoted"}:
                 self._fail(token, "the name of a part of the column")
             inside, above = fields[-1].type, ".".join(field.name for field in fields)
             if not isinstance(inside, StructType):
                 raise InvalidRequest(f"the column '{above}' has no parts, and '{token.content}' is asked for")
-            fields.append(self._field(inside, token, above))
+            fields.append(self._find_field(inside, token, above))
         return Column(tuple(fields))
 
-    def _field(self, schema: StructType, token: SqlToken, above: str) -> Field:
+    def _find_field(self, schema: StructType, token: SqlToken, above: str) -> Field:
         name = token.content
         found = schema.field(name)
-        if found is None and self._takes("("):
+        if found is None and self._skip_if_next("("):
             raise InvalidRequest(
                 f"the condition {self._text!r} calls the function '{name}', and a condition here can only "
                 "compare columns with literals; for other conditions, use lake.sql(…) or Spark"
@@ -143,7 +143,7 @@ class _Parser(SqlReader[_Operand, Predicate]):
             raise InvalidRequest(f"the {what} '{name}'{choices}", column=name)
         return found
 
-    def _literal(self) -> SqlLiteral:
+    def _parse_literal(self) -> SqlLiteral:
         found = self._literal_or_none()
         if found is None:
             token = self._peek()
@@ -157,13 +157,13 @@ class _Parser(SqlReader[_Operand, Predicate]):
     def _literal_or_none(self) -> SqlLiteral | None:
         token, following = self._peek(), self._peek(1)
         if token.word in {"date", "timestamp"} and following.kind == "text":
-            self._take()
+            self._take_token()
             token = following
         if token.text in {"-", "+"} and following.kind == "number":
-            self._take()
+            self._take_token()
             token = following._replace(text=f"{token.text}{following.text}", at=token.at)
         if token.kind in {"text", "number"} or token.word in {"true", "false"}:
-            self._take()
+            self._take_token()
             return SqlLiteral(token, token.content if token.kind == "text" else token.text.lower())
         return None
 
@@ -208,24 +208,24 @@ def read_value(kind: str, literal: SqlLiteral) -> Value:
         return text
     if kind in _WHOLE:
         # Any whole number may be compared with a narrow column, also one that it cannot hold.
-        return parse_value("long", _needed(text))
+        return parse_value("long", _require_text(text))
     if kind in {"float", "double"}:
-        found: Any = parse_value(kind, _needed(text))
+        found: Any = parse_value(kind, _require_text(text))
         return as_float(found) if kind == "float" else found
     if kind.startswith("decimal"):
-        return _decimal(_needed(text))
+        return _parse_decimal(_require_text(text))
     if kind in {"timestamp", "timestamp_ntz"}:
-        return _moment(kind, text)
-    return parse_value(kind, _needed(text))
+        return _parse_moment(kind, text)
+    return parse_value(kind, _require_text(text))
 
 
-def _needed(text: str) -> str:
+def _require_text(text: str) -> str:
     if not text:
         raise ValueError("the text is empty")
     return text
 
 
-def _decimal(text: str) -> Decimal:
+def _parse_decimal(text: str) -> Decimal:
     """A number, also one with more digits than the column: then it equals none of its values."""
     try:
         value = Decimal(text)
@@ -237,8 +237,8 @@ def _decimal(text: str) -> Decimal:
     return value
 
 
-def _moment(kind: str, text: str) -> datetime:
+def _parse_moment(kind: str, text: str) -> datetime:
     is_date = len(text) == len("2026-11-14")
-    found = parse_value(kind, f"{text} 00:00:00" if is_date else _needed(text))
+    found = parse_value(kind, f"{text} 00:00:00" if is_date else _require_text(text))
     assert isinstance(found, datetime)  # what a text that is not empty stands for
     return in_utc(found) if kind == "timestamp" else found

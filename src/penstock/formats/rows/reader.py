@@ -59,7 +59,7 @@ class RowReader:
         """The first rows as a ``pyarrow.Table``. No more is read than that takes, in whole batches."""
         if not isinstance(n, int) or isinstance(n, bool) or n < 0:
             raise InvalidRequest(f"the number of rows must be 0 or greater, got {n!r}")
-        return _arrow().first_rows(self.to_batches(columns, where), n)
+        return _load_arrow().first_rows(self.to_batches(columns, where), n)
 
     @property
     def num_rows(self) -> int | None:
@@ -123,8 +123,8 @@ class TableRows(RowReader):
             return self.read(columns, where, None)
         needed = columns
         if columns is not None:
-            needed = [*dict.fromkeys((*columns, *_arrow().named_columns(where, self.schema)))]
-        return _arrow().filter_rows(self.read(needed, None, where), columns, where)
+            needed = [*dict.fromkeys((*columns, *_load_arrow().named_columns(where, self.schema)))]
+        return _load_arrow().filter_rows(self.read(needed, None, where), columns, where)
 
     def read(self, columns: Sequence[str] | None, where: str | None, hint: Any) -> Any:
         """Start to read rows, as a ``pyarrow.RecordBatchReader``.
@@ -136,7 +136,7 @@ class TableRows(RowReader):
         reader = self._begin()
         if columns is None and where is None:
             return reader
-        return _arrow().select_rows(self.key, reader, columns, where)
+        return _load_arrow().select_rows(self.key, reader, columns, where)
 
     def parts(self) -> Iterator[RowPart] | None:
         """What the rows are stored in, if that can be told; else all rows have to be read to compare them."""
@@ -160,6 +160,6 @@ def require_library(name: str) -> None:
         )
 
 
-def _arrow() -> Any:
+def _load_arrow() -> Any:
     """What chooses rows with Arrow, which takes a while and much memory to load."""
     return import_module("penstock.formats.rows.arrow_expressions")

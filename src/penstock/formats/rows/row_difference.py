@@ -52,10 +52,12 @@ def find_unshared_parts(
         return None
     if any(before.bindings[name] != after.bindings[name] for name in names):
         return None
-    return UnsharedParts(_without(before.parts, after.parts), _without(after.parts, before.parts))
+    return UnsharedParts(
+        _subtract_parts(before.parts, after.parts), _subtract_parts(after.parts, before.parts)
+    )
 
 
-def _without(parts: Sequence[RowPart], others: Sequence[RowPart]) -> list[RowPart]:
+def _subtract_parts(parts: Sequence[RowPart], others: Sequence[RowPart]) -> list[RowPart]:
     """The parts that others have not, as often as they are there."""
     shared = Counter(part.identity for part in others)
     single: list[RowPart] = []

@@ -150,15 +150,15 @@ class Junction(RowExpression):
     def evaluate(self, rows: RowFrames) -> Any:
         is_and = self.word == "and"
         combine = pc.and_kleene if is_and else pc.or_kleene
-        result = _booleans(self.parts[0], rows)
+        result = _evaluate_condition(self.parts[0], rows)
         for part in self.parts[1:]:
             if part.may_fail:
                 is_open = pc.fill_null(result, is_and) if is_and else pc.invert(pc.fill_null(result, False))
                 positions = find_true(is_open)
-                values = _booleans(part, rows.take(positions))
+                values = _evaluate_condition(part, rows.take(positions))
                 result = combine(result, scatter_values(is_open, values))
             else:
-                result = combine(result, _booleans(part, rows))
+                result = combine(result, _evaluate_condition(part, rows))
         return result
 
 
@@ -174,7 +174,7 @@ class Negation(RowExpression):
         return (self.inner,)
 
     def evaluate(self, rows: RowFrames) -> Any:
-        return pc.invert(_booleans(self.inner, rows))
+        return pc.invert(_evaluate_condition(self.inner, rows))
 
 
 @dataclass(frozen=True)
@@ -245,20 +245,20 @@ class Arithmetic(RowExpression):
                 raise pa.ArrowInvalid("division by zero")
             second = pc.if_else(pc.is_valid(first), second, pa.scalar(None, second.type))
         if self.operator == "%":
-            return _remainders(first, second)
+            return _compute_remainders(first, second)
         return _ARITHMETIC[self.operator](first, second).cast(arrow_type(self.kind))
 
 
-def _remainders(first: Any, second: Any) -> Any:
+def _compute_remainders(first: Any, second: Any) -> Any:
     if not pa.types.is_floating(first.type):
         # The smallest number has no quotient by -1, but a remainder.
         second = pc.if_else(pc.equal(second, -1), pa.scalar(1, second.type), second)
         return pc.subtract(first, pc.multiply(pc.divide_checked(first, second), second))
     pairs = zip(first.to_pylist(), second.to_pylist(), strict=True)
-    return pa.array([_remainder(*pair) for pair in pairs], first.type)
+    return pa.array([_compute_remainder(*pair) for pair in pairs], first.type)
 
 
-def _remainder(first: float | None, second: float | None) -> float | None:
+def _compute_remainder(first: float | None, second: float | None) -> float | None:
     if first is None or second is None:
         return None
     return math.nan if math.isinf(first) else math.fmod(first, second)
@@ -301,7 +301,7 @@ class CaseChoice(RowExpression):
         open_positions = row_positions(rows.num_rows)
         places, arrays = [], []
         for condition, value in self.branches:
-            is_chosen = pc.fill_null(_booleans(condition, rows.take(open_positions)), False)
+            is_chosen = pc.fill_null(_evaluate_condition(condition, rows.take(open_positions)), False)
             chosen = open_positions.filter(is_chosen)
             open_positions = open_positions.filter(pc.invert(is_chosen))
             places.append(chosen)
@@ -314,7 +314,7 @@ class CaseChoice(RowExpression):
         """Choose from branches that are all evaluated for all rows."""
         chosen = self.otherwise.evaluate(rows)
         for condition, value in reversed(self.branches):
-            is_chosen = pc.fill_null(_booleans(condition, rows), False)
+            is_chosen = pc.fill_null(_evaluate_condition(condition, rows), False)
             chosen = pc.if_else(is_chosen, value.evaluate(rows), chosen)
         return chosen
 
@@ -405,6 +405,6 @@ def join_conditions(conditions: Sequence[RowExpression]) -> RowExpression:
     return conditions[0] if len(conditions) == 1 else Junction("and", tuple(conditions))
 
 
-def _booleans(expression: RowExpression, rows: RowFrames) -> Any:
+def _evaluate_condition(expression: RowExpression, rows: RowFrames) -> Any:
     values = expression.evaluate(rows)
     return values.cast(pa.bool_()) if expression.kind == VOID else values

@@ -30,7 +30,7 @@ class StructType(msgspec.Struct, frozen=True, tag="struct"):
         """Every field at any depth, those that hold others before what they hold."""
         for field in self.fields:
             yield field
-            yield from _inside(field.type)
+            yield from _nested_fields(field.type)
 
 
 class ArrayType(msgspec.Struct, frozen=True, kw_only=True, tag="array", rename="camel"):
@@ -108,15 +108,15 @@ def _held_by(kind: Type) -> Iterator[Type]:
             yield from (kind.key_type, kind.value_type)
 
 
-def _inside(kind: Type) -> Iterator[Field]:
+def _nested_fields(kind: Type) -> Iterator[Field]:
     match kind:
         case StructType():
             yield from kind.walk()
         case ArrayType():
-            yield from _inside(kind.element_type)
+            yield from _nested_fields(kind.element_type)
         case MapType():
-            yield from _inside(kind.key_type)
-            yield from _inside(kind.value_type)
+            yield from _nested_fields(kind.key_type)
+            yield from _nested_fields(kind.value_type)
 
 
 _DECODER: Final = json_decoder(StructType)

@@ -51,7 +51,7 @@ def means_the_same(where: str, schema: StructType, time_zone: str | None) -> boo
         predicate = parse_predicate(where, schema)
     except InvalidRequest:
         return False
-    listed = {_plain(name) for name in _LIST_WITH_TEXT.findall(where)}
+    listed = {_unquote_name(name) for name in _LIST_WITH_TEXT.findall(where)}
     return all(
         _is_compared_alike(one.kind, where, time_zone)
         and (one.kind in _ALIKE_AS_TEXT or str(one).lower() not in listed)
@@ -68,7 +68,7 @@ def _has_numbers_of_spark(where: str) -> bool:
     )
 
 
-def _plain(name: str) -> str:
+def _unquote_name(name: str) -> str:
     return ".".join(step.strip(" \n\t`") for step in name.lower().split("."))
 
 

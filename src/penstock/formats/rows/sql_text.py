@@ -69,14 +69,14 @@ class SqlReader(Generic[Operand, Condition]):
         self._next, self._depth = 0, 0
 
     def parse(self) -> Condition:
-        condition = self._either()
+        condition = self._parse_or()
         if self._peek().kind != "end":
             self._fail(self._peek(), self.following)
         return condition
 
     # -- what readers tell ---------------------------------------------------------------------------------
 
-    def _operand(self, first: Operand | None = None) -> Operand:
+    def _parse_operand(self, first: Operand | None = None) -> Operand:
         """Read an operand: the first of a comparison, or one that ``first`` is compared with."""
         raise NotImplementedError
 
@@ -104,43 +104,43 @@ class SqlReader(Generic[Operand, Condition]):
 
     # -- conditions ----------------------------------------------------------------------------------------
 
-    def _either(self) -> Condition:
-        return self._chain("or", self._both)
+    def _parse_or(self) -> Condition:
+        return self._parse_chain("or", self._parse_and)
 
-    def _both(self) -> Condition:
-        return self._chain("and", self._negation)
+    def _parse_and(self) -> Condition:
+        return self._parse_chain("and", self._parse_not)
 
-    def _chain(self, word: str, read: Callable[[], Condition]) -> Condition:
+    def _parse_chain(self, word: str, read: Callable[[], Condition]) -> Condition:
         parts = [read()]
-        while self._takes(word):
+        while self._skip_if_next(word):
             parts.append(read())
         return parts[0] if len(parts) == 1 else self._join(word, parts)
 
-    def _negation(self) -> Condition:
-        with self._nested():
-            return self._negate(self._negation()) if self._takes("not") else self._test()
+    def _parse_not(self) -> Condition:
+        with self._limit_nesting():
+            return self._negate(self._parse_not()) if self._skip_if_next("not") else self._parse_comparison()
 
-    def _test(self) -> Condition:
-        first = self._operand()
+    def _parse_comparison(self) -> Condition:
+        first = self._parse_operand()
         token = self._peek()
         if token.kind == "sign" and token.text in _OPERATORS:
-            self._take()
-            return self._compare(first, _OPERATORS[token.text], self._operand(first))
-        if self._takes("is"):
-            is_negated = self._takes("not")
+            self._take_token()
+            return self._compare(first, _OPERATORS[token.text], self._parse_operand(first))
+        if self._skip_if_next("is"):
+            is_negated = self._skip_if_next("not")
             self._expect("null")
             test = self._is_null(first)
             return self._negate(test) if is_negated else test
-        is_negated = self._takes("not")
-        if self._takes("in"):
+        is_negated = self._skip_if_next("not")
+        if self._skip_if_next("in"):
             self._expect("(")
-            test = self._is_one_of(first, self._list(lambda: self._operand(first)))
-        elif self._takes("between"):
-            low = self._compare(first, ">=", self._operand(first))
+            test = self._is_one_of(first, self._list(lambda: self._parse_operand(first)))
+        elif self._skip_if_next("between"):
+            low = self._compare(first, ">=", self._parse_operand(first))
             self._expect("and")
-            test = self._join("and", [low, self._compare(first, "<=", self._operand(first))])
-        elif self._takes("like"):
-            test = self._is_like(first, self._operand(first))
+            test = self._join("and", [low, self._compare(first, "<=", self._parse_operand(first))])
+        elif self._skip_if_next("like"):
+            test = self._is_like(first, self._parse_operand(first))
         elif is_negated:
             self._fail(self._peek(), "'in', 'between' or 'like' after 'not'")
         else:
@@ -148,7 +148,7 @@ class SqlReader(Generic[Operand, Condition]):
         return self._negate(test) if is_negated else test
 
     @contextmanager
-    def _nested(self) -> Iterator[None]:
+    def _limit_nesting(self) -> Iterator[None]:
         self._depth += 1
         if self._depth > DEPTH_MAX:
             raise InvalidRequest(f"the {self.subject} is nested more than {DEPTH_MAX} deep")
@@ -160,12 +160,12 @@ class SqlReader(Generic[Operand, Condition]):
     def _list(self, read: Callable[[], Operand]) -> list[Operand]:
         """What is between parentheses, of which the first is read already."""
         items = [read()]
-        while self._takes(","):
+        while self._skip_if_next(","):
             items.append(read())
         self._expect(")")
         return items
 
-    def _takes(self, text: str) -> bool:
+    def _skip_if_next(self, text: str) -> bool:
         token = self._peek()
         if token.word == text or (token.kind == "sign" and token.text == text):
             self._next += 1
@@ -173,13 +173,13 @@ class SqlReader(Generic[Operand, Condition]):
         return False
 
     def _expect(self, text: str) -> None:
-        if not self._takes(text):
+        if not self._skip_if_next(text):
             self._fail(self._peek(), f"'{text}'")
 
     def _peek(self, further: int = 0) -> SqlToken:
         return self._tokens[min(self._next + further, len(self._tokens) - 1)]
 
-    def _take(self) -> SqlToken:
+    def _take_token(self) -> SqlToken:
         token = self._peek()
         self._next += 1
         return token

@@ -50,7 +50,7 @@ class LakeEngine:
         limit = time_limit(self._lake.kernel.settings.expectation_timeout_s, "expectation_timeout_s")
         try:
             require_sql()
-            rows = self._ask(proposal, expectation.sql, keys, limit.seconds)
+            rows = self._run_query(proposal, expectation.sql, keys, limit.seconds)
         except RequestError as problem:
             is_late = isinstance(problem, InvalidRequest) and "timeout_s" in problem.details
             return (
@@ -58,7 +58,9 @@ class LakeEngine:
             )
         return None if rows is None else str(rows)
 
-    def _ask(self, proposal: Proposal, sql: str, keys: Sequence[Key], timeout_s: float) -> FoundRows | None:
+    def _run_query(
+        self, proposal: Proposal, sql: str, keys: Sequence[Key], timeout_s: float
+    ) -> FoundRows | None:
         from penstock.lake.audits.query_run import ask
 
         query = Query(sql, tuple(keys))

@@ -123,7 +123,7 @@ def _checks_failed_error(
     ]
     for check in failed:
         lines.append(f"  check '{check.name}': {check.reason}")
-        lines += [f"    {_line(row)}" for row in check.rows[1:ROWS_TOLD]]
+        lines += [f"    {_format_row(row)}" for row in check.rows[1:ROWS_TOLD]]
     return ChecksFailed(
         "\n".join(lines),
         branch=audited.branch,
@@ -149,5 +149,5 @@ def _drop_branch(lake: Lake, audited: Audited) -> str:
     return DROPPED
 
 
-def _line(row: Mapping[str, str]) -> str:
+def _format_row(row: Mapping[str, str]) -> str:
     return ", ".join(f"{name} = {value}" for name, value in row.items())

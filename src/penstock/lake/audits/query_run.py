@@ -38,7 +38,9 @@ class FoundRows(NamedTuple):
     @classmethod
     def of(cls, rows: Sequence[Mapping[str, Any]]) -> FoundRows | None:
         """Of the first rows of an answer: one more than are told, if there are so many. ``None`` of none."""
-        shown = tuple({name: _short(value) for name, value in row.items()} for row in rows[:SAMPLE_MAX])
+        shown = tuple(
+            {name: _shorten_value(value) for name, value in row.items()} for row in rows[:SAMPLE_MAX]
+        )
         return cls(shown, len(rows) <= SAMPLE_MAX) if shown else None
 
     def __str__(self) -> str:
@@ -62,11 +64,11 @@ def ask(
     """
     require_sql()
     if isinstance(current_thread(), _DummyThread):
-        return _in_own_thread(partial(_ask, query, rows, timeout_s, memory_max_bytes))
-    return _ask(query, rows, timeout_s, memory_max_bytes)
+        return _in_own_thread(partial(_run_query, query, rows, timeout_s, memory_max_bytes))
+    return _run_query(query, rows, timeout_s, memory_max_bytes)
 
 
-def _ask(
+def _run_query(
     query: Query, rows: Mapping[Key, TableRows], timeout_s: float | None, memory_max_bytes: int
 ) -> FoundRows | None:
     import duckdb
@@ -81,7 +83,7 @@ def _ask(
     ):
         try:
             for key, rows_read in zip(query.tables, read, strict=True):
-                _name(connection, key, rows_read)
+                _register_rows(connection, key, rows_read)
             connection.execute("set lock_configuration = true")
             reader = connection.sql(query.sql).to_arrow_reader(SAMPLE_MAX + 1)
             return FoundRows.of(_first_rows(connection, reader))
@@ -146,7 +148,7 @@ class _Text(str):
     __repr__ = str.__str__
 
 
-def _name(connection: Any, key: Key, rows: _WatchedQuery) -> None:
+def _register_rows(connection: Any, key: Key, rows: _WatchedQuery) -> None:
     """Let DuckDB know rows by the key of their table: as elements, and as one quoted name."""
     registered = register_rows(connection, rows)
     create_view(connection, [str(key)], registered)
@@ -211,7 +213,7 @@ class _WatchedQuery:
         from penstock.formats.rows.arrow_types import pa
 
         reader, self._first = self._first or self._begin_reading(), None
-        watched = pa.RecordBatchReader.from_batches(reader.schema, self._batches(reader))
+        watched = pa.RecordBatchReader.from_batches(reader.schema, self._watch_batches(reader))
         stream: object = watched.__arrow_c_stream__(requested_schema)
         return stream
 
@@ -222,7 +224,7 @@ class _WatchedQuery:
             self.problem = problem
             raise
 
-    def _batches(self, reader: Any) -> Iterator[Any]:
+    def _watch_batches(self, reader: Any) -> Iterator[Any]:
         try:
             yield from reader
         except (PenstockError, KeyboardInterrupt, SystemExit) as problem:
@@ -230,7 +232,7 @@ class _WatchedQuery:
             raise
 
 
-def _short(value: object) -> str:
+def _shorten_value(value: object) -> str:
     text = repr(value) if isinstance(value, str) else str(value)
     return text if len(text) <= VALUE_MAX_CHARS else f"{text[: VALUE_MAX_CHARS - 1]}…"
 

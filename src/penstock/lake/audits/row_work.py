@@ -94,7 +94,9 @@ def run(task: Task) -> TaskResult:
     objects = Objects(cast("Store", _RemoteObjects(task)))
     places = Places(MovedRoots(row_query.moved))
     try:
-        rows = {table.key: _rows(table, objects, places, row_query.warehouse) for table in row_query.tables}
+        rows = {
+            table.key: _open_rows(table, objects, places, row_query.warehouse) for table in row_query.tables
+        }
         found_rows = None
         if all(table_rows.has_columns for table_rows in rows.values()):
             found_rows = ask(
@@ -118,7 +120,7 @@ class _RemoteObjects:
         return msgpack_decoder(dict[ObjectId, bytes]).decode(answer)
 
 
-def _rows(table: ProposedTable, objects: Objects, places: Places, warehouse: str) -> TableRows:
+def _open_rows(table: ProposedTable, objects: Objects, places: Places, warehouse: str) -> TableRows:
     key, content = table.key, table.content
     if (plugin := find_plugin(content)) is None:
         raise no_rows_error(key, content)

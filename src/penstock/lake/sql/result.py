@@ -62,7 +62,7 @@ class SqlResult(RowReader):
         except BaseException:
             session.close()
             raise
-        batches = _batches(session, reader)
+        batches = _read_batches(session, reader)
         next(batches)  # from now on, who lets go of it ends the query
         return pa.RecordBatchReader.from_batches(reader.schema, batches)
 
@@ -79,7 +79,7 @@ class SqlResult(RowReader):
         return [tuple(row.values()) for row in self.to_arrow().to_pylist()]
 
 
-def _batches(session: _Session, reader: Any) -> Iterator[Any]:
+def _read_batches(session: _Session, reader: Any) -> Iterator[Any]:
     with session:
         yield None
         while (batch := session.next_batch(reader)) is not None:

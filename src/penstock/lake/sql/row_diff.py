@@ -89,12 +89,12 @@ class RowDiff(RowReader):
     @property
     def added_columns(self) -> tuple[str, ...]:
         """Columns that only the second commit has. They are not compared."""
-        return _missing(self._schemas[1], self._schemas[0])
+        return _missing_columns(self._schemas[1], self._schemas[0])
 
     @property
     def removed_columns(self) -> tuple[str, ...]:
         """Columns that only the first commit has. They are not compared."""
-        return _missing(self._schemas[0], self._schemas[1])
+        return _missing_columns(self._schemas[0], self._schemas[1])
 
     def _pair_changes(self) -> Any:
         before, after = self._choose(BEFORE), self._choose(AFTER)
@@ -143,7 +143,7 @@ class RowDiff(RowReader):
         return TableRows(self.key, self._rows.to_reader).to_batches(columns, where)
 
 
-def _missing(schema: Any, other: Any) -> tuple[str, ...]:
+def _missing_columns(schema: Any, other: Any) -> tuple[str, ...]:
     return tuple(name for name in schema.names if name not in other.names)
 
 
@@ -165,7 +165,7 @@ def diff_rows(
         raise lake.key_not_found(path, after)
     old, new = (side if side is not None else _Nothing(path, sides[1 - n]) for n, side in enumerate(sides))
     names = choose_columns(path, old.schema.names, new.schema.names, keys, columns)
-    (old_rows, new_rows), read = _differing(old, new, names)
+    (old_rows, new_rows), read = _read_differing_rows(old, new, names)
     read_rows = _CountedRows(f"comparing rows of {path}", progress)
     rows = _Comparison(path, names, keys).run(read_rows.count(old_rows), read_rows.count(new_rows))
     return RowDiff(path, keys, rows, (old.schema, new.schema), read)
@@ -188,7 +188,7 @@ class _Nothing(TableRows):
         super().__init__(key, lambda: pa.RecordBatchReader.from_batches(schema, []))
 
 
-def _differing(
+def _read_differing_rows(
     old: TableRows, new: TableRows, names: list[str]
 ) -> tuple[tuple[Any, Any], tuple[ReadFiles, ReadFiles]]:
     """Streams of the rows that only one side may have, and how much of each side they are."""
@@ -217,9 +217,9 @@ class _CountedRows:
         self._what, self._progress, self._total = what, progress, 0
 
     def count(self, reader: Any) -> Any:
-        return pa.RecordBatchReader.from_batches(reader.schema, self._count(reader))
+        return pa.RecordBatchReader.from_batches(reader.schema, self._count_rows(reader))
 
-    def _count(self, reader: Any) -> Iterator[Any]:
+    def _count_rows(self, reader: Any) -> Iterator[Any]:
         for batch in reader:
             self._total += batch.num_rows
             self._progress(self._what, self._total)

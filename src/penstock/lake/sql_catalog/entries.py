@@ -19,7 +19,7 @@ Answer: TypeAlias = dict[str, Any]
 
 def list_tables(lake: Lake, request: CatalogRequest) -> Answer:
     """The names of the tables right in a namespace."""
-    contents = dict(_entries(lake, request))
+    contents = dict(_list_entries(lake, request))
     if request.names and not contents:
         return {"is_absent": True}
     depth = len(request.names) + 1
@@ -34,7 +34,7 @@ def list_tables(lake: Lake, request: CatalogRequest) -> Answer:
 
 def list_namespaces(lake: Lake, request: CatalogRequest) -> Answer:
     """The names of the namespaces right in another, also of those that only their tables tell of."""
-    contents = dict(_entries(lake, request))
+    contents = dict(_list_entries(lake, request))
     if request.names and not contents:
         return {"is_absent": True}
     depth = len(request.names)
@@ -48,7 +48,7 @@ def list_namespaces(lake: Lake, request: CatalogRequest) -> Answer:
 
 def get_namespace(lake: Lake, request: CatalogRequest) -> Answer:
     """The properties of a namespace."""
-    contents = dict(_entries(lake, request))
+    contents = dict(_list_entries(lake, request))
     if request.names and not contents:
         return {"is_absent": True}
     content = contents.get(Key(*request.names)) if request.names else None
@@ -81,7 +81,7 @@ def alter_namespace(lake: Lake, request: CatalogRequest) -> Answer:
 def drop_namespace(lake: Lake, request: CatalogRequest) -> Answer:
     """Drop a namespace; with all that is in it if the statement says CASCADE, in one commit."""
     key = Key(*request.names)
-    contents = dict(_entries(lake, request))
+    contents = dict(_list_entries(lake, request))
     if not contents:
         return {"is_absent": True}
     inside = [path for path in contents if path != key]
@@ -131,7 +131,7 @@ def check_properties(properties: dict[str, str | None], known: frozenset[str]) -
     return {name: value for name, value in properties.items() if name not in known and value is not None}
 
 
-def _entries(lake: Lake, request: CatalogRequest) -> Iterator[tuple[Key, AnyContent]]:
+def _list_entries(lake: Lake, request: CatalogRequest) -> Iterator[tuple[Key, AnyContent]]:
     snapshot = lake.at(request.branch)
     return snapshot.entries(Key(*request.names) if request.names else None)
 

@@ -92,7 +92,7 @@ def sql_format_of(table: Table) -> SqlFormat:
     except KeyNotFound:
         table.note_read()  # that there is none
         raise
-    for sql_format in _formats():
+    for sql_format in _sql_formats():
         if sql_format.content_type == kind:
             return sql_format
     raise NotManaged(
@@ -105,11 +105,11 @@ def sql_format_of(table: Table) -> SqlFormat:
 def sql_format_named(name: str) -> SqlFormat:
     """The format that ``USING`` names; the default one if it names none."""
     if not name:
-        return next(sql_format for sql_format in _formats() if sql_format.is_default)
+        return next(sql_format for sql_format in _sql_formats() if sql_format.is_default)
     for declared in table_formats():
         if declared.name == name and declared.sql is None:
             raise needs_python(f"a {declared.content_type} cannot be created")
-    by_source = {sql_format.source_name: sql_format for sql_format in _formats()}
+    by_source = {sql_format.source_name: sql_format for sql_format in _sql_formats()}
     return by_source.get(name) or by_source[None]
 
 
@@ -120,7 +120,7 @@ def needs_python(what: str) -> InvalidRequest:
     )
 
 
-def _formats() -> Iterator[SqlFormat]:
+def _sql_formats() -> Iterator[SqlFormat]:
     return (_load_format(declared.sql) for declared in table_formats() if declared.sql is not None)
 
 

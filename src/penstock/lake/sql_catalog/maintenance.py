@@ -78,7 +78,7 @@ def _erase(call: ProcedureCall) -> CallResult:
             [
                 str(erased.key),
                 erased.finished,
-                _time(erased.until),
+                _to_microseconds(erased.until),
                 erased.rewritten_files,
                 erased.data_files,
                 erased.data_bytes,
@@ -128,7 +128,7 @@ def _describe_files(files: SweptFiles) -> list[Any]:
     ]
 
 
-def _time(moment: datetime | None) -> int | None:
+def _to_microseconds(moment: datetime | None) -> int | None:
     return None if moment is None else microseconds(moment)
 
 

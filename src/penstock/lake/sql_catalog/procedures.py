@@ -161,16 +161,16 @@ def _show_reference(call: ProcedureCall) -> CallResult:
 
 
 def _describe_reference(call: ProcedureCall, name: str) -> list[Any]:
-    kinds = {row.name: row.kind.value for row in _references(call.lake)}
+    kinds = {row.name: row.kind.value for row in _list_references(call.lake)}
     kind = "transaction" if name == call.session.transaction else kinds.get(name, "revision")
     return [kind, name, call.lake.resolve(name)]
 
 
 def _show_references(call: ProcedureCall) -> CallResult:
-    return CallResult([[row.kind.value, row.name, row.id] for row in _references(call.lake)])
+    return CallResult([[row.kind.value, row.name, row.id] for row in _list_references(call.lake)])
 
 
-def _references(lake: Lake) -> list[Reference]:
+def _list_references(lake: Lake) -> list[Reference]:
     return [*lake.references(Kind.BRANCH), *lake.references(Kind.TAG)]
 
 
@@ -248,7 +248,7 @@ def _begin(call: ProcedureCall) -> CallResult:
 
 
 def _commit(call: ProcedureCall) -> CallResult:
-    transaction = _transaction(call)
+    transaction = _open_transaction(call)
     landed = transaction.land(call.optional("message"))
     _forget(call.session)
     head = landed.commit.id if landed.commit is not None else None
@@ -256,7 +256,7 @@ def _commit(call: ProcedureCall) -> CallResult:
 
 
 def _rollback(call: ProcedureCall) -> CallResult:
-    transaction = _transaction(call)
+    transaction = _open_transaction(call)
     info = transaction.abort("ROLLBACK")
     if info.state is not TransactionState.ABORTED:
         raise TransactionOver(
@@ -289,7 +289,7 @@ def end_if_over(lake: Lake, session: CatalogRequest) -> bool:
     return is_over
 
 
-def _transaction(call: ProcedureCall) -> Transaction:
+def _open_transaction(call: ProcedureCall) -> Transaction:
     branch = call.session.transaction
     if not branch:
         raise InvalidRequest("no transaction is open in this session: BEGIN TRANSACTION first")

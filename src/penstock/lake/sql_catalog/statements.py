@@ -57,11 +57,11 @@ def find_landed(lake: Lake, step: str, request: CatalogRequest) -> dict[str, Any
     """The answer to a statement that was carried out before; ``None`` if it was not, or is a call."""
     if not request.statement or step not in _DONE:
         return None
-    outcome = lake.do(GetOutcome(key=request.statement, branch=_branch(step, request)))
+    outcome = lake.do(GetOutcome(key=request.statement, branch=_changed_branch(step, request)))
     return None if outcome is None else _DONE[step]
 
 
-def _branch(step: str, request: CatalogRequest) -> str | None:
+def _changed_branch(step: str, request: CatalogRequest) -> str | None:
     """The branch that a statement changes; ``None`` for the default one."""
     if step == "truncate":
         return request.written_table[1]

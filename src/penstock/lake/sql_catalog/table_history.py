@@ -33,7 +33,7 @@ def _describe_history(call: ProcedureCall) -> CallResult:
 
 def _describe_version(version: VersionFacts) -> list[Any]:
     info = {"operation": version.operation, **version.info}
-    texts = {name: _text(info.get(name)) for name in _TEXTS}
+    texts = {name: _format_value(info.get(name)) for name in _TEXTS}
     read_version, is_blind = info.get("readVersion"), info.get("isBlindAppend")
     return [
         version.version,
@@ -41,21 +41,25 @@ def _describe_version(version: VersionFacts) -> list[Any]:
         texts["userId"],
         texts["userName"],
         texts["operation"],
-        _texts(info.get("operationParameters")),
+        _format_values(info.get("operationParameters")),
         read_version if isinstance(read_version, int) else None,
         texts["isolationLevel"],
         is_blind if isinstance(is_blind, bool) else None,
-        _texts(info.get("operationMetrics")),
+        _format_values(info.get("operationMetrics")),
         texts["userMetadata"],
         texts["engineInfo"],
     ]
 
 
-def _texts(told: object) -> dict[str, str | None] | None:
-    return {str(name): _text(value) for name, value in told.items()} if isinstance(told, Mapping) else None
+def _format_values(told: object) -> dict[str, str | None] | None:
+    return (
+        {str(name): _format_value(value) for name, value in told.items()}
+        if isinstance(told, Mapping)
+        else None
+    )
 
 
-def _text(told: object) -> str | None:
+def _format_value(told: object) -> str | None:
     """A text as it is; anything else as JSON has it."""
     return told if told is None or isinstance(told, str) else msgspec.json.encode(told).decode()
 

@@ -78,7 +78,7 @@ def new_table(request: CatalogRequest) -> EmptyTable:
     key, branch = request.written_key
     if request.constraints:
         raise InvalidRequest(f"'{key}' is created without constraints; add them as table properties")
-    for field in _fields(_decode_json(request.schema)):
+    for field in _schema_fields(_decode_json(request.schema)):
         name = field.get("name") if isinstance(field, dict) else None
         _check_lengths(key, str(name), field)
     return EmptyTable(
@@ -115,10 +115,10 @@ def _check_lengths(key: Key, column: str, kind: Any) -> None:
             )
         if isinstance(part, dict):
             parts.extend(part.get(name) for name in _TYPES)
-            parts.extend(_fields(part))
+            parts.extend(_schema_fields(part))
 
 
-def _fields(schema: Any) -> list[Any]:
+def _schema_fields(schema: Any) -> list[Any]:
     fields = schema.get("fields") if isinstance(schema, dict) else None
     return fields if isinstance(fields, list) else []
 

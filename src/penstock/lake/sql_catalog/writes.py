@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def plan_write(lake: Lake, request: CatalogRequest) -> WritePlan:
     """How the engine is to write the rows of INSERT, or of CREATE or REPLACE TABLE AS SELECT."""
-    sql_format, order = _order(lake, request)
+    sql_format, order = _parse_order(lake, request)
     return sql_format.plan_write(lake, order)
 
 
@@ -28,7 +28,7 @@ def commit_write(lake: Lake, request: CatalogRequest) -> dict[str, Any]:
     """Commit the files that the engine has written. Asked again, it is done once."""
     if request.written is None:
         raise InvalidRequest("the request lacks the list of written files")
-    sql_format, order = _order(lake, request)
+    sql_format, order = _parse_order(lake, request)
     sql_format.commit_write(lake, order, request.written)
     return {}
 
@@ -38,7 +38,7 @@ def written_name(request: CatalogRequest) -> tuple[Key, str | None]:
     return request.written_key if request.table is None else request.written_table
 
 
-def _order(lake: Lake, request: CatalogRequest) -> tuple[SqlFormat, RowOrder]:
+def _parse_order(lake: Lake, request: CatalogRequest) -> tuple[SqlFormat, RowOrder]:
     options = WriterOptions.parse(request)
     if others := options.beside_replacing:
         raise needs_python(f"the option '{others[0]}' cannot be used for a write")

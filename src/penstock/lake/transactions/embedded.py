@@ -72,9 +72,11 @@ class TransactionAnswers:
             policy=call.policy,
             isolation=call.isolation,
             lease_us=_lease_us(call.lease_s),
-            who=_text(call.who),
-            message=_text(call.message),
-            properties={_text(name): _text(value) for name, value in call.properties.items()},
+            who=_storable_text(call.who),
+            message=_storable_text(call.message),
+            properties={
+                _storable_text(name): _storable_text(value) for name, value in call.properties.items()
+            },
         )
         self._tidy_some()
         return self._info_of(record)
@@ -85,7 +87,8 @@ class TransactionAnswers:
 
     def _renew(self, call: RenewTransaction) -> TransactionInfo:
         properties = {
-            _text(name): None if value is None else _text(value) for name, value in call.properties.items()
+            _storable_text(name): None if value is None else _storable_text(value)
+            for name, value in call.properties.items()
         }
         return self._info_of(self._transactions.renew(call.id, _lease_us(call.lease_s), properties))
 
@@ -95,7 +98,7 @@ class TransactionAnswers:
 
     def _commit(self, call: CommitTransaction) -> TransactionLanded:
         begun = self._transactions.get(call.id).transaction
-        record = self._transactions.commit(call.id, _meta(begun, call.said, call.who))
+        record = self._transactions.commit(call.id, _commit_meta(begun, call.said, call.who))
         transaction = record.transaction
         if transaction.commit == NO_COMMIT:
             head = transaction.base
@@ -116,7 +119,7 @@ class TransactionAnswers:
             yield Key.decode(stored), content_of(self._kernel.objects, now)
 
     def _abort(self, call: AbortTransaction) -> TransactionInfo:
-        reason = _text(call.why or (f"by {call.who}" if call.who else ""))[:TEXT_MAX_CHARS]
+        reason = _storable_text(call.why or (f"by {call.who}" if call.who else ""))[:TEXT_MAX_CHARS]
         return self._info_of(self._transactions.look_up_end(self._transactions.abort(call.id, reason)))
 
     def _list(self, call: ListTransactions) -> tuple[TransactionInfo, ...]:
@@ -161,7 +164,7 @@ class TransactionAnswers:
         """End all transactions that nobody is at any more, and forget those that ended long ago; returns how
         many were ended. One that cannot be ended now is left for the next time, and does not keep the others
         from it."""
-        ended = sum(self._settle(record) for record in self._transactions.open(skips_damaged=True))
+        ended = sum(self._settle_if_left(record) for record in self._transactions.open(skips_damaged=True))
         for record in self._transactions.list_ended(skips_damaged=True):
             self._forget(record)
         return ended
@@ -171,13 +174,13 @@ class TransactionAnswers:
         start, few = uuid4().hex, TIDIED_AT_ONCE
         try:
             for record in islice(self._transactions.open(start, skips_damaged=True, page_max=few), few):
-                self._settle(record)
+                self._settle_if_left(record)
             for record in islice(self._transactions.list_ended(start, skips_damaged=True, page_max=few), few):
                 self._forget(record)
         except PenstockError as problem:
             logger.warning("abandoned transactions could not be searched for: %s", problem)
 
-    def _settle(self, record: TransactionRecord) -> bool:
+    def _settle_if_left(self, record: TransactionRecord) -> bool:
         if not self._transactions.is_left(record):
             return False
         try:
@@ -196,7 +199,7 @@ class TransactionAnswers:
                 logger.warning("transaction %s could not be removed: %s", record.transaction.id, problem)
 
 
-def _meta(transaction: StoredTransaction, said: CommitDescription, who: str) -> CommitMeta:
+def _commit_meta(transaction: StoredTransaction, said: CommitDescription, who: str) -> CommitMeta:
     """What the commit of a transaction says of itself, unless whoever commits it says otherwise."""
     meta = commit_meta(said, who or transaction.who, transaction.message or f"transaction {transaction.id}")
     properties = {name: (value,) for name, value in transaction.properties.items()}
@@ -212,6 +215,6 @@ def _lease_us(lease_s: float | None) -> int | None:
         raise InvalidRequest(f"lease_s must be a number of seconds, got {lease_s}") from None
 
 
-def _text(text: str) -> str:
+def _storable_text(text: str) -> str:
     """What a caller says, in a form that can be stored."""
     return text.encode(errors="replace").decode()

@@ -36,7 +36,7 @@ class Heartbeat:
         while not self._stopped.wait(wait_s):
             wait_s = self._every_s
             try:
-                self._beat()
+                self._keep_transaction()
             except TransactionOver:
                 return  # whoever writes or commits next is told
             except (TryAgainError, OutcomeUnknown) as problem:
@@ -46,7 +46,7 @@ class Heartbeat:
                 logger.warning("the lease of a transaction is no longer renewed: %s", problem)
                 return
 
-    def _beat(self) -> None:
+    def _keep_transaction(self) -> None:
         transaction = self._transaction()
         if transaction is not None and not self._stopped.is_set():
             transaction.keep()

@@ -86,21 +86,21 @@ class NotedReads:
 
     def set_isolation(self, transaction: str, isolation: Isolation) -> None:
         with self._lock:
-            _put(self._isolations, transaction, isolation)
+            _put_in_cache(self._isolations, transaction, isolation)
 
     def missing(self, transaction: str, reads: tuple[Read, ...]) -> tuple[Read, ...]:
         """Those of some reads that are yet to be noted, each once."""
         with self._lock:
             known_reads = self._known.get(transaction, set())
             wanted_reads = dict.fromkeys(_widen(read, known_reads) for read in reads)
-            return tuple(read for read in wanted_reads if not _covers(known_reads, read))
+            return tuple(read for read in wanted_reads if not _is_covered(known_reads, read))
 
     def add(self, transaction: str, reads: tuple[Read, ...]) -> None:
         with self._lock:
-            _put(self._known, transaction, self._known.get(transaction, set()).union(reads))
+            _put_in_cache(self._known, transaction, self._known.get(transaction, set()).union(reads))
 
 
-def _put(cache: OrderedDict[str, T], transaction: str, value: T) -> None:
+def _put_in_cache(cache: OrderedDict[str, T], transaction: str, value: T) -> None:
     cache[transaction] = value
     cache.move_to_end(transaction)
     while len(cache) > TRANSACTIONS_MAX:
@@ -118,7 +118,7 @@ def _widen(read: Read, known_reads: set[Read]) -> Read:
     return msgspec.structs.replace(read, part=None)
 
 
-def _covers(known_reads: set[Read], read: Read) -> bool:
+def _is_covered(known_reads: set[Read], read: Read) -> bool:
     if read in known_reads or (read.part is not None and Read(key=read.key) in known_reads):
         return True
     if not read.is_listing:

@@ -17,7 +17,7 @@ PAGE: Final = 100
 
 def steps_of(lake: Lake, info: TransactionInfo) -> list[Commit]:
     """The commits that were made in a transaction, newest first; none of one that was aborted."""
-    head = _head(lake, info)
+    head = _last_step_commit(lake, info)
     commits: list[Commit] = []
     while head is not None:
         page = lake.log(head, limit=PAGE, after=commits[-1].id if commits else None)
@@ -34,11 +34,11 @@ def changes_of(lake: Lake, info: TransactionInfo) -> list[Difference]:
     """What a transaction changes, or has changed where it landed; nothing if it was aborted."""
     if info.commit:
         return lake.changes(info.commit)
-    head = _head(lake, info)
+    head = _last_step_commit(lake, info)
     return [] if head is None else lake.diff(info.base, head)
 
 
-def _head(lake: Lake, info: TransactionInfo) -> str | None:
+def _last_step_commit(lake: Lake, info: TransactionInfo) -> str | None:
     """Where its last step is found; ``None`` if it has none that is kept."""
     if info.commit:
         return lake.show(info.commit).parents[-1]

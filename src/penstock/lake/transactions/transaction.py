@@ -277,7 +277,7 @@ class Transaction:
         from any process, finishes it and returns the result.
         """
         if message is not None:
-            _text("the message", message)
+            _require_text("the message", message)
         all_properties = {**(properties or {}), **({CHECKS: tuple(self._passed)} if self._passed else {})}
         meta = commit_said(message, author, all_properties)
         if authors is not None:
@@ -326,8 +326,8 @@ class Transaction:
         ``TransactionOver`` if it is not open any more.
         """
         changes = dict(properties or {})
-        _texts({name: value for name, value in changes.items() if value is not None})
-        call = RenewTransaction(id=self.id, lease_s=_seconds(lease_s), properties=changes)
+        _require_texts({name: value for name, value in changes.items() if value is not None})
+        call = RenewTransaction(id=self.id, lease_s=_check_lease_seconds(lease_s), properties=changes)
         self._info = self._lake.do(call)
         return self._info
 
@@ -378,35 +378,35 @@ def begin_transaction(
     if isolation not in tuple(Isolation):
         raise InvalidRequest(f"unknown isolation {isolation!r}; it must be one of {', '.join(Isolation)}")
     call = BeginTransaction(
-        id=uuid4().hex if id is None else _text("the id", id),
-        target=None if target is None else _text("the target", target),
+        id=uuid4().hex if id is None else _require_text("the id", id),
+        target=None if target is None else _require_text("the target", target),
         policy=Policy(policy),
         isolation=Isolation(isolation),
-        lease_s=_seconds(lease_s),
-        message=_text("the message", message),
-        properties=_texts(properties or {}),
+        lease_s=_check_lease_seconds(lease_s),
+        message=_require_text("the message", message),
+        properties=_require_texts(properties or {}),
         who=lake.author,
     )
     return Transaction(lake, _require_open(lake.do(call)), beats=True)
 
 
-def _text(what: str, value: object) -> str:
+def _require_text(what: str, value: object) -> str:
     """``InvalidRequest`` for what a server could not read either."""
     if not isinstance(value, str):
         raise InvalidRequest(f"{what} of a transaction must be a string, got {value!r}")
     return value
 
 
-def _texts(texts: Mapping[str, str]) -> dict[str, str]:
+def _require_texts(texts: Mapping[str, str]) -> dict[str, str]:
     if not isinstance(texts, Mapping):
         raise InvalidRequest(f"the properties of a transaction must be a dict of strings, got {texts!r}")
     return {
-        _text("the name of a property", name): _text(f"the property '{name}'", value)
+        _require_text("the name of a property", name): _require_text(f"the property '{name}'", value)
         for name, value in texts.items()
     }
 
 
-def _seconds(lease_s: float | None) -> float | None:
+def _check_lease_seconds(lease_s: float | None) -> float | None:
     if lease_s is not None and (isinstance(lease_s, bool) or not isinstance(lease_s, int | float)):
         raise InvalidRequest(f"lease_s must be a number of seconds, got {lease_s!r}")
     if isinstance(lease_s, float) and not math.isfinite(lease_s):  # which JSON has no words for

@@ -106,13 +106,13 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
         reference = self.inside.get(reference, reference)
         if names_transaction(reference):
             return Keys()
-        return self._keys(role, lambda grant: fnmatchcase(reference, grant.references))
+        return self._allowed_keys(role, lambda grant: fnmatchcase(reference, grant.references))
 
     def keys_everywhere(self, role: Role) -> Keys:
         """The keys for which the caller has a role on every reference there is, or will be."""
-        return self._keys(role, lambda grant: grant.references == EVERYTHING)
+        return self._allowed_keys(role, lambda grant: grant.references == EVERYTHING)
 
-    def _keys(self, role: Role, matches: Callable[[Grant], bool]) -> Keys:
+    def _allowed_keys(self, role: Role, matches: Callable[[Grant], bool]) -> Keys:
         patterns = (grant.keys for grant in self.grants if grant.role.includes(role) and matches(grant))
         return Keys(frozenset(patterns))
 

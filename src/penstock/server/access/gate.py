@@ -87,24 +87,24 @@ class TokenGate(AccessGate):
         self._strangers = Semaphore(STRANGERS_MAX)
 
     def __call__(self, headers: Mapping[str, str], /) -> Caller:
-        shown = _shown(headers.get("authorization", ""), headers.get(API_KEY, ""))
+        shown = _shown_token(headers.get("authorization", ""), headers.get(API_KEY, ""))
         token = self._find(shown.id)
         if not _is_secret_of(token, shown) or token is None:
             raise Unauthenticated("unknown token; it may have been revoked")
-        if token.expires is not None and token.expires <= self._now():
+        if token.expires is not None and token.expires <= self._current_time():
             raise Unauthenticated(f"token '{token.name}' has expired, at {token.expires:%Y-%m-%d %H:%M} UTC")
         return Caller(name=token.name, grants=token.grants)
 
     def recognise(self, headers: Mapping[str, str], /) -> str:
         """The id of a token that was looked up before, also if that is some time ago."""
         try:
-            shown = _shown(headers.get("authorization", ""), headers.get(API_KEY, ""))
+            shown = _shown_token(headers.get("authorization", ""), headers.get(API_KEY, ""))
         except Unauthenticated:
             return ""
         lookup = self._known.get(shown.id)
         return shown.id if lookup is not None and _is_secret_of(lookup.token, shown) else ""
 
-    def _now(self) -> datetime:
+    def _current_time(self) -> datetime:
         return utc(self._clock())
 
     def _find(self, token_id: str) -> Token | None:
@@ -170,9 +170,9 @@ class _ShownToken(NamedTuple):
 
 
 @lru_cache(maxsize=SHOWN_MAX)
-def _shown(authorization: str, api_key: str) -> _ShownToken:
+def _shown_token(authorization: str, api_key: str) -> _ShownToken:
     """The token that a request's headers show. Whether there is such a token is asked with each request."""
-    presented = parse_token(_token(authorization.strip(), api_key.strip()))
+    presented = parse_token(_parse_token(authorization.strip(), api_key.strip()))
     return _ShownToken(presented.id, secret_hash(presented.secret))
 
 
@@ -182,7 +182,7 @@ def _is_secret_of(token: Token | None, shown: _ShownToken) -> bool:
     return hmac.compare_digest(shown.secret_hash, expected_hash)
 
 
-def _token(header: str, api_key: str) -> str:
+def _parse_token(header: str, api_key: str) -> str:
     """The text of the token that headers show."""
     scheme, _, text = header.partition(" ")
     if not header and api_key:

@@ -61,10 +61,10 @@ class UnmarkedKeys:
         if self._until is None:
             with self._lock, suppress(PenstockError):  # a lake that is moving takes no note, and no writes
                 if self._until is None:  # the first request decides, before it or another one has landed
-                    self._until = self._since(now) + timedelta(days=UNMARKED_KEYS_DAYS)
+                    self._until = self._unmarked_since(now) + timedelta(days=UNMARKED_KEYS_DAYS)
         return self._until is None or now < self._until
 
-    def _since(self, now: datetime) -> datetime:
+    def _unmarked_since(self, now: datetime) -> datetime:
         noted = self._catalogue.do(GetSetting(name=NOTE))
         try:
             return min(datetime.fromisoformat(noted or ""), now)

@@ -24,10 +24,10 @@ def check_locations(contents: Iterable[AnyContent | None], roots: Iterable[str])
     for content in contents:
         for location in content.locations if content is not None else ():
             check_host(location)
-            check_under(_absolute(location), places)
+            check_under(_require_absolute(location), places)
 
 
-def _absolute(location: str) -> str:
+def _require_absolute(location: str) -> str:
     """A location as roots are written; one that depends on where a program runs is refused."""
     place = _as_root(location)
     if "://" in place or place.startswith("/"):

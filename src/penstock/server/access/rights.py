@@ -71,7 +71,7 @@ class Rights:
         if parsed.name is not None:
             return revision, self.caller.require(Role.READ, parsed.name)
         if via is not None:
-            return _within(via, revision), self.caller.require(Role.READ, via)
+            return _revision_within(via, revision), self.caller.require(Role.READ, via)
         if parsed.commit == NO_COMMIT.hex() and not parsed.steps:
             return revision, ALL_KEYS  # the empty lake
         if not anywhere.patterns:
@@ -151,6 +151,6 @@ def may_use(caller: Caller, transaction: TransactionInfo) -> bool:
     return caller.is_admin or (bool(caller.name) and caller.name == transaction.who)
 
 
-def _within(reference: str, revision: str) -> str:
+def _revision_within(reference: str, revision: str) -> str:
     """A commit id, with the steps from there, as one that must be reachable from a reference."""
     return f"{check_name(reference)}@{revision.removeprefix('@')}"

@@ -95,7 +95,7 @@ def list_transactions(rights: Rights, call: ListTransactions) -> tuple[Transacti
 
 def transactions_in(call: Call[Any]) -> frozenset[str]:
     """The ids of the transactions whose branches a call names, wherever it names one."""
-    return frozenset(named for text in _texts(call) for named in _NAMED.findall(text))
+    return frozenset(named for text in _find_branch_names(call) for named in _NAMED.findall(text))
 
 
 def admit(catalogue: Catalogue, caller: Caller, transactions: Iterable[str]) -> Caller:
@@ -140,7 +140,7 @@ class TransactionAccess:
         )
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _find_branch_names(value: Any) -> Iterator[str]:
     """The texts in a call that may name a branch. Lists of operations and files name none."""
     for field in value.__struct_fields__:
         field_value = getattr(value, field)

@@ -190,7 +190,7 @@ def transplant(rights: Rights, call: calls.Transplant) -> MergeResult:
 
 def revert(rights: Rights, call: calls.Revert) -> MergeResult:
     call = _change_branch(rights, call, call.on)
-    commit = rights.read_whole(call.commit, via=_target(rights, call.on))
+    commit = rights.read_whole(call.commit, via=_target_branch(rights, call.on))
     return rights.do(msgspec.structs.replace(call, commit=commit))
 
 
@@ -202,7 +202,7 @@ def restore(rights: Rights, call: calls.Restore) -> MergeResult:
     _check_scope(caller, keys, Role.RESTORE, call)
     _check_scope(caller, caller.require(Role.READ, name), Role.READ, call)
     if call.to is not None:
-        to, readable = rights.read(call.to, via=_target(rights, call.branch))
+        to, readable = rights.read(call.to, via=_target_branch(rights, call.branch))
         _check_scope(caller, readable, Role.READ, call)
         call = msgspec.structs.replace(call, to=to)
     _check_namespaces_above(rights, call, name, keys)
@@ -234,7 +234,7 @@ def rebase(rights: Rights, call: calls.Rebase) -> MergeResult:
     return rights.do(msgspec.structs.replace(call, onto=rights.read_whole(call.onto)))
 
 
-def _target(rights: Rights, branch: str | None) -> str | None:
+def _target_branch(rights: Rights, branch: str | None) -> str | None:
     return None if rights.caller.keys_everywhere(Role.READ).are_all else rights.or_default(branch)
 
 

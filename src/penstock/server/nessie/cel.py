@@ -76,7 +76,7 @@ def filter_for(kind: FilterKind, expression: str) -> Callable[[Mapping[str, Any]
     An expression that cannot be read, names something that is not there, costs too much, fails on an item or
     does not come to true or false is refused with ``InvalidRequest``.
     """
-    script = _script(kind, expression)
+    script = _compile_script(kind, expression)
     spent_s = 0.0
 
     def keep(item: Mapping[str, Any]) -> bool:
@@ -107,7 +107,7 @@ class CelPart(msgspec.Struct, frozen=True, kw_only=True):
         if self.shape.work(sizes_of(values)) > WORK_MAX:
             many = len(values.get("operations", ()))
             raise ValueError("it costs too much" + (f" with {many} operations; {_CHEAP}" if many else ""))
-        return self.program.execute(_library().Context(values, dict(functions)))
+        return self.program.execute(_load_library().Context(values, dict(functions)))
 
 
 class Script(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,8 +121,11 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
     def holds_for(self, item: Mapping[str, Any]) -> bool:
         """Whether it is true of the item."""
         deadline = time.thread_time() + EVALUATION_MAX_S
-        functions: Functions = {SIZE: partial(_size, deadline), MATCHES: partial(_matches, deadline)}
-        loop = partial(self._loop, item, functions, deadline)
+        functions: Functions = {
+            SIZE: partial(_measure_size, deadline),
+            MATCHES: partial(_matches_pattern, deadline),
+        }
+        loop = partial(self._run_loop, item, functions, deadline)
         try:
             result = self.main.evaluate(item, {**functions, LOOP: loop})
         except _FAILURES as problem:
@@ -131,7 +134,7 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
             raise _refused_error(self.expression, "it must return true or false")
         return result
 
-    def _loop(self, item: Mapping[str, Any], functions: Functions, deadline: float, number: int) -> bool:
+    def _run_loop(self, item: Mapping[str, Any], functions: Functions, deadline: float, number: int) -> bool:
         """What a loop comes to over all operations; a failure reaches the caller through the library."""
         loop, operations = self.loops[number], item["operations"]
         for_all = loop.text.startswith("operations.all(")
@@ -147,21 +150,21 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @lru_cache(maxsize=256)
-def _script(kind: FilterKind, expression: str) -> Script:
+def _compile_script(kind: FilterKind, expression: str) -> Script:
     """The script of an expression; the last ones are kept, as clients page with the same one."""
     if len(expression) > EXPRESSION_MAX_CHARS:
         raise InvalidRequest(f"a filter can have at most {EXPRESSION_MAX_CHARS} characters")
     program = _compile(expression, expression)
     rest, loops = loops_apart(tuple(tokens_of(expression)), "operations")
     try:
-        parts = [_part(kind, expression, tokens) for tokens in (rest, *loops)]
+        parts = [_compile_part(kind, expression, tokens) for tokens in (rest, *loops)]
     except TooCostly as problem:
         raise _refused_error(expression, str(problem)) from None
     _check_names(kind, expression, program, [part.shape for part in parts])
     return Script(expression=expression, main=parts[0], loops=tuple(parts[1:]))
 
 
-def _part(kind: FilterKind, expression: str, tokens: Sequence[CelToken]) -> CelPart:
+def _compile_part(kind: FilterKind, expression: str, tokens: Sequence[CelToken]) -> CelPart:
     shape = shape_of(tokens)
     program = _compile("".join(rewrite_tokens(tokens)), expression)
     names = VARIABLES[kind].keys() & set(program.variables())
@@ -173,13 +176,13 @@ def _part(kind: FilterKind, expression: str, tokens: Sequence[CelToken]) -> CelP
 
 def _compile(text: str, expression: str) -> Any:
     try:
-        return _library().compile(text)
+        return _load_library().compile(text)
     except _FAILURES as problem:
         raise _refused_error(expression, _describe_problem(problem)) from None
 
 
 @cache
-def _library() -> Any:
+def _load_library() -> Any:
     """Loaded when the first filter comes: it takes half a second, and most servers never see one.
 
     It logs what it raises as well; a client's mistakes do not belong into a server's log.
@@ -211,13 +214,13 @@ def _check_time(deadline: float) -> None:
         raise ValueError(f"it takes longer than {EVALUATION_MAX_S:g} s for one item")
 
 
-def _size(deadline: float, value: Any) -> int:
+def _measure_size(deadline: float, value: Any) -> int:
     """How many characters, elements or keys there are."""
     _check_time(deadline)
     return len(value)
 
 
-def _matches(deadline: float, text: str, pattern: str) -> bool:
+def _matches_pattern(deadline: float, text: str, pattern: str) -> bool:
     """Whether the pattern is found in the text, in time proportional to both.
 
     The library reads the pattern each time, which may take a millisecond: hence the deadline.
@@ -235,7 +238,7 @@ def _matches(deadline: float, text: str, pattern: str) -> bool:
 
 @cache
 def _library_matches() -> Any:
-    return _library().compile("text.matches(pattern)")
+    return _load_library().compile("text.matches(pattern)")
 
 
 def _describe_problem(problem: Exception) -> str:

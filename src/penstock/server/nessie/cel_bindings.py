@@ -110,7 +110,7 @@ def sizes_of(values: Mapping[str, Any]) -> Sizes:
     return Sizes(values=sizes, longest=max(lengths), largest=max(elements))
 
 
-def _namespace(key: Key) -> str:
+def _namespace_name(key: Key) -> str:
     return write_separated_key(key.parents[-1]) if len(key) > 1 else ""
 
 
@@ -122,7 +122,7 @@ KEY: Final[Fields] = {
     "key": lambda it: name_key(it.key),
     "encodedKey": lambda it: write_separated_key(it.key),
     "keyElements": lambda it: list(it.key),
-    "namespace": lambda it: _namespace(it.key),
+    "namespace": lambda it: _namespace_name(it.key),
     "namespaceElements": lambda it: list(it.key[:-1]),
     "name": lambda it: it.key[-1],
 }

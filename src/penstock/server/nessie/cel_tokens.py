@@ -121,11 +121,11 @@ def shape_of(tokens: Sequence[CelToken]) -> WordShape:
     words, weights, mentions = [0] * (LOOPS_MAX + 1), Counter[tuple[int, str]](), []
     bound, carried, collects, sums, lists_of_names = set(), set(), 0, 0, False
     for index, token in enumerate(tokens):
-        before, after, second = (_at(tokens, index + step).text for step in (-1, 1, 2))
+        before, after, second = (_token_at(tokens, index + step).text for step in (-1, 1, 2))
         loops = [bracket for bracket in opened if bracket in _LOOPS]
         words[len(loops)] += 1
         if token.kind == "sign" and token.text in "([{":
-            opened.append(_bracket(tokens, index))
+            opened.append(_bracket_kind(tokens, index))
             _check_nesting(opened)
             collects += opened[-1] in _COLLECTING
             if opened[-1] in _LOOPS and second == ",":
@@ -138,10 +138,10 @@ def shape_of(tokens: Sequence[CelToken]) -> WordShape:
                 raise TooCostly(
                     "'+' cannot be used inside 'exists', 'all', 'map' or 'filter' in a filter expression"
                 )
-        elif token.kind == "name" and before == "." and not _is_value(_at(tokens, index - 2)):
+        elif token.kind == "name" and before == "." and not _is_value(_token_at(tokens, index - 2)):
             raise TooCostly("a name cannot begin with '.'")
         elif token.kind == "name" and before != "." and token.text not in _CONSTANTS:
-            is_call = _at(tokens, index + 3).text == "("
+            is_call = _token_at(tokens, index + 3).text == "("
             mentions.append((token.text, second if after == "." and not is_call else ""))
             weights[len(loops), token.text] += 1 + len(opened)
             lists_of_names |= _WRITTEN_OUT in opened
@@ -182,8 +182,8 @@ def loops_apart(tokens: Sequence[CelToken], name: str) -> tuple[list[CelToken], 
             rest += (*call, CelToken("number", str(len(apart))), CelToken("sign", ")"))
             apart.append(tokens[index:end])
         else:
-            is_loop = tokens[index].text == "(" and _bracket(tokens, index) in _LOOPS
-            end = _closing(tokens, index) + 1 if is_loop else index + 1
+            is_loop = tokens[index].text == "(" and _bracket_kind(tokens, index) in _LOOPS
+            end = _find_closing(tokens, index) + 1 if is_loop else index + 1
             rest += tokens[index:end]
         index = end
     return rest, apart
@@ -197,9 +197,9 @@ def rewrite_tokens(tokens: Sequence[CelToken], *, within_has: bool = False) -> I
     index = 0
     while index < len(tokens):
         token = tokens[index]
-        is_call = token.kind == "name" and _at(tokens, index + 1).text == "("
-        if is_call and token.text == "has" and not within_has and _at(tokens, index - 1).text != ".":
-            end = _closing(tokens, index + 1)
+        is_call = token.kind == "name" and _token_at(tokens, index + 1).text == "("
+        if is_call and token.text == "has" and not within_has and _token_at(tokens, index - 1).text != ".":
+            end = _find_closing(tokens, index + 1)
             field = "".join(rewrite_tokens(tokens[index + 2 : end], within_has=True))
             yield f"{token.space}(has({field}) && ({field}) != null)"
             index = end
@@ -215,19 +215,19 @@ def _apart_until(tokens: Sequence[CelToken], start: int, name: str) -> int:
     texts = [token.text for token in tokens[start : start + 4]]
     if (
         texts not in ([name, ".", "exists", "("], [name, ".", "all", "("])
-        or _at(tokens, start - 1).text == "."
+        or _token_at(tokens, start - 1).text == "."
     ):
         return 0
-    end = _closing(tokens, start + 3)
+    end = _find_closing(tokens, start + 3)
     again = any(token.text == name for token in tokens[start + 4 : end])
     return 0 if again else end + 1
 
 
-def _bracket(tokens: Sequence[CelToken], index: int) -> str:
+def _bracket_kind(tokens: Sequence[CelToken], index: int) -> str:
     """What a bracket opens: a loop by its name, a list or map that is written out, or something else."""
-    before = _at(tokens, index - 1)
+    before = _token_at(tokens, index - 1)
     if tokens[index].text == "(":
-        is_loop = before.text in _LOOPS and _at(tokens, index - 2).text == "."
+        is_loop = before.text in _LOOPS and _token_at(tokens, index - 2).text == "."
         return before.text if is_loop else ""
     return "" if tokens[index].text == "[" and _is_value(before) else _WRITTEN_OUT
 
@@ -247,7 +247,7 @@ def _check_nesting(opened: Sequence[str]) -> None:
         raise TooCostly("'map' and 'filter' are not supported inside exists, all, map and filter")
 
 
-def _closing(tokens: Sequence[CelToken], start: int) -> int:
+def _find_closing(tokens: Sequence[CelToken], start: int) -> int:
     """Where the bracket that opens at ``start`` closes."""
     depth = 0
     for index in range(start, len(tokens)):
@@ -260,5 +260,5 @@ def _closing(tokens: Sequence[CelToken], start: int) -> int:
     return len(tokens)
 
 
-def _at(tokens: Sequence[CelToken], index: int) -> CelToken:
+def _token_at(tokens: Sequence[CelToken], index: int) -> CelToken:
     return tokens[index] if 0 <= index < len(tokens) else CelToken("", "")

@@ -27,7 +27,7 @@ class NessieCodec:
             raise InvalidRequest(f"the request's body cannot be read: {problem}") from None
 
     def convert(self, values: Mapping[str, Any], type: Any, /) -> Any:  # noqa: A002
-        parsed = {name: _read(value, _kinds(type).get(name)) for name, value in values.items()}
+        parsed = {name: _read(value, _types_by_field(type).get(name)) for name, value in values.items()}
         parsed = {name: value for name, value in parsed.items() if value is not None}
         try:
             return decoders.convert(parsed, type, strict=False)
@@ -52,7 +52,7 @@ def require_body(body: T | None, parameter: str) -> T:
 
 
 @cache
-def _kinds(type: Any) -> dict[str, Any]:  # noqa: A002
+def _types_by_field(type: Any) -> dict[str, Any]:  # noqa: A002
     return {field.encode_name: field.type for field in msgspec.structs.fields(type)}
 
 

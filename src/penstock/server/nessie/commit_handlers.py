@@ -74,7 +74,7 @@ def commit_operations(
     idempotency_key: str | None = None,
 ) -> tuple[Commit, tuple[shapes.AddedContent, ...]]:
     """Commit to a branch what was decided at one of its commits; also give the ids of what is new."""
-    keys = _keys(operations)
+    keys = _require_unique_keys(operations)
     read = catalogue.do(calls.GetContents(at=target.commit, via=target.name, key=keys))
     held = {entry.key: entry.content for entry in read}
     planned = _CommitPlan(held, operations)
@@ -112,11 +112,11 @@ class _CommitPlan:
             return Delete(key)
         if isinstance(operation, shapes.UnchangedOperation):
             return Unchanged(key)
-        return Put(key, self._content(key, operation.content))
+        return Put(key, self._make_content(key, operation.content))
 
-    def _content(self, key: Key, content: shapes.AnyContent) -> AnyContent:
+    def _make_content(self, key: Key, content: shapes.AnyContent) -> AnyContent:
         identity = identity_of(content)
-        before = self._before(key, identity)
+        before = self._read_previous_content(key, identity)
         if before is None:
             if identity is not None:
                 raise InvalidRequest(f"New value for key '{name_key(key)}' must not have a content ID")
@@ -136,7 +136,7 @@ class _CommitPlan:
             )
         return to_content(key, content, before)
 
-    def _before(self, key: Key, identity: UUID | None) -> AnyContent | None:
+    def _read_previous_content(self, key: Key, identity: UUID | None) -> AnyContent | None:
         """The content that a put goes on with; none if it is a new one."""
         existing = self._held.get(key)
         if existing is None:
@@ -145,7 +145,7 @@ class _CommitPlan:
         return None if is_created_anew else existing
 
 
-def _keys(operations: Iterable[shapes.AnyOperation]) -> tuple[Key, ...]:
+def _require_unique_keys(operations: Iterable[shapes.AnyOperation]) -> tuple[Key, ...]:
     """The keys of operations. None may stand there twice, except to be deleted and then created anew."""
     seen: dict[Key, shapes.AnyOperation] = {}
     keys: list[Key] = []

@@ -46,8 +46,8 @@ def commit_description(
     """
     if meta is not None:
         _check(meta)
-    authors = _authors(meta)
-    signers = _signers(meta)
+    authors = _list_authors(meta)
+    signers = _list_signers(meta)
     authors += _split_list(headers.get("nessie-commit-authors", ""))
     signers += _split_list(headers.get("nessie-commit-signedoffby", ""))
     header = next(iter(_strip_all(headers.values_of("nessie-commit-message"))), "")
@@ -56,8 +56,8 @@ def commit_description(
         message=header or message,
         authors=tuple(authors),
         signed_off_by=tuple(signers),
-        author_time=_aware(meta.author_time) if meta is not None else None,
-        properties=_properties(meta, headers),
+        author_time=_to_utc(meta.author_time) if meta is not None else None,
+        properties=_commit_properties(meta, headers),
     )
 
 
@@ -72,7 +72,7 @@ def _check(meta: shapes.CommitMetaInput) -> None:
             raise InvalidRequest(f"Cannot set the {what} on the client side. It is set by the server.")
 
 
-def _authors(meta: shapes.CommitMetaInput | None) -> list[str]:
+def _list_authors(meta: shapes.CommitMetaInput | None) -> list[str]:
     if meta is None:
         return []
     if meta.authors is not None:
@@ -80,7 +80,7 @@ def _authors(meta: shapes.CommitMetaInput | None) -> list[str]:
     return [meta.author] if meta.author else []
 
 
-def _signers(meta: shapes.CommitMetaInput | None) -> list[str]:
+def _list_signers(meta: shapes.CommitMetaInput | None) -> list[str]:
     if meta is None:
         return []
     if meta.all_signed_off_by is not None:
@@ -88,7 +88,7 @@ def _signers(meta: shapes.CommitMetaInput | None) -> list[str]:
     return [meta.signed_off_by] if meta.signed_off_by is not None else []
 
 
-def _properties(meta: shapes.CommitMetaInput | None, headers: Headers) -> dict[str, tuple[str, ...]]:
+def _commit_properties(meta: shapes.CommitMetaInput | None, headers: Headers) -> dict[str, tuple[str, ...]]:
     properties: dict[str, tuple[str, ...]] = {}
     if meta is not None and meta.all_properties is not None:
         properties = dict(meta.all_properties)
@@ -109,5 +109,5 @@ def _strip_all(texts: Iterable[str]) -> Iterable[str]:
     return (text.strip() for text in texts if text.strip())
 
 
-def _aware(moment: datetime | None) -> datetime | None:
+def _to_utc(moment: datetime | None) -> datetime | None:
     return moment.replace(tzinfo=UTC) if moment is not None and moment.tzinfo is None else moment

@@ -100,7 +100,9 @@ def get_repository_config(ask: Ask) -> RepositoryConfigResponse:
         if name != _COLLECTOR:
             raise InvalidRequest(f"No repository config type registered for name {name}")
     noted = (
-        ask.catalogue.do(calls.GetSetting(name=_setting(_COLLECTOR))) if _COLLECTOR in query.type else None
+        ask.catalogue.do(calls.GetSetting(name=_setting_name(_COLLECTOR)))
+        if _COLLECTOR in query.type
+        else None
     )
     return RepositoryConfigResponse(configs=(_read(noted),) if noted is not None else UNSET)
 
@@ -121,11 +123,11 @@ def update_repository_config(ask: Ask) -> UpdateRepositoryConfigResponse:
             "java.time.Duration) or an ISO instant (like 2011-12-03T10:15:30Z) "
         )
     text = msgspec.json.encode(_without_nothing(config)).decode()
-    before = ask.catalogue.do(calls.PutSetting(name=_setting(_COLLECTOR), value=text))
+    before = ask.catalogue.do(calls.PutSetting(name=_setting_name(_COLLECTOR), value=text))
     return UpdateRepositoryConfigResponse(previous=_read(before) if before is not None else None)
 
 
-def _setting(type_name: str) -> str:
+def _setting_name(type_name: str) -> str:
     return f"nessie/{type_name}"
 
 

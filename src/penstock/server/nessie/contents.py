@@ -153,17 +153,17 @@ def _new_content(content: shapes.AnyContent) -> AnyContent:
             metadata_location=content.metadata_location,
             version_id=content.version_id,
             schema_id=content.schema_id,
-            sql_text=_text(content.sql_text),
-            dialect=_text(content.dialect),
+            sql_text=_text_or_empty(content.sql_text),
+            dialect=_text_or_empty(content.dialect),
         )
     if isinstance(content, shapes.NessieUdf):
         return Udf(
             id=identity,
-            metadata_location=_text(content.metadata_location),
-            version_id=_text(content.version_id),
-            signature_id=_text(content.signature_id),
-            sql_text=_text(content.sql_text),
-            dialect=_text(content.dialect),
+            metadata_location=_text_or_empty(content.metadata_location),
+            version_id=_text_or_empty(content.version_id),
+            signature_id=_text_or_empty(content.signature_id),
+            sql_text=_text_or_empty(content.sql_text),
+            dialect=_text_or_empty(content.dialect),
         )
     return DeltaTable(
         id=identity,
@@ -173,5 +173,5 @@ def _new_content(content: shapes.AnyContent) -> AnyContent:
     )
 
 
-def _text(text: str | UnsetType | None) -> str:
+def _text_or_empty(text: str | UnsetType | None) -> str:
     return text if isinstance(text, str) else ""

@@ -132,11 +132,11 @@ def _describe_error(
     if isinstance(error, CommitConflict):
         conflicts = namespace_conflicts(error.conflicts) or error.conflicts
         # A key that is deleted and created anew meets the same conflict twice.
-        return _conflicts(
+        return _describe_conflicts(
             list({(conflict.kind, conflict.key): shown_conflict(conflict) for conflict in conflicts}.values())
         )
     if isinstance(error, ReferenceChanged) and "expected" in details:
-        return _conflicts([_moved_conflict(details["name"], details["expected"], details["found"])])
+        return _describe_conflicts([_moved_conflict(details["name"], details["expected"], details["found"])])
     if isinstance(error, ReferenceNotFound):
         name = details.get("name")
         return "REFERENCE_NOT_FOUND", f"Named reference '{name}' not found" if name else message, None
@@ -154,14 +154,14 @@ def _describe_error(
         return "REFERENCE_ALREADY_EXISTS", f"Named reference '{details.get('name')}' already exists.", None
     if isinstance(error, UnsupportedMediaType):
         message = "The content-type header value did not match the value in @Consumes"
-    return _code(error), message, None
+    return _error_code(error), message, None
 
 
 def _about_key(key: Key) -> shapes.ContentKeyErrorDetails:
     return shapes.ContentKeyErrorDetails(content_key=shapes.ContentKey(elements=tuple(key)))
 
 
-def _code(error: PenstockError) -> str:
+def _error_code(error: PenstockError) -> str:
     if isinstance(error, HistoryExpired):
         return "REFERENCE_NOT_FOUND"
     if isinstance(error, TransactionOver) and error.details.get("state") in _ENDED:
@@ -195,7 +195,7 @@ def _moved_conflict(name: str, expected: str, found: str) -> shapes.NessieConfli
     return shapes.NessieConflict(conflict_type="UNEXPECTED_HASH", key=None, message=text)
 
 
-def _conflicts(conflicts: list[shapes.NessieConflict]) -> tuple[str, str, shapes.ReferenceConflicts]:
+def _describe_conflicts(conflicts: list[shapes.NessieConflict]) -> tuple[str, str, shapes.ReferenceConflicts]:
     if len(conflicts) == 1:
         text = conflicts[0].message
         message = f"{text[:1].upper()}{text[1:]}."

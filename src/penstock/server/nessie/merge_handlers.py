@@ -124,16 +124,16 @@ def response(
     keys = [key for key in (*result.keys, *idle) if _is_listed(key)]
     keys.sort(key=lambda merged_key: merged_key.key.encode())
     if result.conflicts and not conflicts_are_answer:
-        raise _refusal(keys)
+        raise _refuse_merge(keys)
     return shapes.MergeResponse(
         was_applied=result.applied,
         was_successful=not result.conflicts,
-        resultant_target_hash=_resultant(result),
+        resultant_target_hash=_resulting_head(result),
         common_ancestor=result.base if isinstance(call, calls.Merge) else None,
         target_branch=target.name or "",
-        effective_target_hash=_effective(catalogue, target, result),
+        effective_target_hash=_target_head(catalogue, target, result),
         expected_hash=target.commit,
-        details=tuple(_detail(key) for key in keys),
+        details=tuple(_key_details(key) for key in keys),
     )
 
 
@@ -257,12 +257,14 @@ def _carry_out(catalogue: Catalogue, call: MergeOrTransplant) -> tuple[MergeResu
             if not unused:
                 raise
             if isinstance(call, calls.Merge):
-                idle += _idle(catalogue, call, tried, unused)
+                idle += _droppable_keys(catalogue, call, tried, unused)
             keys = {key: how for key, how in call.keys.items() if key not in unused}
             call = msgspec.structs.replace(call, keys=keys)
 
 
-def _idle(catalogue: Catalogue, call: calls.Merge, tried: MergeResult, unused: list[str]) -> list[MergedKey]:
+def _droppable_keys(
+    catalogue: Catalogue, call: calls.Merge, tried: MergeResult, unused: list[str]
+) -> list[MergedKey]:
     """Of keys that something is said about but that are not part of a merge, those that may be dropped.
 
     The lake refuses all of them, so that a name that is spelt wrong is noticed. Nessie lets one be dropped
@@ -292,7 +294,7 @@ def _is_listed(key: MergedKey) -> bool:
     return key.mode is not MergeMode.NORMAL or bool(key.conflicts) or key.before != key.after
 
 
-def _detail(key: MergedKey) -> shapes.ContentKeyDetails:
+def _key_details(key: MergedKey) -> shapes.ContentKeyDetails:
     return shapes.ContentKeyDetails(
         key=shapes.ContentKey(elements=tuple(key.key)),
         merge_behavior=_BEHAVIORS[key.mode],
@@ -300,7 +302,7 @@ def _detail(key: MergedKey) -> shapes.ContentKeyDetails:
     )
 
 
-def _refusal(keys: list[MergedKey]) -> NessieRefusal:
+def _refuse_merge(keys: list[MergedKey]) -> NessieRefusal:
     """Nessie also names keys that are not in conflict, without saying why."""
     names = ", ".join(f"'{name_key(key.key)}'" for key in keys if key.conflicts)
     conflicts = [
@@ -315,7 +317,7 @@ def _refusal(keys: list[MergedKey]) -> NessieRefusal:
     return NessieRefusal("REFERENCE_CONFLICT", message, conflicts)
 
 
-def _resultant(result: MergeResult) -> str | None:
+def _resulting_head(result: MergeResult) -> str | None:
     """The branch's head afterwards; nothing if it was only tried and there was something to do."""
     has_nothing_to_do = result.source is not None and result.source == result.base
     if result.conflicts or (result.dry_run and not has_nothing_to_do):
@@ -323,7 +325,7 @@ def _resultant(result: MergeResult) -> str | None:
     return result.head
 
 
-def _effective(catalogue: Catalogue, target: RevisionPlace, result: MergeResult) -> str:
+def _target_head(catalogue: Catalogue, target: RevisionPlace, result: MergeResult) -> str:
     """The head that the result was put on."""
     if not result.commits:
         return result.head

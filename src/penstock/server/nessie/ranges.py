@@ -48,14 +48,14 @@ def in_range(
         items = sorted(read(key_range.keys), key=lambda item: item.key.encode())
         items = dropwhile(lambda item: key_range.begins_after(item.key), items)
     elif key_range.start is not None:  # a list goes on after a key, a range begins with one
-        items = chain(_readable(read, key_range.start), scan(key_range.prefix, key_range.start))
+        items = chain(_read_if_allowed(read, key_range.start), scan(key_range.prefix, key_range.start))
     else:
         items = scan(key_range.prefix, None)
     inside = (item for item in items if key_range.is_below_prefix(item.key))
     return takewhile(lambda item: key_range.reaches(item.key), inside)
 
 
-def _readable(read: Callable[[tuple[Key, ...]], Iterable[KeyedT]], key: Key) -> Iterable[KeyedT]:
+def _read_if_allowed(read: Callable[[tuple[Key, ...]], Iterable[KeyedT]], key: Key) -> Iterable[KeyedT]:
     """What a key holds that only says where to begin; nothing if the caller may not read it."""
     try:
         return read((key,))

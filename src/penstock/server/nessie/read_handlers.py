@@ -89,7 +89,7 @@ class HistoryQuery(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
 
 
 def get_content(ask: Ask) -> shapes.ContentResponse:
-    place = _place(ask, "getContent.ref")
+    place = _resolve_revision(ask, "getContent.ref")
     key = read_key(ask.path["key"])
     for held in _read(ask.catalogue, place, (key,)):
         return shapes.ContentResponse(
@@ -102,14 +102,14 @@ def get_content(ask: Ask) -> shapes.ContentResponse:
 
 def get_contents(ask: Ask) -> shapes.GetMultipleContentsResponse:
     query: ContentsQuery = ask.query
-    return _contents(ask, "getSeveralContents.ref", tuple(read_key(text) for text in query.key))
+    return _get_contents(ask, "getSeveralContents.ref", tuple(read_key(text) for text in query.key))
 
 
 def get_requested_contents(ask: Ask) -> shapes.GetMultipleContentsResponse:
     refuse(violation_of(ask.body), bad_path(ask.path["ref"], "getMultipleContents.ref"))
     body: shapes.GetMultipleContentsRequest = ask.body
     keys = tuple(Key(*key.elements) for key in body.requested_keys or ())
-    return _contents(ask, "getMultipleContents.ref", keys)
+    return _get_contents(ask, "getMultipleContents.ref", keys)
 
 
 def violation_of(body: shapes.GetMultipleContentsRequest | None) -> str | None:
@@ -121,15 +121,15 @@ def violation_of(body: shapes.GetMultipleContentsRequest | None) -> str | None:
 
 def list_entries(ask: Ask) -> shapes.EntriesResponse:
     query: EntriesQuery = ask.query
-    place = _place(ask, "getEntries.refName")
+    place = _resolve_revision(ask, "getEntries.refName")
     keep: Keep[Held] = make_filter(
         "entries", query.filter, lambda held: entry_item(held.key, type_name(held.content))
     )
     size = page_size(ask.limits, query.max_records)
     entries = in_range(
-        _range(query),
+        _parse_range(query),
         lambda keys: _read(ask.catalogue, place, keys),
-        lambda prefix, after: _entries(ask.catalogue, place, prefix, after, size),
+        lambda prefix, after: _list_entries(ask.catalogue, place, prefix, after, size),
     )
     page_entries, token = page(
         entries, size, lambda held: key_token(held.key), keep, page_end_s(ask.deadline_s)
@@ -138,7 +138,7 @@ def list_entries(ask: Ask) -> shapes.EntriesResponse:
         has_more=token is not None,
         token=token,
         effective_reference=place.effective,
-        entries=tuple(_entry(held, query.content) for held in page_entries),
+        entries=tuple(_shape_entry(held, query.content) for held in page_entries),
     )
 
 
@@ -147,16 +147,16 @@ def get_diff(ask: Ask) -> shapes.DiffResponse:
     refuse(
         bad_path(ask.path["from"], "getDiff.params.fromRef"), bad_path(ask.path["to"], "getDiff.params.toRef")
     )
-    before = _place(ask, "getDiff.params.fromRef", "from", '"From" hash')
-    after = _place(ask, "getDiff.params.toRef", "to", '"To" hash')
+    before = _resolve_revision(ask, "getDiff.params.fromRef", "from", '"From" hash')
+    after = _resolve_revision(ask, "getDiff.params.toRef", "to", '"To" hash')
     keep: Keep[Difference] = make_filter(
         "diff", query.filter, lambda difference: difference_item(difference.key)
     )
     size = page_size(ask.limits, query.max_records)
     differences = in_range(
-        _range(query),
+        _parse_range(query),
         lambda keys: _compare(ask.catalogue, before, after, keys),
-        lambda prefix, last: _differences(ask.catalogue, before, after, prefix, last, size),
+        lambda prefix, last: _list_differences(ask.catalogue, before, after, prefix, last, size),
     )
     page_differences, token = page(
         differences, size, lambda difference: key_token(difference.key), keep, page_end_s(ask.deadline_s)
@@ -181,14 +181,14 @@ def get_history(ask: Ask) -> shapes.LogResponse:
 
     @lru_cache(maxsize=2 * LOG_MAX)  # a filter looks at them before they are shown
     def changes(commit: str) -> tuple[Difference, ...]:
-        return _changes(ask.catalogue, place, commit) if query.fetch == "ALL" else ()
+        return _list_changes(ask.catalogue, place, commit) if query.fetch == "ALL" else ()
 
     keep: Keep[Commit] = make_filter(
         "commits", query.filter, lambda commit: commit_item(commit, _operation_facts(changes(commit.id)))
     )
     limits = msgspec.structs.replace(ask.limits, page_max=min(LOG_MAX, ask.limits.page_max))
     size = page_size(limits, query.max_records)
-    commits = _up_to(_log(ask.catalogue, place, size), last)
+    commits = _up_to(_list_commits(ask.catalogue, place, size), last)
     page_commits, token = page(commits, size, lambda commit: commit.id, keep, page_end_s(ask.deadline_s))
     return shapes.LogResponse(
         has_more=token is not None,
@@ -200,11 +200,13 @@ def get_history(ask: Ask) -> shapes.LogResponse:
 # -- places and ranges -------------------------------------------------------------------------------------
 
 
-def _place(ask: Ask, parameter: str, name: str = "ref", what: str = "Expected hash") -> RevisionPlace:
+def _resolve_revision(
+    ask: Ask, parameter: str, name: str = "ref", what: str = "Expected hash"
+) -> RevisionPlace:
     return resolve(ask.catalogue, parse_path(ask.path[name], ask.catalogue, parameter), what)
 
 
-def _range(query: RangeQuery) -> Range:
+def _parse_range(query: RangeQuery) -> Range:
     if query.prefix_key and (query.min_key or query.max_key):
         raise InvalidRequest("Combining prefixKey with either minKey or maxKey is not supported.")
     start = read_key(query.min_key) if query.min_key else None
@@ -223,14 +225,14 @@ def _read(catalogue: Catalogue, place: RevisionPlace, keys: tuple[Key, ...]) -> 
     return catalogue.do(calls.GetContents(at=place.commit, via=place.name, key=keys))
 
 
-def _contents(ask: Ask, parameter: str, keys: tuple[Key, ...]) -> shapes.GetMultipleContentsResponse:
+def _get_contents(ask: Ask, parameter: str, keys: tuple[Key, ...]) -> shapes.GetMultipleContentsResponse:
     if not keys:
         raise InvalidRequest(
             "getMultipleContents.request.requestedKeys: size must be between 1 and 2147483647"
         )
     if len(keys) > ask.limits.operations_max:
         raise InvalidRequest(f"a request can read at most {ask.limits.operations_max} keys, got {len(keys)}")
-    place = _place(ask, parameter)
+    place = _resolve_revision(ask, parameter)
     return shapes.GetMultipleContentsResponse(
         contents=tuple(
             shapes.ContentWithKey(key=_shown_key(held.key), content=from_content(held.key, held.content))
@@ -240,7 +242,7 @@ def _contents(ask: Ask, parameter: str, keys: tuple[Key, ...]) -> shapes.GetMult
     )
 
 
-def _entries(
+def _list_entries(
     catalogue: Catalogue, place: RevisionPlace, prefix: Key | None, after: Key | None, size: int
 ) -> Iterator[Held]:
     def read(last: Held | None, limit: int) -> tuple[Held, ...]:
@@ -252,7 +254,7 @@ def _entries(
     return batches(read, size)
 
 
-def _entry(held: Held, with_content: bool) -> shapes.NessieEntry:
+def _shape_entry(held: Held, with_content: bool) -> shapes.NessieEntry:
     return shapes.NessieEntry(
         name=_shown_key(held.key),
         type=type_name(held.content),
@@ -268,7 +270,7 @@ def _shown_key(key: Key) -> shapes.ContentKey:
 # -- differences -------------------------------------------------------------------------------------------
 
 
-def _differences(
+def _list_differences(
     catalogue: Catalogue,
     before: RevisionPlace,
     to: RevisionPlace,
@@ -329,7 +331,7 @@ def _history_end(catalogue: Catalogue, place: RevisionPlace, limit_hash: str) ->
     return resolve(catalogue, revision, "Oldest hash").commit
 
 
-def _log(catalogue: Catalogue, place: RevisionPlace, size: int) -> Iterator[Commit]:
+def _list_commits(catalogue: Catalogue, place: RevisionPlace, size: int) -> Iterator[Commit]:
     if place.commit == EMPTY_COMMIT_ID:
         return iter(())
 
@@ -347,7 +349,7 @@ def _up_to(commits: Iterable[Commit], last: str | None) -> Iterator[Commit]:
             return
 
 
-def _changes(catalogue: Catalogue, place: RevisionPlace, commit: str) -> tuple[Difference, ...]:
+def _list_changes(catalogue: Catalogue, place: RevisionPlace, commit: str) -> tuple[Difference, ...]:
     def read(last: Difference | None, limit: int) -> tuple[Difference, ...]:
         key = last.key if last is not None else None
         return catalogue.do(calls.GetChanges(revision=commit, via=place.name, after=key, limit=limit))

@@ -107,7 +107,7 @@ def list_references(ask: Ask) -> shapes.ReferencesResponse:
     )
     size = page_size(ask.limits, query.max_records)
     references = _references(ask.catalogue, query.page_token, size)
-    page_references, token = page(references, size, _token, keep, page_end_s(ask.deadline_s))
+    page_references, token = page(references, size, _page_token, keep, page_end_s(ask.deadline_s))
     shown = tuple(_with_metadata(reference, head(reference)) for reference in page_references)
     return shapes.ReferencesResponse(has_more=token is not None, token=token, references=shown)
 
@@ -124,14 +124,14 @@ def create_reference(ask: Ask) -> shapes.SingleReferenceResponse:
     assert query.type is not None
     kind = _TYPES[query.type]
     check_name(query.name)
-    place = resolve(ask.catalogue, _source(ask.body), "Target hash", needs_commit=True)
+    place = resolve(ask.catalogue, _parse_source(ask.body), "Target hash", needs_commit=True)
     reference = ask.catalogue.do(calls.CreateReference(name=query.name, kind=kind, at=place.revision))
     return shapes.SingleReferenceResponse(reference=shown_reference(reference, reference.id))
 
 
 def get_reference(ask: Ask) -> shapes.SingleReferenceResponse:
     query: GetQuery = ask.query
-    name = _name(ask, "getReferenceByName.params.ref", "fetching a reference by name")
+    name = _require_name_only(ask, "getReferenceByName.params.ref", "fetching a reference by name")
     reference = find_reference(ask.catalogue, name)
     head = _Heads(ask.catalogue).of(reference) if query.fetch == "ALL" else None
     return shapes.SingleReferenceResponse(reference=_with_metadata(reference, head))
@@ -149,7 +149,7 @@ def assign_reference(ask: Ask) -> shapes.SingleReferenceResponse:
         raise InvalidRequest("Assignment target must be a branch or a tag.")
     reference = find_reference(ask.catalogue, expected.name)
     require_commit(expected, "Expected hash")
-    target = resolve(ask.catalogue, _source(ask.body), "Target hash", needs_commit=True)
+    target = resolve(ask.catalogue, _parse_source(ask.body), "Target hash", needs_commit=True)
     _check_kind(reference, kind)
     moved = ask.catalogue.do(
         calls.AssignReference(
@@ -186,16 +186,17 @@ def delete_reference(ask: Ask) -> shapes.SingleReferenceResponse:
 
 def recent_changes(ask: Ask) -> shapes.ReferenceHistoryResponse:
     query: RecentQuery = ask.query
-    name = _name(ask, "getReferenceHistory.params.ref", "fetching a reference history")
+    name = _require_name_only(ask, "getReferenceHistory.params.ref", "fetching a reference history")
     reference = find_reference(ask.catalogue, name)
     oldest = datetime.now(UTC) - timedelta(seconds=RECENT_MAX_S)
     lines = ask.catalogue.do(calls.GetReferenceLog(name=reference.name, limit=RECENT_MAX))
     moves = takewhile(lambda line: line.event != Event.CREATE and line.time >= oldest, lines)
     befores = [line.before for line in moves if line.before != line.after]
-    states = [_state(ask.catalogue, reference.name, commit) for commit in befores]
+    states = [_reference_state(ask.catalogue, reference.name, commit) for commit in befores]
     return shapes.ReferenceHistoryResponse(
         reference=shown_reference(reference, reference.id),
-        current=_state(ask.catalogue, reference.name, reference.id) or _unreadable(reference.id),
+        current=_reference_state(ask.catalogue, reference.name, reference.id)
+        or _unreadable_state(reference.id),
         previous=tuple(state for state in states if state is not None),
         commit_log_consistency=_check_commits(ask.catalogue, reference, query.scan_commits or 0),
     )
@@ -219,10 +220,10 @@ class _Heads:
     def of(self, reference: Reference) -> Head | None:
         """What is known of a reference; nothing if it is empty."""
         if reference.name not in self._known:
-            self._known[reference.name] = self._head(reference) if self._has_commits(reference) else None
+            self._known[reference.name] = self._read_head(reference) if self._has_commits(reference) else None
         return self._known[reference.name]
 
-    def _head(self, reference: Reference) -> Head:
+    def _read_head(self, reference: Reference) -> Head:
         commit = self._commit(reference)
         if reference.kind is Kind.TAG or reference.name == self._name:
             return Head(commit=commit, total=commit.depth)
@@ -268,7 +269,7 @@ class _Heads:
         return self._catalogue.do(calls.Resolve(revision=revision)).commit
 
 
-def _token(reference: Reference) -> str:
+def _page_token(reference: Reference) -> str:
     return f"{_FOLDERS[reference.kind]}{reference.name}".encode().hex()
 
 
@@ -313,13 +314,13 @@ def _with_metadata(reference: Reference, head: Head | None) -> shapes.AnyReferen
     return msgspec.structs.replace(shown, metadata=metadata)
 
 
-def _source(body: shapes.AnyReferenceInput | None) -> NessieRevision:
+def _parse_source(body: shapes.AnyReferenceInput | None) -> NessieRevision:
     if body is None:
         return NessieRevision(name=None)
     return parse_body(None if isinstance(body, shapes.DetachedInput) else body.name, body.hash)
 
 
-def _name(ask: Ask, parameter: str, doing: str) -> str | None:
+def _require_name_only(ask: Ask, parameter: str, doing: str) -> str | None:
     revision = parse_path(ask.path["ref"], ask.catalogue, parameter, NAME_RULE)
     if not revision.is_name_only:
         raise InvalidRequest(f"Hashes are not allowed when {doing}")
@@ -354,7 +355,7 @@ def _if_head(catalogue: Catalogue, reference: Reference, expected: NessieRevisio
     return commit
 
 
-def _state(catalogue: Catalogue, name: str, commit: str) -> shapes.ReferenceHistoryState | None:
+def _reference_state(catalogue: Catalogue, name: str, commit: str) -> shapes.ReferenceHistoryState | None:
     """A commit that a reference was at; nothing if the caller may not read it."""
     if commit == EMPTY_COMMIT_ID:
         return shapes.ReferenceHistoryState(commit_hash=commit, commit_consistency="COMMIT_CONSISTENT")
@@ -363,13 +364,13 @@ def _state(catalogue: Catalogue, name: str, commit: str) -> shapes.ReferenceHist
     except Denied:
         return None
     except (CommitNotFound, HistoryExpired, Damaged):
-        return _unreadable(commit)
+        return _unreadable_state(commit)
     return shapes.ReferenceHistoryState(
         commit_hash=commit, commit_consistency="COMMIT_CONSISTENT", meta=shown_meta(commit_info)
     )
 
 
-def _unreadable(commit: str) -> shapes.ReferenceHistoryState:
+def _unreadable_state(commit: str) -> shapes.ReferenceHistoryState:
     return shapes.ReferenceHistoryState(commit_hash=commit, commit_consistency="COMMIT_INCONSISTENT")
 
 

@@ -134,7 +134,7 @@ def parse_path(text: str, catalogue: Catalogue, parameter: str, rule: str = PATH
         raise InvalidRequest(
             "Either name or commit ID with optional relative commit spec or both must be supplied"
         )
-    return _revision(name, commit, steps)
+    return _make_revision(name, commit, steps)
 
 
 def parse_body(name: str | None, text: str | None, says: str = "{rule} - but was: {text}") -> NessieRevision:
@@ -142,7 +142,7 @@ def parse_body(name: str | None, text: str | None, says: str = "{rule} - but was
     match = _IN_BODY.fullmatch(text or "")
     if match is None or text == "":
         raise InvalidRequest(says.format(rule=HASH_RULE, text=text))
-    return _revision(name, *match.groups())
+    return _make_revision(name, *match.groups())
 
 
 def check_name(name: str) -> str:
@@ -200,7 +200,7 @@ def resolve_target(catalogue: Catalogue, revision: NessieRevision, what: str) ->
         raise CommitNotFound(missing.message, commit=revision.commit, name=reference.name) from None
 
 
-def _revision(name: str | None, commit: str | None, walk: str) -> NessieRevision:
+def _make_revision(name: str | None, commit: str | None, walk: str) -> NessieRevision:
     steps = _STEPS.findall(walk)
     if len(steps) > STEPS_MAX:
         raise InvalidRequest(f"a revision can have at most {STEPS_MAX} steps, got {len(steps):,}")

@@ -42,17 +42,19 @@ class NamespacesQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
 
 def get_namespaces(ask: Ask) -> v1_shapes.GetNamespacesResponse:
     query: NamespacesQuery = ask.query
-    place = _place(ask, query.hash_on_ref)
+    place = _resolve_revision(ask, query.hash_on_ref)
     prefix = read_key(query.name) if query.name else None
-    namespaces = _below(ask, place, prefix)
+    namespaces = _list_below(ask, place, prefix)
     return v1_shapes.GetNamespacesResponse(
-        namespaces=tuple(_shown(key, held) for key, held in namespaces if isinstance(held, Namespace))
+        namespaces=tuple(
+            _shape_namespace(key, held) for key, held in namespaces if isinstance(held, Namespace)
+        )
     )
 
 
 def get_namespace(ask: Ask) -> shapes.NessieNamespace:
     key = read_key(ask.path["name"])
-    return _shown(key, _existing(ask, _place(ask, ask.query.hash_on_ref), key))
+    return _shape_namespace(key, _require_namespace(ask, _resolve_revision(ask, ask.query.hash_on_ref), key))
 
 
 def create_namespace(ask: Ask) -> shapes.NessieNamespace:
@@ -64,7 +66,7 @@ def create_namespace(ask: Ask) -> shapes.NessieNamespace:
     key = Key(*body.elements)
     if body.id is not None:
         raise InvalidRequest(f"New value for key '{name_key(key)}' must not have a content ID")
-    place = _branch(ask)
+    place = _target_branch(ask)
     held = _content_at(ask, place, key)
     if held is not None:
         is_same = isinstance(held, Namespace)
@@ -76,7 +78,7 @@ def create_namespace(ask: Ask) -> shapes.NessieNamespace:
         raise NessieRefusal("NAMESPACE_ALREADY_EXISTS", f"{what} already exists")
     namespace = Namespace(properties=body.properties or {})
     after = _commit(ask, place, f"create namespace '{name_key(key)}'", Put(key, namespace))
-    return _shown(key, _existing(ask, after, key))
+    return _shape_namespace(key, _require_namespace(ask, after, key))
 
 
 def update_namespace(ask: Ask) -> None:
@@ -84,8 +86,8 @@ def update_namespace(ask: Ask) -> None:
     if body is None:
         raise InvalidRequest("updateProperties.namespaceUpdate: must not be null")
     key = read_key(ask.path["name"])
-    place = _branch(ask)
-    held = _existing(ask, place, key)
+    place = _target_branch(ask)
+    held = _require_namespace(ask, place, key)
     removed = frozenset(body.property_removals or ())
     properties = {name: value for name, value in held.properties.items() if name not in removed}
     changed = msgspec.structs.replace(held, properties=properties | (body.property_updates or {}))
@@ -94,9 +96,9 @@ def update_namespace(ask: Ask) -> None:
 
 def delete_namespace(ask: Ask) -> None:
     key = read_key(ask.path["name"])
-    place = _branch(ask)
-    _existing(ask, place, key)
-    if any(not isinstance(held, Namespace) for _, held in _below(ask, place, key)):
+    place = _target_branch(ask)
+    _require_namespace(ask, place, key)
+    if any(not isinstance(held, Namespace) for _, held in _list_below(ask, place, key)):
         raise NessieRefusal("NAMESPACE_NOT_EMPTY", f"Namespace '{name_key(key)}' is not empty")
     _commit(ask, place, f"delete namespace '{name_key(key)}'", Delete(key))
 
@@ -104,13 +106,13 @@ def delete_namespace(ask: Ask) -> None:
 # -- the parts ---------------------------------------------------------------------------------------------
 
 
-def _place(ask: Ask, commit: str) -> RevisionPlace:
+def _resolve_revision(ask: Ask, commit: str) -> RevisionPlace:
     if commit and not is_hash(commit):
         raise InvalidRequest(_HASH_WRONG.format(commit))
     return resolve(ask.catalogue, NessieRevision(name=ask.path["ref"], commit=commit.lower() or None))
 
 
-def _branch(ask: Ask) -> RevisionPlace:
+def _target_branch(ask: Ask) -> RevisionPlace:
     """The branch that is written to, as it is now."""
     place = resolve(ask.catalogue, NessieRevision(name=ask.path["ref"]))
     if place.reference is None or place.reference.kind is Kind.TAG:
@@ -123,14 +125,14 @@ def _content_at(ask: Ask, place: RevisionPlace, key: Key) -> AnyContent | None:
     return entries[0].content if entries else None
 
 
-def _existing(ask: Ask, place: RevisionPlace, key: Key) -> Namespace:
+def _require_namespace(ask: Ask, place: RevisionPlace, key: Key) -> Namespace:
     held = _content_at(ask, place, key)
     if not isinstance(held, Namespace):
         raise NessieRefusal("NAMESPACE_NOT_FOUND", f"Namespace '{name_key(key)}' does not exist", missing=key)
     return held
 
 
-def _below(ask: Ask, place: RevisionPlace, prefix: Key | None) -> Iterator[tuple[Key, AnyContent]]:
+def _list_below(ask: Ask, place: RevisionPlace, prefix: Key | None) -> Iterator[tuple[Key, AnyContent]]:
     """A key and everything below it, read page by page."""
     after: Key | None = None
     while entries := ask.catalogue.do(
@@ -158,7 +160,7 @@ def _commit(ask: Ask, place: RevisionPlace, message: str, operation: Operation) 
     return RevisionPlace(reference=place.reference, commit=commit.id)
 
 
-def _shown(key: Key, held: Namespace) -> shapes.NessieNamespace:
+def _shape_namespace(key: Key, held: Namespace) -> shapes.NessieNamespace:
     content = from_content(key, held)
     assert isinstance(content, shapes.NessieNamespace)
     return content

@@ -140,12 +140,12 @@ def list_references(ask: Ask) -> v1_shapes.V1ReferencesResponse:
 
 
 def get_default_branch(ask: Ask) -> v1_shapes.AnyReference:
-    return _reference(ask, "-", "MINIMAL")
+    return _fetch_reference(ask, "-", "MINIMAL")
 
 
 def get_reference(ask: Ask) -> v1_shapes.AnyReference:
     refuse(bad_name(ask.path["ref"], "getReferenceByName.params.refName"))
-    return _reference(ask, ask.path["ref"], ask.query.fetch)
+    return _fetch_reference(ask, ask.path["ref"], ask.query.fetch)
 
 
 def create_reference(ask: Ask) -> v1_shapes.AnyReference:
@@ -158,7 +158,7 @@ def create_reference(ask: Ask) -> v1_shapes.AnyReference:
     translated = _as_v2(
         ask,
         query=references.CreateQuery(name=reference.name, type=kind),
-        body=_source(ask.query.source_ref_name, reference.hash),
+        body=_parse_source(ask.query.source_ref_name, reference.hash),
     )
     return reference_view(references.create_reference(translated).reference)
 
@@ -168,12 +168,12 @@ def assign_reference(ask: Ask) -> None:
     path = expected_path(
         ask.path["name"], ask.query.expected_hash, "assignReference", "referenceName", violation
     )
-    references.assign_reference(_as_v2(ask, path, query=_type(ask), body=ask.body))
+    references.assign_reference(_as_v2(ask, path, query=_parse_type(ask), body=ask.body))
 
 
 def delete_reference(ask: Ask) -> None:
     path = expected_path(ask.path["name"], ask.query.expected_hash, "deleteReference", "referenceName")
-    references.delete_reference(_as_v2(ask, path, query=_type(ask)))
+    references.delete_reference(_as_v2(ask, path, query=_parse_type(ask)))
 
 
 # -- reading -----------------------------------------------------------------------------------------------
@@ -301,16 +301,16 @@ def _as_v2(ask: Ask, path: str = "", *, query: Any = None, body: Any = None) -> 
     return msgspec.structs.replace(ask, path={"ref": path, "branch": path}, query=query, body=body)
 
 
-def _reference(ask: Ask, name: str, fetch: Fetch) -> v1_shapes.AnyReference:
+def _fetch_reference(ask: Ask, name: str, fetch: Fetch) -> v1_shapes.AnyReference:
     translated = _as_v2(ask, name, query=references.GetQuery(fetch=fetch))
     return reference_view(references.get_reference(translated).reference)
 
 
-def _type(ask: Ask) -> references.TypeQuery:
+def _parse_type(ask: Ask) -> references.TypeQuery:
     return references.TypeQuery(type=ask.path["type"].upper())
 
 
-def _source(name: str, commit: str | None) -> shapes.AnyReferenceInput | None:
+def _parse_source(name: str, commit: str | None) -> shapes.AnyReferenceInput | None:
     """The commit that a new reference names."""
     if commit is None:
         return None

@@ -55,10 +55,10 @@ class WatchedFormat(DeltaFormat):
 
 
 class WatchedBucket(LocalBucket):
-    async def _do(self, work: Callable[..., Any], *given: Any, **named: Any) -> Any:
+    async def _run_in_thread(self, work: Callable[..., Any], *given: Any, **named: Any) -> Any:
         if TURN.is_now:
             TURN.asked.append(str(given[0] if given else work))
-        return await super()._do(work, *given, **named)
+        return await super()._run_in_thread(work, *given, **named)
 
 
 class WatchedPlaces(Places):

@@ -316,7 +316,7 @@ def test_a_batch_that_is_found_done_in_the_same_swap_is_answered_with_the_head_a
     Holds.arrived, Holds.go = Event(), Event()
     owner.create()
     owner.create("held")
-    queue = owner.kernel._queue("main")
+    queue = owner.kernel._queue_of("main")
 
     def stream(name: str) -> Outcome:
         assert Holds.arrived.wait(30)

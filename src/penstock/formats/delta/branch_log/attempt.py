@@ -161,7 +161,7 @@ def _stage_attempt(
         held, packed = keep(HeldCommit(terms))
         blobs[held] = packed
     place = commits.places.at(content.location)
-    for uuid in _names(begun.proposal.intent.uuid, data):
+    for uuid in _attempt_file_names(begun.proposal.intent.uuid, data):
         entry = LineEntry(uuid, len(data), time_ms, line_id(table, content.id), held)
         if stage(place, entry.name(begun.version), data):
             commits.remember(content.location, begun.version, entry, data)
@@ -169,6 +169,6 @@ def _stage_attempt(
     raise InvalidRequest(f"the file of attempt {begun.proposal.intent.uuid} at '{table.key}' has other bytes")
 
 
-def _names(uuid: UUID, data: bytes) -> tuple[bytes, bytes]:
+def _attempt_file_names(uuid: UUID, data: bytes) -> tuple[bytes, bytes]:
     """Names for an attempt's file: its own, or one of its bytes where it was tried with others before."""
     return uuid.bytes, uuid_of(hashlib.sha256(uuid.bytes + data).digest())

@@ -100,8 +100,8 @@ def summarize_change(
         files_changed=len(stay),
         rows_added=rows_added,
         rows_removed=rows_removed,
-        bytes_added=_sum(add.size for path, add in come.items() if path not in stay),
-        bytes_removed=_sum(add.size for path, add in gone.items() if path not in stay),
+        bytes_added=_sum_if_known(add.size for path, add in come.items() if path not in stay),
+        bytes_removed=_sum_if_known(add.size for path, add in gone.items() if path not in stay),
     )
 
 
@@ -109,20 +109,20 @@ def _counted_rows(
     come: dict[str, Add], gone: dict[str, Add | Remove], stay: Collection[str]
 ) -> tuple[int | None, int | None]:
     """How many rows come and go. A file that stays has more or fewer deleted rows than before."""
-    added = [_rows(add) for path, add in come.items() if path not in stay]
-    removed = [_rows(add) for path, add in gone.items() if path not in stay]
+    added = [_count_rows(add) for path, add in come.items() if path not in stay]
+    removed = [_count_rows(add) for path, add in gone.items() if path not in stay]
     for path in stay:
         more = _count_deleted(gone[path]) - _count_deleted(come[path])
         added.append(max(0, more))
         removed.append(max(0, -more))
-    return _sum(added), _sum(removed)
+    return _sum_if_known(added), _sum_if_known(removed)
 
 
 def _count_deleted(add: Add | Remove) -> int:
     return 0 if add.deletion_vector is None else add.deletion_vector.cardinality
 
 
-def _rows(add: Add | Remove) -> int | None:
+def _count_rows(add: Add | Remove) -> int | None:
     """The rows of a file that are not deleted, if its statistics tell."""
     if not add.stats:
         return None
@@ -140,7 +140,7 @@ class _Statistics(msgspec.Struct, rename="camel"):
 _decode_statistics = json_decoder(_Statistics).decode
 
 
-def _sum(numbers: Iterable[int | None]) -> int | None:
+def _sum_if_known(numbers: Iterable[int | None]) -> int | None:
     """A sum, if all of it is known."""
     total = 0
     for number in numbers:

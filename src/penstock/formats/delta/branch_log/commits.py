@@ -64,7 +64,7 @@ class Commits:
         self.places = places
         self._memory = _Memory(memory_max_bytes)
         self._snapshots = Snapshots(places, self.tail)
-        self._live = LiveFiles(self.snapshot, self._versions)
+        self._live = LiveFiles(self.snapshot, self._read_versions)
 
     def data(self, table: Table, location: str, version: int, entry: LineEntry | None) -> bytes:
         """The bytes of a version: of an entry of a line, or without one of the published version.
@@ -90,7 +90,7 @@ class Commits:
             try:
                 cached.first = (parse_action(cached.data.partition(b"\n")[0]),)
             except MalformedAction as problem:
-                raise _unreadable(location, version, entry, problem) from None
+                raise _invalid_log_error(location, version, entry, problem) from None
         (first,) = cached.first
         return first if isinstance(first, CommitInfo) else None
 
@@ -106,13 +106,13 @@ class Commits:
     ) -> Iterator[tuple[int, tuple[Action, ...]]]:
         """The actions of all versions after one, oldest first. Raises as ``actions``."""
         line = line or line_of(content)
-        for version, entry in _every(line, after, table.read):
+        for version, entry in _list_versions(line, after, table.read):
             yield version, self.actions(table, content.location, version, entry)
 
     def tail(self, content: DeltaTable, after: int, read: Read) -> Iterator[tuple[str, bytes]]:
         """Name and bytes of all versions after one, oldest first, read from storage where need be."""
         table = Table(_NOBODY, content, read)
-        for version, entry in _every(line_of(content), after, read):
+        for version, entry in _list_versions(line_of(content), after, read):
             name = str(CommitName(version)) if entry is None else entry.name(version)
             yield name, self.data(table, content.location, version, entry)
 
@@ -141,7 +141,7 @@ class Commits:
             if cached is not None:
                 self._memory.put((content.id, line.latest, b"", b""), cached)
 
-    def _versions(
+    def _read_versions(
         self, content: DeltaTable, after: int, read: Read
     ) -> Iterator[tuple[int, tuple[Action, ...]]]:
         return self.versions(Table(_NOBODY, content, read), content, after)
@@ -280,7 +280,7 @@ def parse_terms(info: CommitInfo | None) -> CommitTerms | None:
     return CommitTerms() if (info.operation or "").upper() in PICKING else None
 
 
-def _every(line: Line, after: int, read: Read) -> Iterator[tuple[int, LineEntry | None]]:
+def _list_versions(line: Line, after: int, read: Read) -> Iterator[tuple[int, LineEntry | None]]:
     """All versions after one: published ones without an entry, then those of the line."""
     for version in range(after + 1, line.published + 1):
         yield version, None
@@ -291,10 +291,12 @@ def _parse(location: str, version: int, entry: LineEntry | None, data: bytes) ->
     try:
         return tuple(line.action for line in parse_commit(data))
     except MalformedAction as problem:
-        raise _unreadable(location, version, entry, problem) from None
+        raise _invalid_log_error(location, version, entry, problem) from None
 
 
-def _unreadable(location: str, version: int, entry: LineEntry | None, problem: MalformedAction) -> InvalidLog:
+def _invalid_log_error(
+    location: str, version: int, entry: LineEntry | None, problem: MalformedAction
+) -> InvalidLog:
     name = str(CommitName(version)) if entry is None else entry.name(version)
     return InvalidLog(
         f"{name} of the table {location} cannot be parsed: {problem}",

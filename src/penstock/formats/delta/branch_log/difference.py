@@ -57,7 +57,7 @@ class LineDifference(msgspec.Struct, frozen=True, kw_only=True):
             protocol=after.protocol,
             metadata=after.metadata,
             wanted_domains=after.domains,
-            domains=_differing(before.domains, after.domains),
+            domains=_differing_domains(before.domains, after.domains),
             batches=tuple(
                 txn for name, txn in after.transactions.items() if before.transactions.get(name) != txn
             ),
@@ -114,7 +114,7 @@ class LineDifference(msgspec.Struct, frozen=True, kw_only=True):
             state=(
                 *([wanted_protocol] if wanted_protocol != protocol else []),
                 *([self.metadata] if self.metadata != metadata else []),
-                *map(self._domain, sorted(self.domains)),
+                *map(self._find_domain, sorted(self.domains)),
                 *(self.batches if with_batches else ()),
             ),
             removes=tuple(self.removes.values()),
@@ -122,7 +122,7 @@ class LineDifference(msgspec.Struct, frozen=True, kw_only=True):
             terms=CommitTerms(DeltaReads(whole_table=True)),
         )
 
-    def _domain(self, name: str) -> DomainMetadata:
+    def _find_domain(self, name: str) -> DomainMetadata:
         gone = DomainMetadata(domain=name, configuration="", removed=True)
         return self.wanted_domains.get(name, gone)
 
@@ -157,7 +157,9 @@ def _only_in(snapshot: LogSnapshot, other: LogSnapshot) -> Iterator[Add]:
     return (add for add in snapshot.files() if add.key.digest not in digests)
 
 
-def _differing(one: Mapping[str, DomainMetadata], other: Mapping[str, DomainMetadata]) -> frozenset[str]:
+def _differing_domains(
+    one: Mapping[str, DomainMetadata], other: Mapping[str, DomainMetadata]
+) -> frozenset[str]:
     # Ids of rows are never given again, whatever state a table goes back to.
     names = (one.keys() | other.keys()) - {ROW_IDS}
     return frozenset(name for name in names if one.get(name) != other.get(name))

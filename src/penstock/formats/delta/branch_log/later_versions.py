@@ -59,31 +59,31 @@ class LaterVersion(NamedTuple):
     @property
     def undoes(self) -> int | None:
         """The version that it undid, of the line on which that was."""
-        return self._number(REVERTED) if self.is_undo else None
+        return self._read_number(REVERTED) if self.is_undo else None
 
     @property
     def restores(self) -> int | None:
         """The version whose state it restored, likewise."""
-        return self._number(RESTORED) if self.is_undo else None
+        return self._read_number(RESTORED) if self.is_undo else None
 
     @property
     def repeats(self) -> int | None:
         """The version that it did again, likewise."""
-        return self._number(REPEATED)
+        return self._read_number(REPEATED)
 
     @property
     def held_in(self) -> frozenset[str]:
         """Other files that hold rows which it brought again."""
         try:
-            return frozenset(json_decoder(list[str]).decode(self._parameter(HELD_IN) or "[]"))
+            return frozenset(json_decoder(list[str]).decode(self._read_parameter(HELD_IN) or "[]"))
         except msgspec.MsgspecError:
             return frozenset()
 
-    def _number(self, name: str) -> int | None:
-        parameter = self._parameter(name)
+    def _read_number(self, name: str) -> int | None:
+        parameter = self._read_parameter(name)
         return int(parameter) if parameter is not None and parameter.isdecimal() else None
 
-    def _parameter(self, name: str) -> str | None:
+    def _read_parameter(self, name: str) -> str | None:
         info = last(self.step.actions, CommitInfo)
         parameters = None if info is None else info.fields.get("operationParameters")
         value = parameters.get(name) if isinstance(parameters, dict) else None

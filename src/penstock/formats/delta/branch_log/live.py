@@ -63,10 +63,10 @@ class LiveFiles:
         with self._lock:
             self._indexes[key] = index
             self._indexes.move_to_end(key)
-            self._bound()
-        return self._lookup(index, content, line.latest, read)
+            self._limit_indexes()
+        return self._make_lookup(index, content, line.latest, read)
 
-    def _lookup(self, index: _Index, content: DeltaTable, version: int, read: Read) -> Lookup:
+    def _make_lookup(self, index: _Index, content: DeltaTable, version: int, read: Read) -> Lookup:
         def look(paths: Collection[str]) -> Mapping[str, str | None]:
             live_files = index.find(paths, version)
             return self._snapshot(content, read).live(paths) if live_files is None else live_files
@@ -89,7 +89,7 @@ class LiveFiles:
             index.tip = LineTip.of(line)
             return True
 
-    def _bound(self) -> None:
+    def _limit_indexes(self) -> None:
         while len(self._indexes) > 1 and (
             len(self._indexes) > TABLES_MAX or sum(map(len, self._indexes.values())) > FILES_MAX
         ):
@@ -152,12 +152,12 @@ class _Index:
             newer = [change.before for change in self._changes if change.version > version]
             live_files: dict[str, str | None] = {}
             for path in paths:
-                vector = self._at(_digest(path), newer)
+                vector = self._find_vector(_digest(path), newer)
                 if vector is not None:
                     live_files[path] = vector or None
             return live_files
 
-    def _at(self, path: bytes, newer: list[dict[bytes, str | None]]) -> str | None:
+    def _find_vector(self, path: bytes, newer: list[dict[bytes, str | None]]) -> str | None:
         for before in newer:
             if path in before:
                 return before[path]

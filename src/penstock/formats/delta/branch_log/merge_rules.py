@@ -213,7 +213,7 @@ def revert(
     """
     target = _require_managed(table)
     if committed is None:
-        return _undrop(table, commits, target, previous, since, now_ms, extend)
+        return _restore_dropped(table, commits, target, previous, since, now_ms, extend)
     if previous is None:
         return _undo_creation(table, commits, target, committed, since)
     if target is None:
@@ -230,7 +230,7 @@ def revert(
     return undo(table, commits, target, committed, previous, since, now_ms, extend)
 
 
-def _undrop(
+def _restore_dropped(
     table: Table,
     commits: Commits,
     target: DeltaTable | None,
@@ -436,7 +436,7 @@ class _TableMerge:
         """One side's line, and the net change of the other as its next version."""
         line = line_of(stays)
         parted = parted_at(line, line_of(comes), self._table.read)
-        since, nets, mine = self._nets(stays, comes, parted)
+        since, nets, mine = self._find_net_changes(stays, comes, parted)
         after = max(parted, self._base_tip.version if self._base_tip.is_on(line, self._table.read) else -1)
         standing = PreparedTable(self._table, self._commits, stays, stamp(self._table, self._now_ms))
         own: list[NetStep] = []
@@ -460,7 +460,7 @@ class _TableMerge:
             self._table, self._commits, stays, line, self._now_ms, self._extend, MERGE_INFO
         ).all(landing, standing)
 
-    def _nets(
+    def _find_net_changes(
         self, stays: DeltaTable, comes: DeltaTable, parted: int
     ) -> tuple[int, tuple[NetChange, ...], list[NetStep]]:
         """From which version on a side's commits are to be brought, what they come to, and its commits since
@@ -520,7 +520,7 @@ class _TableMerge:
             read_version=since,
             protocol=known_before.protocol,
             metadata=known_before.metadata,
-            isolation=DeltaIsolation.SERIALIZABLE if net.is_strict else _isolation(known_before, net),
+            isolation=DeltaIsolation.SERIALIZABLE if net.is_strict else _isolation_of(known_before, net),
             actions=net.actions,
             reads=net.terms.reads,
         )
@@ -590,11 +590,11 @@ class _TableMerge:
         self, stays: DeltaTable, after: int, theirs: Sequence[NetStep], winners: Sequence[NetStep]
     ) -> KnownProposal:
         """What the table was to the line that stays, before it was changed there in a way that is news."""
-        if not any(_declares(step) for step in winners):
+        if not any(_changes_metadata(step) for step in winners):
             return read_declared(self._table, line_of(stays).declared)
         declared = self._known_at(stays, after)
         for step, winner in zip(theirs, winners, strict=True):
-            if _declares(winner):
+            if _changes_metadata(winner):
                 break
             protocol, metadata = last(step.actions, Protocol), last(step.actions, Metadata)
             declared = KnownProposal(protocol or declared.protocol, metadata or declared.metadata)
@@ -640,12 +640,12 @@ def _settle_net(table: Table, commits: Commits, comes: DeltaTable, net: NetChang
     return net.settle(live_at(table, commits, comes, net.after)(paths)) if paths else net
 
 
-def _declares(step: NetStep) -> bool:
+def _changes_metadata(step: NetStep) -> bool:
     """Whether a commit says what the table is."""
     return any(isinstance(action, Metadata | Protocol) for action in step.actions)
 
 
-def _isolation(was: KnownProposal, net: NetChange) -> DeltaIsolation:
+def _isolation_of(was: KnownProposal, net: NetChange) -> DeltaIsolation:
     return isolation_for(
         table_isolation(was.metadata), net.actions, operation_changes_data=net.terms.changes_data
     )

@@ -261,7 +261,7 @@ class _NetChangeFold:
 
     def all(self, steps: Sequence[NetStep]) -> NetChange:
         for step in _drop_undone_replacements(steps):
-            self._take(step)
+            self._add_step(step)
         return NetChange(
             state=tuple(self._state.values()),
             removes=tuple(map(self._with_data_change, self._removed.values())),
@@ -288,7 +288,7 @@ class _NetChangeFold:
     def _with_data_change(self, action: FileActionT) -> FileActionT:
         return msgspec.structs.replace(action, data_change=True) if self._is_mixed else action
 
-    def _take(self, step: NetStep) -> None:
+    def _add_step(self, step: NetStep) -> None:
         self._has_known_terms &= step.has_known_terms
         if step.terms.replaces is not None:
             before = dict(self._added), dict(self._removed), self._terms, self._is_written_anew, self._named
@@ -382,13 +382,13 @@ class _NetChangeFold:
                 self._terms, reads=DeltaReads(applications=self._terms.reads.applications)
             )
         self._terms = CommitTerms(
-            reads=_both(self._terms.reads, reads),
+            reads=_union_reads(self._terms.reads, reads),
             replaces=_both_replace(self._terms.replaces, terms.replaces),
             changes_data=self._terms.changes_data or terms.changes_data,
         )
 
 
-def _both(delta_reads: DeltaReads, other: DeltaReads) -> DeltaReads:
+def _union_reads(delta_reads: DeltaReads, other: DeltaReads) -> DeltaReads:
     """What was read by either; more than that where it cannot be told."""
     applications = delta_reads.applications | other.applications
     if delta_reads.nothing or other.nothing:

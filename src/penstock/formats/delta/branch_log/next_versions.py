@@ -89,7 +89,7 @@ class NextVersions:
         old_declared = None if line.latest < 0 else read_declared(table, line.declared)
         if net.may_be_there:
             net = net.without(_keys_there(net, standing))
-        actions = self._actions(net, old_declared, standing)
+        actions = self._make_actions(net, old_declared, standing)
         # A replacement that finds nothing to remove is a version nevertheless: it must not be done again.
         if not actions and not net.replacements and not net.undone:
             return
@@ -99,7 +99,7 @@ class NextVersions:
             )
         line = self._extend(table, self._content, line)
         time_ms = max(self._now_ms, line.timestamp_ms + 1)
-        info = naming(self._info(net, actions), net.replacements, net.undone)
+        info = naming(self._make_commit_info(net, actions), net.replacements, net.undone)
         before = LintState(
             version=line.latest,
             protocol=None if old_declared is None else old_declared.protocol,
@@ -115,7 +115,7 @@ class NextVersions:
             more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
             raise Refused(f"cannot take the change in its present state: {shown}{more}; {WAY_OUT}")
         self._check_numbered(actions, old_declared, standing)
-        actions, highest = self._number(actions, old_declared, line)
+        actions, highest = self._assign_row_ids(actions, old_declared, line)
         composed = compose(
             table,
             self._commits,
@@ -139,7 +139,7 @@ class NextVersions:
         self._line = after
         standing.followed_by(actions)
 
-    def _number(
+    def _assign_row_ids(
         self, actions: list[Action], old_declared: KnownProposal | None, line: Line
     ) -> tuple[list[Action], int | None]:
         """The actions with ids of rows, and the highest that was given; ``None`` if the table gives none."""
@@ -169,7 +169,7 @@ class NextVersions:
                 f"side have no row ids; enable it on that side first; {WAY_OUT}"
             )
 
-    def _info(self, net: NetChange, actions: Iterable[Action]) -> CommitInfo:
+    def _make_commit_info(self, net: NetChange, actions: Iterable[Action]) -> CommitInfo:
         is_blind = net.terms.reads.nothing and net.terms.replaces is None
         fields: dict[str, Any] = {
             **self._told,
@@ -184,7 +184,7 @@ class NextVersions:
             fields["operationParameters"] = parameters
         return CommitInfo(fields)
 
-    def _actions(
+    def _make_actions(
         self, net: NetChange, old_declared: KnownProposal | None, standing: PreparedTable
     ) -> list[Action]:
         """What the commit says, as the table is now."""
@@ -196,7 +196,7 @@ class NextVersions:
         keys = {remove.key for remove in replaced if remove.key in net.there}
         spared = (add for add in net.spared if add.key in keys)
         return [
-            *_state(net, old_declared),
+            *_state_actions(net, old_declared),
             # From now on a file is not needed, and not from when it was removed on its branch.
             *(msgspec.structs.replace(remove, deletion_timestamp=time_ms) for remove in net.removes),
             *(remove for remove in replaced if remove.key not in added and remove.key not in explicit),
@@ -231,7 +231,7 @@ def _keys_there(net: NetChange, standing: PreparedTable) -> frozenset[FileKey]:
     return frozenset(key for key in keys if key in live.items())
 
 
-def _state(net: NetChange, old_declared: KnownProposal | None) -> list[Action]:
+def _state_actions(net: NetChange, old_declared: KnownProposal | None) -> list[Action]:
     """What a net change says of the table as a whole, where that is not so already.
 
     With metadata comes the protocol that it needs: the branch may be older than the rule that it must.

@@ -303,7 +303,7 @@ def first_commit(
     )
     protocol = with_features(Protocol(min_reader_version=1, min_writer_version=1), features)
     parameters = {"partitionBy": msgspec.json.encode(new.partition_columns).decode()}
-    info = _info("CREATE TABLE", parameters, uuid, now_ms, now_ms)
+    info = _make_commit_info("CREATE TABLE", parameters, uuid, now_ms, now_ms)
     owner_fields = {"timestamp", "inCommitTimestamp", "isBlindAppend"}
     writer_fields = {name: value for name, value in told.fields.items() if name not in owner_fields}
     return CommitInfo({**info.fields, **writer_fields}), protocol, metadata
@@ -343,7 +343,7 @@ def conversion(
         configuration[ENABLED_TIMESTAMP] = str(time)
     metadata = msgspec.structs.replace(before.metadata, configuration=configuration)
     protocol, metadata = agree(_with_managed_features(before.protocol), metadata)
-    return _conversion(operation, before, protocol, metadata, uuid, now_ms, time)
+    return _encode_conversion(operation, before, protocol, metadata, uuid, now_ms, time)
 
 
 def _addition_of(before: TableBefore) -> str:
@@ -377,7 +377,9 @@ def release(before: TableBefore, uuid: UUID, now_ms: int) -> bytes:
     }
     metadata = msgspec.structs.replace(before.metadata, configuration=configuration)
     protocol, metadata = agree(protocol, metadata)
-    return _conversion("RELEASE TABLE", before, oldest_protocol(protocol), metadata, uuid, now_ms, time)
+    return _encode_conversion(
+        "RELEASE TABLE", before, oldest_protocol(protocol), metadata, uuid, now_ms, time
+    )
 
 
 def is_timed(protocol: Protocol, metadata: Metadata) -> bool:
@@ -386,7 +388,7 @@ def is_timed(protocol: Protocol, metadata: Metadata) -> bool:
     return enabled and IN_COMMIT_TIMESTAMP in supported_features(protocol)
 
 
-def _conversion(
+def _encode_conversion(
     operation: str,
     before: TableBefore,
     protocol: Protocol,
@@ -395,11 +397,11 @@ def _conversion(
     now_ms: int,
     time_ms: int,
 ) -> bytes:
-    info = _info(operation, {}, uuid, now_ms, time_ms, readVersion=before.version)
+    info = _make_commit_info(operation, {}, uuid, now_ms, time_ms, readVersion=before.version)
     return write_commit((info, protocol, metadata))
 
 
-def _info(
+def _make_commit_info(
     operation: str, parameters: dict[str, str], uuid: UUID, now_ms: int, time_ms: int, **more: Any
 ) -> CommitInfo:
     """Who did what: in-commit timestamps stand in the very first line."""

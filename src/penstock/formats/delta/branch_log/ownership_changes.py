@@ -55,7 +55,7 @@ def prepare_custody(table: Table, commits: Commits, intent: Custody, owner: Owne
         _check_own(table, intent, owner)
         if intent.replaced is not None:
             _check_named(table, intent, owner)
-            _read_once(table, commits, _new(intent), intent.actions)
+            _read_once(table, commits, _make_content(intent), intent.actions)
         return
     if isinstance(intent, CreateIntent | Adopt):
         _check_named(table, intent, owner)
@@ -64,7 +64,7 @@ def prepare_custody(table: Table, commits: Commits, intent: Custody, owner: Owne
         if table.content is None:
             _check_unused(commits, intent)
     if isinstance(intent, CreateIntent | Adopt):
-        _read_once(table, commits, _new(intent), intent.actions)
+        _read_once(table, commits, _make_content(intent), intent.actions)
     elif isinstance(table.content, DeltaTable) and table.content.state:
         _read_once(table, commits, table.content, intent.actions)
 
@@ -81,7 +81,7 @@ def apply_custody(table: Table, commits: Commits, intent: Custody) -> AppliedCha
             return AppliedChange(content)
         raise Refused("does not exist")
     if isinstance(intent, Settle):
-        return _settle(content, intent)
+        return _apply_settle(content, intent)
     return _release(table, commits, content, intent)
 
 
@@ -122,14 +122,16 @@ def _begin(table: Table, commits: Commits, intent: CreateIntent | Adopt) -> Appl
         phase, before = OwnershipPhase.ADOPTING, intent.version - 1
         if not table.is_default:
             raise Refused("can be adopted on the default branch only")
-    content = _new(intent)
+    content = _make_content(intent)
     first = _read_once(table, commits, content, intent.actions)
     assert first.protocol is not None  # it was prepared
     assert first.metadata is not None
     declared, packed = keep(DeclaredTable(first.protocol, first.metadata))
     empty = Line(phase=phase, published=before, latest=before, timestamp_ms=-1, declared=declared)
     line, runs = empty.followed_by(first.entry, may_repeat_files=isinstance(intent, Adopt))
-    return AppliedChange(with_line(content, line), {declared: packed, **first.blobs, **runs}, _short(intent))
+    return AppliedChange(
+        with_line(content, line), {declared: packed, **first.blobs, **runs}, _encode_without_actions(intent)
+    )
 
 
 def _is_repeated(table: Table, commits: Commits, intent: CreateIntent | Adopt) -> bool:
@@ -140,10 +142,12 @@ def _is_repeated(table: Table, commits: Commits, intent: CreateIntent | Adopt) -
     if isinstance(intent, Adopt) or not intent.is_given:
         return True  # nobody else has made up the same id
     first = line_of(content).at(0, table.read)
-    return first is not None and first == _read_once(table, commits, _new(intent), intent.actions).entry
+    return (
+        first is not None and first == _read_once(table, commits, _make_content(intent), intent.actions).entry
+    )
 
 
-def _settle(content: DeltaTable, intent: Settle) -> AppliedChange:
+def _apply_settle(content: DeltaTable, intent: Settle) -> AppliedChange:
     line = line_of(content)
     if content.id != intent.id or line.phase is OwnershipPhase.OWNED:
         return AppliedChange(content)
@@ -184,14 +188,14 @@ def _resync(table: Table, commits: Commits, intent: ResyncIntent) -> AppliedChan
     )
     blobs: Blobs = {declared: packed}
     if intent.replaced is not None:
-        next_one = _read_once(table, commits, _new(intent), intent.actions)
+        next_one = _read_once(table, commits, _make_content(intent), intent.actions)
         assert next_one.protocol is not None  # it was prepared
         assert next_one.metadata is not None
         after, packed = keep(DeclaredTable(next_one.protocol, next_one.metadata))
         line, runs = line.followed_by(next_one.entry, after)
         blobs = {after: packed, **next_one.blobs, **runs}
     short = msgspec.structs.replace(intent, protocol=b"", metadata=b"", actions=b"")
-    return AppliedChange(with_line(_new(intent), line), blobs, encode(short))
+    return AppliedChange(with_line(_make_content(intent), line), blobs, encode(short))
 
 
 def _release(table: Table, commits: Commits, content: DeltaTable, intent: Release) -> AppliedChange:
@@ -219,7 +223,9 @@ def _release(table: Table, commits: Commits, content: DeltaTable, intent: Releas
     after, runs = line.followed_by(final.entry, declared)
     released = msgspec.structs.replace(after, phase=OwnershipPhase.RELEASED)
     return AppliedChange(
-        with_line(content, released), {declared: packed, **final.blobs, **runs}, _short(intent)
+        with_line(content, released),
+        {declared: packed, **final.blobs, **runs},
+        _encode_without_actions(intent),
     )
 
 
@@ -271,10 +277,10 @@ def _lint(table: Table, data: bytes, before: LintState, rules: LintRules) -> Non
         raise refusal_error(table.key, problems)
 
 
-def _new(intent: CreateIntent | Adopt | ResyncIntent) -> DeltaTable:
+def _make_content(intent: CreateIntent | Adopt | ResyncIntent) -> DeltaTable:
     return DeltaTable(id=intent.id, location=intent.location)
 
 
-def _short(intent: CreateIntent | Adopt | Release) -> bytes:
+def _encode_without_actions(intent: CreateIntent | Adopt | Release) -> bytes:
     """What is stored of an intent: the line has all the rest."""
     return encode(msgspec.structs.replace(intent, actions=b""))

@@ -250,7 +250,7 @@ class PreparedTable:
         """What those of some paths are that commits after a version name."""
         files_by_path: Files = {}
         requested_paths = set(paths)
-        for actions in self._since(version):
+        for actions in self._commits_after(version):
             files = [
                 action
                 for action in actions
@@ -262,14 +262,14 @@ class PreparedTable:
 
     def files_to_replace(self, partitions: tuple[Partitions, ...]) -> ReplacedFiles:
         """The files in some partitions, to be removed."""
-        since = list(self._since(self._tip.version))
+        since = list(self._commits_after(self._tip.version))
         if self._from is None:
             metadata = last([action for actions in since for action in actions], Metadata)
             replaced = ReplacedFiles.in_new(metadata, partitions)
         else:
-            key = (*self._key("replaced"), encode(partitions))
+            key = (*self._note_key("replaced"), encode(partitions))
             replaced = self._table.read_once(
-                key, lambda: ReplacedFiles.of(self._snapshot(), partitions, self._now_ms)
+                key, lambda: ReplacedFiles.of(self._read_snapshot(), partitions, self._now_ms)
             )
         for actions in since:
             replaced = replaced.after(actions, self._now_ms)
@@ -278,10 +278,10 @@ class PreparedTable:
     def until(self, after: DeltaTable) -> LineDifference:
         """What it takes to make a wanted version of it."""
         difference = self._table.read_once(
-            (*self._key("until"), LineTip.of(line_of(after))),
+            (*self._note_key("until"), LineTip.of(line_of(after))),
             lambda: self._near_difference(after) or self._whole_difference(after),
         )
-        for actions in self._since(self._tip.version):
+        for actions in self._commits_after(self._tip.version):
             files = self.files_in(after, difference.unknown(actions))
             if any(map(_is_about_domains, actions)):
                 difference = msgspec.structs.replace(difference, wanted_domains=self._domains_in(after))
@@ -294,7 +294,7 @@ class PreparedTable:
 
     def _whole_difference(self, after: DeltaTable) -> LineDifference:
         snapshot = self._commits.snapshot(after, self._table.read)
-        difference = LineDifference.between(self._snapshot(), snapshot, self._now_ms)
+        difference = LineDifference.between(self._read_snapshot(), snapshot, self._now_ms)
         # Whatever a checkpoint or the commit that added them says: rows come back with them.
         adds = {key: changing_rows(add) for key, add in difference.adds.items()}
         return msgspec.structs.replace(difference, adds=adds)
@@ -346,7 +346,7 @@ class PreparedTable:
         """Look paths up in the version that lookups use."""
         if self._from is None:
             return dict.fromkeys(paths)
-        cached: Files = self._table.notes.setdefault(self._key("live"), {})
+        cached: Files = self._table.notes.setdefault(self._note_key("live"), {})
         if missing := [path for path in paths if path not in cached]:
             if not self._table.may_read:
                 raise PrepareAgain
@@ -365,16 +365,16 @@ class PreparedTable:
             adds |= dict.fromkeys(missing) | live_adds
         return {key: add for key in keys if (add := adds[key]) is not None}
 
-    def _key(self, what: str) -> tuple[object, ...]:
+    def _note_key(self, what: str) -> tuple[object, ...]:
         return (f"delta {what}", self._content.location, self._tip)
 
-    def _snapshot(self) -> LogSnapshot:
+    def _read_snapshot(self) -> LogSnapshot:
         if self._from is None:
             # Whoever creates a table and restores another state of it in one request has nothing to look up.
             raise Refused("was created by the same request; include its later commits in another request")
         return self._commits.snapshot(self._from, self._table.read)
 
-    def _since(self, version: int) -> Iterator[tuple[Action, ...]]:
+    def _commits_after(self, version: int) -> Iterator[tuple[Action, ...]]:
         """The commits of the line after a version, and those that are about to come."""
         if self._line.latest > version:
             for step in steps(self._table, self._commits, self._content, version, self._line.latest):

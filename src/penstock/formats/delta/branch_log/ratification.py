@@ -295,7 +295,7 @@ def _rebase_proposal(
     proposal, transaction = checked.proposal, checked.transaction
     winners = [Winner(version, actions) for version, actions in since]
     for winner in winners:
-        batches = _batches(winner.actions)
+        batches = _batch_versions(winner.actions)
         if proposal.batches and _is_done(proposal.batches, batches, f"version {winner.version}"):
             return msgspec.structs.replace(checked, is_done=True)
     if transaction is not None:
@@ -467,7 +467,7 @@ def lint(
     # Removes that the owner adds were never a writer's line; the first may not be allowed at all.
     replaced = () if checked.replaced is None else checked.replaced.clashing(proposal.plain_actions)
     actions = [(1, head), *proposal.actions, *((WHOLE_COMMIT, remove) for remove in replaced)]
-    owners = _owners(proposal, read_declared(table, line.declared).metadata)
+    owners = _check_reserved_actions(proposal, read_declared(table, line.declared).metadata)
     problems = (*proposal.problems, *check_commit(actions, state, LintRules(now_ms=now_ms)), *owners)
     if problems:
         raise refusal_error(table.key, sorted(problems))
@@ -485,7 +485,7 @@ def state_of(table: Table, line: Line) -> LintState:
     )
 
 
-def _owners(proposal: DeltaProposal, before: Metadata) -> Iterator[Problem]:
+def _check_reserved_actions(proposal: DeltaProposal, before: Metadata) -> Iterator[Problem]:
     """What a writer may not say of the table, nor of its own commit."""
     new_metadata = last(proposal.plain_actions, Metadata)
     for name in () if new_metadata is None else protected_changes(before, new_metadata):
@@ -569,7 +569,7 @@ def _is_done(ours: dict[str, int], theirs: dict[str, int], where: str) -> bool:
     return bool(done_batches)
 
 
-def _batches(actions: Sequence[Action]) -> dict[str, int]:
+def _batch_versions(actions: Sequence[Action]) -> dict[str, int]:
     return {action.app_id: action.version for action in actions if isinstance(action, Txn)}
 
 

@@ -71,7 +71,7 @@ def _why_others(
         return f"{some(changes, ' and ')} changed"
     if parts is not None and set(parts) == {NO_ROWS}:
         return ""
-    since = _since(table, commits, now, tip)
+    since = _commits_after(table, commits, now, tip)
     if since is None:
         return FORGOTTEN
     selection = _Selection(table, commits, old_content, before.metadata, parts)
@@ -81,7 +81,7 @@ def _why_others(
     return ""
 
 
-def _since(table: Table, commits: Commits, now: DeltaTable, tip: LineTip) -> list[NetStep] | None:
+def _commits_after(table: Table, commits: Commits, now: DeltaTable, tip: LineTip) -> list[NetStep] | None:
     """The commits of a table after a version; ``None`` if its log has not all of them any more."""
     forgotten = ("delta forgotten", now.location, tip)
     if forgotten in table.notes:
@@ -158,7 +158,7 @@ class _Selection:
         parts: Sequence[str] | None,
     ) -> None:
         self._table, self._commits, self._was = table, commits, before
-        self._pruners = _pruners(metadata, parts)
+        self._pruners = _parse_pruners(metadata, parts)
         """``None`` if all rows were looked for."""
         self._is_partitioned = bool(metadata.partition_columns)
 
@@ -166,19 +166,19 @@ class _Selection:
         if self._pruners is None:
             return list(files)
         doubtful = {file.key for file in files if isinstance(file, Remove) and self._is_doubtful(file)}
-        adds = (self._before(doubtful) if doubtful else None) or {}
-        return [file for file in files if self._selects(adds.get(file.key) or file)]
+        adds = (self._find_files_before(doubtful) if doubtful else None) or {}
+        return [file for file in files if self._is_selected(adds.get(file.key) or file)]
 
     def files_present_before(self, keys: Collection[FileKey]) -> Collection[FileKey]:
         """The files, of those given, that were live in the state that was read, or may have been."""
-        before = self._before(keys) if keys else {}
+        before = self._find_files_before(keys) if keys else {}
         return keys if before is None else before.keys()
 
     def _is_doubtful(self, remove: Remove) -> bool:
         """Whether a file may be selected only because its removal does not say enough of it."""
-        return (remove.stats is None or remove.partition_values is None) and self._selects(remove)
+        return (remove.stats is None or remove.partition_values is None) and self._is_selected(remove)
 
-    def _selects(self, file: FileAction) -> bool:
+    def _is_selected(self, file: FileAction) -> bool:
         if isinstance(file, Remove):
             if file.partition_values is None and self._is_partitioned:
                 return True
@@ -192,7 +192,7 @@ class _Selection:
             )
         return any(pruner.keeps(file) for pruner in self._pruners or ())
 
-    def _before(self, keys: Collection[FileKey]) -> dict[FileKey, Add] | None:
+    def _find_files_before(self, keys: Collection[FileKey]) -> dict[FileKey, Add] | None:
         """What the state that was seen says of files; ``None`` if its log is gone, and they stay in doubt."""
 
         def read() -> dict[FileKey, Add] | None:
@@ -206,7 +206,7 @@ class _Selection:
         return self._table.read_once(key, read)
 
 
-def _pruners(metadata: Metadata, parts: Sequence[str] | None) -> list[Pruner] | None:
+def _parse_pruners(metadata: Metadata, parts: Sequence[str] | None) -> list[Pruner] | None:
     if parts is None:
         return None
     try:

@@ -37,11 +37,11 @@ def begin_counter(table: Table, commits: Commits, content: DeltaTable, line: Lin
     Those of a branch are far above all that the default branch ever gives: a row that landed may be known to
     a branch by the id that it got there, beside rows with ids of the branch.
     """
-    highest = _highest(table, commits, content, line)
+    highest = _highest_row_id(table, commits, content, line)
     return RowIdCounter(line.latest + 1, highest if table.is_default else max(highest, PROVISIONAL - 1))
 
 
-def _highest(table: Table, commits: Commits, content: DeltaTable, line: Line) -> int:
+def _highest_row_id(table: Table, commits: Commits, content: DeltaTable, line: Line) -> int:
     if line.highest_row_id is not None or line.latest < 0:
         return NO_ROW_ID if line.highest_row_id is None else line.highest_row_id
 

@@ -40,10 +40,10 @@ class Snapshots:
         key = (content.id, LineTip.of(line))
         with self._lock:
             snapshot = self._kept.get(key)
-            near = None if snapshot is not None else self._nearest(content.id, line, read)
+            near = None if snapshot is not None else self._find_nearest(content.id, line, read)
         if snapshot is None:
             snapshot = self._moved_on(near, content, read) or self._load(content, line, read)
-        self._keep(key, snapshot)
+        self._cache_snapshot(key, snapshot)
         return snapshot
 
     def _moved_on(self, near: LogSnapshot | None, content: DeltaTable, read: Read) -> LogSnapshot | None:
@@ -54,7 +54,7 @@ class Snapshots:
         except VersionNotFound:
             return None  # the log was cleaned up in between, behind a checkpoint
 
-    def _nearest(self, identity: UUID | None, line: Line, read: Read) -> LogSnapshot | None:
+    def _find_nearest(self, identity: UUID | None, line: Line, read: Read) -> LogSnapshot | None:
         """The newest version before the line's end that is kept."""
         candidates = [
             (tip.version, snapshot)
@@ -63,7 +63,7 @@ class Snapshots:
         ]
         return max(candidates, key=lambda one: one[0])[1] if candidates else None
 
-    def _keep(self, key: tuple[UUID | None, LineTip], snapshot: LogSnapshot) -> None:
+    def _cache_snapshot(self, key: tuple[UUID | None, LineTip], snapshot: LogSnapshot) -> None:
         with self._lock:
             self._kept[key] = snapshot
             self._kept.move_to_end(key)

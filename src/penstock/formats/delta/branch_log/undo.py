@@ -128,12 +128,12 @@ class _Undo:
 
     def apply(self, extend: Extend) -> AppliedChange:
         try:
-            net = self._net()
+            net = self._make_net_change()
         except VersionNotFound as problem:
             self._table.notes[self._lost] = problem.message  # at the turn nobody may look for it again
-            raise self._refusal([f"{problem.message}, so later changes cannot be determined"]) from None
+            raise self._make_refusal([f"{problem.message}, so later changes cannot be determined"]) from None
         if self._problems:
-            raise self._refusal(self._problems)
+            raise self._make_refusal(self._problems)
         if not net.actions and not net.undone and not net.replacements:
             return AppliedChange(self._target)
         line = line_of(self._target)
@@ -152,7 +152,7 @@ class _Undo:
         parameters = {REPEATED: version}
         if held := self._since_then.files_with_rows_of(dict.fromkeys(paths_of(net.adds)), self._shifts):
             if len(held) > HELD_IN_MAX:
-                raise self._refusal([f"its rows were rewritten into {len(held)} other files since"])
+                raise self._make_refusal([f"its rows were rewritten into {len(held)} other files since"])
             parameters[HELD_IN] = msgspec.json.encode(sorted(held)).decode()
         return {**MERGE_INFO, "operationParameters": parameters}
 
@@ -231,16 +231,16 @@ class _Undo:
 
     # -- what to do ---------------------------------------------------------------------------------------
 
-    def _net(self) -> NetChange:
+    def _make_net_change(self) -> NetChange:
         if self._lost in self._table.notes:
             raise VersionNotFound(self._table.notes[self._lost])
         if self._is_redo and not self._was_undone():
             return NetChange()
-        metadata = self._metadata()
-        removes, adds = self._files(metadata or self._now.metadata)
-        state: tuple[Action, ...] = (*([] if metadata is None else [metadata]), *self._domains())
+        metadata = self._undone_metadata()
+        removes, adds = self._file_actions(metadata or self._now.metadata)
+        state: tuple[Action, ...] = (*([] if metadata is None else [metadata]), *self._undone_domains())
         paths = frozenset(paths_of(removes) | paths_of(adds))
-        replacements, undone, replaces = self._replacements()
+        replacements, undone, replaces = self._reversed_replacements()
         return NetChange(
             state=state,
             removes=tuple(removes),
@@ -280,7 +280,7 @@ class _Undo:
             standing |= self._own_replacements & {replacement.id for replacement in later.step.replacements}
         return standing
 
-    def _replacements(
+    def _reversed_replacements(
         self,
     ) -> tuple[tuple[Replacement, ...], tuple[Replacement, ...], tuple[Partitions, ...] | None]:
         """The replacements that come into force again by this, those that go, and where all files go."""
@@ -299,7 +299,7 @@ class _Undo:
         known_ids = in_force([later.step for later in self._later]) if summed or gone else {}
         return tuple(replacement for replacement in gone if replacement.id not in known_ids), summed, None
 
-    def _files(self, metadata: Metadata) -> tuple[list[Remove], list[Add]]:
+    def _file_actions(self, metadata: Metadata) -> tuple[list[Remove], list[Add]]:
         time_ms = stamp(self._table, self._now_ms)
         goes = {path: shift for path, shift in self._shifts.items() if shift.is_new and path in self._live}
         returns = {
@@ -310,23 +310,25 @@ class _Undo:
         }
         only_goes = not returns and not masked and goes.keys() == self._shifts.keys()
         if only_goes and self._are_as_left(goes) and not self._own_replacements:
-            return [self._removal(path, shift, time_ms) for path, shift in goes.items()], []
+            return [self._make_remove(path, shift, time_ms) for path, shift in goes.items()], []
         shifts = {path: shift for path, shift in returns.items() if self._comes_back(path, shift)}
         self._check_carried(shifts if self._is_redo else {})
         self._check_repeated(shifts)
         self._check_taken()
         if goes and len(shifts) < len(returns) and self._is_rewriting:
             missing = some(sorted(returns.keys() - shifts.keys()))
-            self._problem(f"it rewrote rows of {missing}, which were replaced since and cannot be restored")
+            self._add_problem(
+                f"it rewrote rows of {missing}, which were replaced since and cannot be restored"
+            )
         returns = shifts
         if returns and not self._is_redo:
             self._check_restored()
         files = self._files_before([*returns, *masked])
         for path in sorted(returns.keys() - files.keys()):
-            self._problem(f"the earlier state of {path} is not known")
+            self._add_problem(f"the earlier state of {path} is not known")
         if returns or masked:
             self._check_columns(metadata)
-        removes = [self._removal(path, shift, time_ms) for path, shift in goes.items()]
+        removes = [self._make_remove(path, shift, time_ms) for path, shift in goes.items()]
         adds = [
             changing_rows(files[path], shift.data_change) for path, shift in returns.items() if path in files
         ]
@@ -352,7 +354,7 @@ class _Undo:
             for path, shift in shifts.items()
         )
 
-    def _removal(self, path: str, shift: Shift, time_ms: int) -> Remove:
+    def _make_remove(self, path: str, shift: Shift, time_ms: int) -> Remove:
         """The action that takes a file away that is there, with whatever vector."""
         file = shift.after
         assert file is not None
@@ -473,10 +475,10 @@ class _Undo:
             if not self._is_replaced(None if shift.before is None else shift.before.partition_values):
                 touches = self._touches.get(path, [])
                 change_text = self._describe(touches[-1][0] if touches else None)
-                self._problem(f"{change_text} removed {path}, from which it deleted rows")
+                self._add_problem(f"{change_text} removed {path}, from which it deleted rows")
             return None
         if before is None:
-            self._problem(f"the earlier state of {path} is not known")
+            self._add_problem(f"the earlier state of {path} is not known")
             return None
         if self._is_redo and not changes:
             return None  # it stands
@@ -486,7 +488,7 @@ class _Undo:
             return current, before
         return self._with_rows_of(path, shift, before, current, changes)
 
-    def _vectors(self, file: Add) -> FileVectors:
+    def _open_vectors(self, file: Add) -> FileVectors:
         metadata = read_declared(self._table, line_of(self._target).declared).metadata
         place = table_place(self._commits.places, self._target.location, metadata.configuration)
         return FileVectors(file, place.read_range, lambda path: name_inside(path, place))
@@ -496,7 +498,7 @@ class _Undo:
     ) -> tuple[Add, Add] | None:
         def read() -> DeletedRows | str | None:
             try:
-                return rows_left(shift, current, changes, self._vectors(before), is_redo=self._is_redo)
+                return rows_left(shift, current, changes, self._open_vectors(before), is_redo=self._is_redo)
             except ValueError as problem:
                 return f"the deleted rows of {path} cannot be read: {problem}"
 
@@ -505,14 +507,14 @@ class _Undo:
             ("delta vector", self._target.location, path, *keys, len(changes)), read
         )
         if isinstance(bitmap, str):
-            self._problem(bitmap)
+            self._add_problem(bitmap)
         if bitmap is None or isinstance(bitmap, str):
             return None
         if bitmap.bits == 0 and before.deletion_vector is None:
             return current, before
         vector = inline_vector(bitmap)
         if vector is not None and vector.size_in_bytes > INLINE_MAX_BYTES:
-            self._problem(f"the deletion vector of {path} would be too large for a commit")
+            self._add_problem(f"the deletion vector of {path} would be too large for a commit")
             return None
         stats = msgspec.json.encode({"numRecords": bitmap.total, "tightBounds": False}).decode()
         return current, msgspec.structs.replace(before, deletion_vector=vector, stats=stats)
@@ -531,14 +533,14 @@ class _Undo:
             later = self._later[number]
             rewritten = sorted(path for path, place in carried.items() if place == number and path in live)
             sources = sorted(paths_of(later.removes) & (own.keys() | carried.keys()))
-            self._problem(f"{self._describe(later)} wrote rows of {some(sources)} into {some(rewritten)}")
+            self._add_problem(f"{self._describe(later)} wrote rows of {some(sources)} into {some(rewritten)}")
 
     def _check_repeated(self, returns: Mapping[str, Shift]) -> None:
         """A problem for each version that brought rows again which are in files that are to come back."""
         for later in self._later if returns else ():
             held = later.held_in & returns.keys()
             if held and self._standing.live(paths_of(later.adds) - self._shifts.keys()):
-                self._problem(f"{self._describe(later)} restored rows of {some(sorted(held))}")
+                self._add_problem(f"{self._describe(later)} restored rows of {some(sorted(held))}")
 
     def _check_rewritten(self) -> None:
         """A problem if the change wrote rows anew, and what it wrote was changed since: what is to come back
@@ -560,7 +562,7 @@ class _Undo:
             ),
             None,
         )
-        self._problem(f"{self._describe(later)} changed {some(sorted(changed))}, which it wrote")
+        self._add_problem(f"{self._describe(later)} changed {some(sorted(changed))}, which it wrote")
 
     def _check_restored(self) -> None:
         """A problem if files were restored since from a state before the change: what is to come back may
@@ -571,7 +573,7 @@ class _Undo:
                 continue
             restored = self._standing.live(paths_of(later.adds) - self._shifts.keys())
             if restored:
-                self._problem(f"{self._describe(later)} restored {some(sorted(restored))} from before it")
+                self._add_problem(f"{self._describe(later)} restored {some(sorted(restored))} from before it")
 
     def _check_taken(self) -> None:
         """A problem if the change replaced partitions, and a merge or a transplant of it took files that
@@ -605,7 +607,7 @@ class _Undo:
         removed_paths = sorted(paths_of(removes) - self._shifts.keys() - paths_of(later.adds))
         gone = set(removed_paths) - self._standing.live(removed_paths).keys()
         if gone:
-            self._problem(
+            self._add_problem(
                 f"{self._describe(later)} {what}, and also removed {some(sorted(gone))}: revert that "
                 "commit instead"
             )
@@ -614,19 +616,21 @@ class _Undo:
         """A problem if files come back whose columns the table has not any more."""
         then = read_declared(self._table, line_of(self._wanted).declared).metadata
         if then.partition_columns != metadata.partition_columns:
-            self._problem("the table is partitioned differently now")
+            self._add_problem("the table is partitioned differently now")
         elif not can_hold(metadata.schema_string, then.schema_string):
             names = missing_columns(metadata.schema_string, then.schema_string)
             shown_names = some([f"'{name}'" for name in names]) or "others"
-            self._problem(f"the table no longer has these columns of the rows to be restored: {shown_names}")
+            self._add_problem(
+                f"the table no longer has these columns of the rows to be restored: {shown_names}"
+            )
         for constraint in added_constraints(then, metadata):
-            self._problem(
+            self._add_problem(
                 f"{constraint} was added since, and the rows to be restored were not checked against it"
             )
 
     # -- metadata and domains -----------------------------------------------------------------------------
 
-    def _metadata(self) -> Metadata | None:
+    def _undone_metadata(self) -> Metadata | None:
         """What the table's metadata becomes, if that is not what it is."""
         then, undone = (
             read_declared(self._table, line_of(later).declared).metadata
@@ -642,11 +646,11 @@ class _Undo:
                 if last(later_step.step.actions, Metadata) is not None
             )
             later = next(changes, None)
-            self._problem(f"{name} was changed since, by {self._describe(later)}")
+            self._add_problem(f"{name} was changed since, by {self._describe(later)}")
         for what, files in undone_metadata.used.items():
             paths = set(files)
             later = next((add for add in self._since_then.every if paths_of(add.adds) & paths), None)
-            self._problem(f"{what}: {some(sorted(files))}, from {self._describe(later)}")
+            self._add_problem(f"{what}: {some(sorted(files))}, from {self._describe(later)}")
         return undone_metadata.metadata if undone_metadata.metadata != self._now.metadata else None
 
     def _files_since(self) -> list[Add]:
@@ -656,7 +660,7 @@ class _Undo:
         live = self._standing.live(others.keys()) if others else {}
         return [action for path, action in others.items() if path in live]
 
-    def _domains(self) -> list[DomainMetadata]:
+    def _undone_domains(self) -> list[DomainMetadata]:
         names = {
             action.domain
             for step in self._own_steps
@@ -671,7 +675,7 @@ class _Undo:
             } & names
             if both and not later.is_undo:
                 shown_names = some(sorted(f"'{name}'" for name in both))
-                self._problem(f"the domain {shown_names} was changed since, by {self._describe(later)}")
+                self._add_problem(f"the domain {shown_names} was changed since, by {self._describe(later)}")
 
         def read() -> list[DomainMetadata]:
             then = self._commits.snapshot(self._wanted, self._table.read).domains
@@ -689,11 +693,11 @@ class _Undo:
 
     # -- how it is told -----------------------------------------------------------------------------------
 
-    def _problem(self, why: str) -> None:
+    def _add_problem(self, why: str) -> None:
         if why not in self._problems:
             self._problems.append(why)
 
-    def _refusal(self, problems: Sequence[str]) -> Refused:
+    def _make_refusal(self, problems: Sequence[str]) -> Refused:
         before, then, now = (
             f"version {line_of(content).latest}" for content in (self._wanted, self._was, self._target)
         )

@@ -47,7 +47,9 @@ def undo_metadata(
         if is_now != became:
             changed.append(f"the property '{name}'")
         elif name.startswith(_BINDS_FILES) and (since := files_since()):
-            used[f"the property '{name}' cannot be undone, because files were added since"] = _paths(since)
+            used[f"the property '{name}' cannot be undone, because files were added since"] = _shown_paths(
+                since
+            )
         elif old_value is None:
             del configuration[name]
         else:
@@ -60,7 +62,7 @@ def undo_metadata(
         if is_now != became:
             changed.append(f"the table's {field.replace('_', ' ')}")
         elif field == "partition_columns" and (since := files_since()):
-            used["files were added since that are partitioned in this way"] = _paths(since)
+            used["files were added since that are partitioned in this way"] = _shown_paths(since)
         else:
             fields[field] = old_value
     schema_string = _undo_schema(before.schema_string, after.schema_string, now.schema_string)
@@ -68,8 +70,8 @@ def undo_metadata(
         changed.append("a column that it changed")
     elif schema_string != now.schema_string:
         fields["schema_string"] = schema_string
-        names = _lost(schema_string, now.schema_string)
-        if files := _using(schema_string, now.schema_string, names, files_since):
+        names = _lost_columns(schema_string, now.schema_string)
+        if files := _files_with_columns(schema_string, now.schema_string, names, files_since):
             shown_names = some([f"'{name}'" for name in names]) or "others"
             used[f"rows were added since that may use the columns {shown_names}"] = files
     # How far numbers were given away is not undone.
@@ -101,12 +103,12 @@ def _undo_schema(before: str, after: str, now: str) -> str | None:
     return write_schema(StructType(tuple(fields)))
 
 
-def _lost(schema_string: str, now: str) -> list[str]:
+def _lost_columns(schema_string: str, now: str) -> list[str]:
     remaining_schema = parse_schema(schema_string)
     return [field.name for field in parse_schema(now).fields if remaining_schema.field(field.name) is None]
 
 
-def _using(
+def _files_with_columns(
     schema_string: str, now: str, lost: Sequence[str], files_since: Callable[[], Sequence[Add]]
 ) -> list[str]:
     """The files that came since and may have values which the schema would not show."""
@@ -114,7 +116,7 @@ def _using(
     remaining_schema = StructType(tuple(field for field in schema.fields if field.name not in lost))
     stored = [stored_name(field) for field in schema.fields if field.name in lost]
     if not can_hold(schema_string, write_schema(remaining_schema)):
-        return _paths(files_since())
+        return _shown_paths(files_since())
     return [file.key.path for file in files_since() if not all(_is_null(file, name) for name in stored)]
 
 
@@ -128,5 +130,5 @@ def _is_null(file: Add, name: str) -> bool:
     return isinstance(rows, int) and rows == nulls
 
 
-def _paths(files: Sequence[Add]) -> list[str]:
+def _shown_paths(files: Sequence[Add]) -> list[str]:
     return [file.key.path for file in files]

@@ -39,20 +39,20 @@ def drop_repeated_replacements(
     ids = {replacement.id for step in theirs for replacement in step.replacements}
     in_order = [replacement for step in steps for replacement in step.replacements]
     unrepeated, passed = UnrepeatedCommits([], []), 0
-    added, own = _keys(theirs, Add), set[FileKey]()
+    added, own = _file_keys(theirs, Add), set[FileKey]()
     for step in steps:
         passed += len(step.replacements)
         repeating = _RepeatedStep(step, ids, in_order[passed:], schema_string)
         if repeating.is_known:
             unrepeated.known.append(step)
         unrepeated.steps.append(repeating.step_to_repeat(added, own))
-        own |= _keys([step], Add)
+        own |= _file_keys([step], Add)
     return unrepeated
 
 
 def files_of_known(unrepeated: UnrepeatedCommits) -> frozenset[FileKey]:
     """The files that came with replacements which both sides have, and not once more by another commit."""
-    return frozenset(_keys(unrepeated.known, Add) - _keys(unrepeated.steps, Add))
+    return frozenset(_file_keys(unrepeated.known, Add) - _file_keys(unrepeated.steps, Add))
 
 
 class _RepeatedStep:
@@ -83,7 +83,7 @@ class _RepeatedStep:
         if step.terms.replaces is None:
             return step
         if not step.replacements:
-            return _strict(step)
+            return _with_whole_read_set(step)
         # The other side has had a later one: of what that took, nothing is left for an earlier one to take.
         to_do = [
             replacement
@@ -91,14 +91,14 @@ class _RepeatedStep:
             if not any(map(replacement.is_in, self._known_after[replacement.id]))
         ]
         if len(to_do) == len(step.replacements):
-            return _strict(step) if self._is_mixed(to_do) else step
-        remaining_step = self._replacing(to_do, own)
+            return _with_whole_read_set(step) if self._is_mixed(to_do) else step
+        remaining_step = self._with_replacements(to_do, own)
         if self.is_known:
             files = (action for action in remaining_step.actions if isinstance(action, Remove | CommitInfo))
             return remaining_step._replace(actions=tuple(files))
         # Files that are not there may hold rows which are, and were rewritten, or else new ones.
-        is_unclear = len(self._new) < len(step.replacements) and not _keys([step], Add) <= added
-        return _strict(remaining_step) if is_unclear or self._is_mixed(to_do) else remaining_step
+        is_unclear = len(self._new) < len(step.replacements) and not _file_keys([step], Add) <= added
+        return _with_whole_read_set(remaining_step) if is_unclear or self._is_mixed(to_do) else remaining_step
 
     def _is_mixed(self, to_do: Sequence[Replacement]) -> bool:
         """Whether one that is to be done would take what came after a later one that is known."""
@@ -108,7 +108,7 @@ class _RepeatedStep:
             for other in self._known_after[replacement.id]
         )
 
-    def _replacing(self, to_do: Sequence[Replacement], own: set[FileKey]) -> NetStep:
+    def _with_replacements(self, to_do: Sequence[Replacement], own: set[FileKey]) -> NetStep:
         """The commit with some of its replacements, and without the removes that the others found."""
         step = self._step
         region = Region(self._schema_string, step.terms.replaces or (Partitions(),))
@@ -127,12 +127,12 @@ class _RepeatedStep:
         return step._replace(actions=actions, terms=terms, replacements=tuple(self._new))
 
 
-def _strict(step: NetStep) -> NetStep:
+def _with_whole_read_set(step: NetStep) -> NetStep:
     terms = msgspec.structs.replace(step.terms, reads=DeltaReads(whole_table=True))
     return step._replace(terms=terms, has_known_terms=False)
 
 
-def _keys(steps: Iterable[NetStep], kind: type[Add] | type[Remove]) -> set[FileKey]:
+def _file_keys(steps: Iterable[NetStep], kind: type[Add] | type[Remove]) -> set[FileKey]:
     return {action.key for step in steps for action in step.actions if isinstance(action, kind)}
 
 

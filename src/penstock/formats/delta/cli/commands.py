@@ -176,11 +176,11 @@ def delta_status(call: Call, key: str | None) -> None:
 def _show_statuses(call: Call, found: Sequence[TableStatus]) -> None:
     call.answer(
         lambda: ListPage.of(found),
-        lambda screen: _statuses(screen, found),
+        lambda screen: _format_statuses(screen, found),
     )
 
 
-def _statuses(screen: Screen, found: Sequence[TableStatus]) -> Iterator[str]:
+def _format_statuses(screen: Screen, found: Sequence[TableStatus]) -> Iterator[str]:
     lines = [
         StatusLine(
             table,
@@ -220,7 +220,7 @@ def delta_publish(call: Call, key: str | None) -> None:
     status = lake.delta.status(key)
     call.answer(
         lambda: ListPage.of(status),
-        lambda screen: _statuses(screen, status),
+        lambda screen: _format_statuses(screen, status),
     )
     for problem in problems[1:]:
         call.note(problem.message)

@@ -106,7 +106,7 @@ class TableAlterations:
             _check_no_vectors(snapshot())
             return AlteredTable(metadata=changed, features=features, reads=_WHOLE)
 
-        return self._alter(key, change, "SET TBLPROPERTIES", {"properties": _json(texts)}, said)
+        return self._alter(key, change, "SET TBLPROPERTIES", {"properties": _encode_json(texts)}, said)
 
     def unset_properties(
         self, key: str | Key, names: Iterable[str], *, if_exists: bool = False, **said: Unpack[AlterOptions]
@@ -118,7 +118,7 @@ class TableAlterations:
             changed = property_changes.unset_properties(metadata, property_names, if_exists=if_exists)
             return AlteredTable(metadata=changed)
 
-        parameters = {"properties": _json(property_names), "ifExists": _json(if_exists)}
+        parameters = {"properties": _encode_json(property_names), "ifExists": _encode_json(if_exists)}
         return self._alter(key, change, "UNSET TBLPROPERTIES", parameters, said)
 
     def set_description(
@@ -129,7 +129,7 @@ class TableAlterations:
         def change(metadata: Metadata, _: Any) -> AlteredTable:
             return AlteredTable(metadata=msgspec.structs.replace(metadata, description=description or None))
 
-        parameters = {"properties": _json({"comment": description or ""})}
+        parameters = {"properties": _encode_json({"comment": description or ""})}
         return self._alter(key, change, "SET TBLPROPERTIES", parameters, said)
 
     # -- constraints ---------------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ class TableAlterations:
 
         def change(metadata: Metadata, snapshot: Callable[[], TableSnapshot]) -> AlteredTable:
             changed = property_changes.add_constraint(metadata, constraint)
-            _checks().check_constraint(metadata, constraint, lambda names: snapshot().to_batches(names))
+            _load_checks().check_constraint(metadata, constraint, lambda names: snapshot().to_batches(names))
             return AlteredTable(metadata=changed, reads=_WHOLE)
 
         return self._alter(key, change, "ADD CONSTRAINT", {"name": name, "expr": expression}, said)
@@ -177,7 +177,7 @@ class TableAlterations:
             return AlteredTable(metadata=column_changes.add_columns(metadata, columns))
 
         added = [{"column": msgspec.to_builtins(field)} for field in columns.fields]
-        return self._alter(key, change, "ADD COLUMNS", {"columns": _json(added)}, said)
+        return self._alter(key, change, "ADD COLUMNS", {"columns": _encode_json(added)}, said)
 
     def rename_column(
         self, key: str | Key, column: ColumnPath, name: str, **said: Unpack[AlterOptions]
@@ -187,7 +187,7 @@ class TableAlterations:
         ``InvalidRequest`` if the columns are not mapped, or something names the column: a constraint, a
         generated column.
         """
-        path = _path(column)
+        path = _parse_column_path(column)
 
         def change(metadata: Metadata, _: Any) -> AlteredTable:
             return AlteredTable(metadata=column_changes.rename_column(metadata, path, name))
@@ -201,13 +201,13 @@ class TableAlterations:
         Its values stay in files, where nobody reads them, until these are rewritten: ``lake.erase`` does so.
         As ``rename_column``; a column that the table is partitioned or clustered by stays.
         """
-        path = _path(column)
+        path = _parse_column_path(column)
 
         def change(metadata: Metadata, snapshot: Callable[[], TableSnapshot]) -> AlteredTable:
             clustering = snapshot().clustering
             return AlteredTable(metadata=column_changes.drop_column(metadata, path, clustering))
 
-        return self._alter(key, change, "DROP COLUMNS", {"columns": _json([".".join(path)])}, said)
+        return self._alter(key, change, "DROP COLUMNS", {"columns": _encode_json([".".join(path)])}, said)
 
     def comment_column(
         self, key: str | Key, column: ColumnPath, comment: str | None, **said: Unpack[AlterOptions]
@@ -235,7 +235,7 @@ class TableAlterations:
 
         def change(metadata: Metadata, path: Sequence[str]) -> Metadata:
             changed = column_changes.set_default(metadata, path, expression)
-            _checks().check_default(column_changes.find_column(metadata, path), expression)
+            _load_checks().check_default(column_changes.find_column(metadata, path), expression)
             return changed
 
         return self._change_column(key, column, change, said)
@@ -248,7 +248,7 @@ class TableAlterations:
 
     def set_not_null(self, key: str | Key, column: ColumnPath, **said: Unpack[AlterOptions]) -> Ratified:
         """Have a column take no nulls. ``InvalidRequest`` shows a row that has one, if there is any."""
-        path = _path(column)
+        path = _parse_column_path(column)
 
         def change(metadata: Metadata, snapshot: Callable[[], TableSnapshot]) -> AlteredTable:
             changed = column_changes.set_nullable(metadata, path, nullable=False)
@@ -257,7 +257,8 @@ class TableAlterations:
             for batch in snapshot().to_batches(where=f"`{quoted}` is null"):
                 for row in batch.slice(0, 1).to_pylist():
                     raise InvalidRequest(
-                        f"the column '{name}' cannot be NOT NULL: it is null in a row with {_shown(row)}",
+                        f"the column '{name}' cannot be NOT NULL: it is null in a row with "
+                        f"{_format_row(row)}",
                         column=name,
                     )
             return AlteredTable(metadata=changed, reads=_WHOLE)
@@ -334,7 +335,7 @@ class TableAlterations:
         change: Callable[[Metadata, Sequence[str]], Metadata],
         said: AlterOptions,
     ) -> Ratified:
-        path = _path(column)
+        path = _parse_column_path(column)
         return self._alter(
             key,
             lambda metadata, _: AlteredTable(metadata=change(metadata, path)),
@@ -412,14 +413,14 @@ def _check_no_vectors(snapshot: TableSnapshot) -> None:
             )
 
 
-def _checks() -> Any:
+def _load_checks() -> Any:
     """What needs Arrow, imported when it is needed."""
     from penstock.formats.delta.rows import alteration_checks
 
     return alteration_checks
 
 
-def _path(column: ColumnPath) -> tuple[str, ...]:
+def _parse_column_path(column: ColumnPath) -> tuple[str, ...]:
     path = (column,) if isinstance(column, str) else tuple(column)
     if not path or not all(path):
         raise InvalidRequest("a column needs a name")
@@ -432,9 +433,9 @@ def _property_text(value: Any) -> str:
     return str(value)
 
 
-def _shown(row: Mapping[str, Any]) -> str:
+def _format_row(row: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} = {value!r}" for name, value in row.items())
 
 
-def _json(value: Any) -> str:
+def _encode_json(value: Any) -> str:
     return msgspec.json.encode(value).decode()

@@ -70,11 +70,11 @@ def curve_positions(columns: Sequence[Any]) -> Any:
     """Where rows lie on a Z-order curve of some columns: rows that are near each other there are near in each
     of them. Values are taken by their rank, so that it does not matter how they are spread."""
     if len(columns) == 1:
-        return _ranks(columns[0])
+        return _rank_values(columns[0])
     bits = min(16, CURVE_BITS // len(columns))
     scaled = []
     for column in columns:
-        ranks = _ranks(column)
+        ranks = _rank_values(column)
         largest = max(1, pc.max(ranks).as_py())
         # As far as there are more ranks than places on the curve, neighbours share one.
         step = max(1, -(-(largest + 1) // (1 << bits)))
@@ -87,7 +87,7 @@ def curve_positions(columns: Sequence[Any]) -> Any:
     return reduce(pc.bit_wise_or, parts)
 
 
-def _ranks(column: Any) -> Any:
+def _rank_values(column: Any) -> Any:
     """The place of each value among all of them; nulls come first."""
     values = pc.unique(column).drop_null()
     ordered = values.take(pc.sort_indices(values))

@@ -513,7 +513,7 @@ CALLS: Final[tuple[type[Call[Any]], ...]] = (
 
 def _ratified_table(ask: Ask, commit: TableCommit, landing: Landing, branch: str) -> RatifiedTable:
     """A table as a commit left it: at the version that it got, or already had."""
-    versions = _versions(ask, commit.key, landing.head, branch, commit.version)
+    versions = _get_versions(ask, commit.key, landing.head, branch, commit.version)
     version = versions.latest_version if commit.version is None else commit.version
     entry = next((each for each in versions.commits if each.version == version), None)
     return RatifiedTable(
@@ -532,7 +532,7 @@ def _table_made(ask: Ask, call: Write[TableMade], key: Key | None, landing: Land
     if key is None:
         changes = ask(GetChanges(revision=commit, via=branch))
         key = next(change.key for change in changes if isinstance(change.after, DeltaTable))
-    versions = _versions(ask, key, commit, branch)
+    versions = _get_versions(ask, key, commit, branch)
     return TableMade(
         key=key,
         id=versions.id,
@@ -550,6 +550,6 @@ def _kept_promise(ask: Ask, call: Write[TableMade], promised: TableMade) -> Tabl
     return msgspec.structs.replace(promised, version=version)
 
 
-def _versions(ask: Ask, key: Key, commit: str, branch: str, start: int | None = None) -> TableVersions:
+def _get_versions(ask: Ask, key: Key, commit: str, branch: str, start: int | None = None) -> TableVersions:
     versions: TableVersions = ask(GetTableVersions(key=key, at=commit, via=branch, start=start))
     return versions

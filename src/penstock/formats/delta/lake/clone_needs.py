@@ -84,10 +84,10 @@ class CloneNeeds:
     def _walk(self) -> Iterator[DeltaTable]:
         for content in self._kept.unseen():
             if self._has_clones:
-                self._take(content)
+                self._add_content(content)
             yield content
 
-    def _take(self, content: DeltaTable) -> None:
+    def _add_content(self, content: DeltaTable) -> None:
         where = normalise(content.location)
         sources = self._finder.find(content)
         if where not in self._clones:

@@ -51,7 +51,7 @@ def plan_clone(parts: DeltaParts, call: CloneTable, content: DeltaTable) -> NewT
     """What a clone of a table is to be. Nothing is read but the table's log."""
     snapshot = parts.commits.snapshot(content, parts.owner.tables.read, call.version)
     files = _ClonedFiles(table_place(parts.places, content.location, snapshot.metadata.configuration))
-    actions = [*files.of(snapshot), *_clustering(snapshot)]
+    actions = [*files.of(snapshot), *_clustering_actions(snapshot)]
     features = supported_features(snapshot.protocol) - {MANAGED_COMMITS, IN_COMMIT_TIMESTAMP}
     metadata = snapshot.metadata
     properties = {name: text for name, text in metadata.configuration.items() if name not in PROTECTED}
@@ -77,7 +77,7 @@ def plan_clone(parts: DeltaParts, call: CloneTable, content: DeltaTable) -> NewT
     )
 
 
-def _clustering(snapshot: LogSnapshot) -> Iterator[Action]:
+def _clustering_actions(snapshot: LogSnapshot) -> Iterator[Action]:
     domain = snapshot.domains.get(DOMAIN)
     if domain is not None and not domain.removed:
         yield domain
@@ -96,12 +96,12 @@ class _ClonedFiles:
             vector = file.deletion_vector
             yield replace(
                 file,
-                path=self._address(name_inside(file.path, self._place)),
-                deletion_vector=None if vector is None else self._vector(vector),
+                path=self._absolute_address(name_inside(file.path, self._place)),
+                deletion_vector=None if vector is None else self._move_vector(vector),
                 data_change=True,
             )
 
-    def _vector(self, vector: DeletionVector) -> DeletionVector:
+    def _move_vector(self, vector: DeletionVector) -> DeletionVector:
         if vector.storage_type == "i":
             return vector
         name = (
@@ -109,9 +109,9 @@ class _ClonedFiles:
             if vector.storage_type == "u"
             else name_inside(vector.path_or_inline_dv, self._place)
         )
-        return replace(vector, storage_type="p", path_or_inline_dv=self._address(name))
+        return replace(vector, storage_type="p", path_or_inline_dv=self._absolute_address(name))
 
-    def _address(self, name: str) -> str:
+    def _absolute_address(self, name: str) -> str:
         source = self._place.find_source(name) if isinstance(self._place, LinkedPlace) else None
         owner = self._place if source is None else source
         self.sources.add(owner.location)

@@ -104,14 +104,14 @@ class DeltaErasure:
 
     def _list_going(self) -> list[str]:
         """The names of the files that the erase is to remove."""
-        rewritten = {add.key.path for add in self._to_rewrite(self._snapshot())}
+        rewritten = {add.key.path for add in self._to_rewrite(self._read_snapshot())}
         return [entry.key for entry in self._unneeded_entries()] + sorted(rewritten)
 
     # -- before anything goes --------------------------------------------------------------------------------
 
     def files_to_rewrite(self) -> int:
         """How many files hold deleted rows beside others. Raises as ``rewrite``."""
-        snapshot = self._snapshot()
+        snapshot = self._read_snapshot()
         old = self._to_rewrite(snapshot)
         if old:
             from penstock.formats.delta.rows.writing import check_features
@@ -125,7 +125,7 @@ class DeltaErasure:
         adds = self._with_removed(snapshot)
         if not adds or self._first is None:
             return adds
-        old = {add.key.path for add in self._with_removed(self._snapshot(self._first))}
+        old = {add.key.path for add in self._with_removed(self._read_snapshot(self._first))}
         return [add for add in adds if add.key.path in old]
 
     def _with_removed(self, snapshot: LogSnapshot) -> list[Add]:
@@ -168,11 +168,11 @@ class DeltaErasure:
         """
         for _ in range(TRIES_MAX):
             now = self._lake.do(GetTableVersions(key=self._key, limit=0))
-            snapshot = self._snapshot(now.latest_version)
+            snapshot = self._read_snapshot(now.latest_version)
             old = self._to_rewrite(snapshot)
             if not old:
                 return 0
-            actions = self._rewritten(snapshot, old)
+            actions = self._rewrite_files(snapshot, old)
             info = CommitInfo({"operation": "REORG", "operationParameters": {"applyPurge": "true"}})
             commit = TableCommit(
                 key=self._key,
@@ -195,7 +195,7 @@ class DeltaErasure:
             key=str(self._key),
         )
 
-    def _rewritten(self, snapshot: LogSnapshot, old: list[Add]) -> list[Action]:
+    def _rewrite_files(self, snapshot: LogSnapshot, old: list[Add]) -> list[Action]:
         # Here, since these load the library for Parquet, which takes a while and much memory.
         from penstock.formats.delta.log.scan import batches_of
         from penstock.formats.delta.rows.writing import write_files
@@ -231,7 +231,7 @@ class DeltaErasure:
         if self._first is not None:
             return FirstVersionKept(self._first)
         # Whatever came in between may have deleted rows, and they are for another erase.
-        is_clean = last == first + 1 and not self._with_removed(self._snapshot(last))
+        is_clean = last == first + 1 and not self._with_removed(self._read_snapshot(last))
         return FirstVersionKept(first, content=content if is_clean else None)
 
     def _commit_nothing(self, idempotency_key: str) -> tuple[int, DeltaTable]:
@@ -265,13 +265,13 @@ class DeltaErasure:
 
     def _unneeded_entries(self) -> list[BucketEntry]:
         live = DeltaNamedFiles()
-        for file in self._snapshot(self._first).files():
+        for file in self._read_snapshot(self._first).files():
             live.take_key(file.key)
         if self._first is not None:
             for name, data in self._parts.commits.tail(self.content, self._first, self._tables.read):
                 live.take_commit(self._place.url, name, data)
         former = read_note(self._place) | list_other_names(self._place)
-        judged = judge(self._place.entries(), _needs(live, former))
+        judged = judge(self._place.entries(), _make_needs(live, former))
         return [judged_file.entry for judged_file in judged if judged_file.fate is FileFate.DATA]
 
     def cut(self, first: int) -> tuple[int, int, str]:
@@ -324,16 +324,18 @@ class DeltaErasure:
     def _find_needed_files(self, first: int, named: Container[str]) -> Iterator[str]:
         """Describe files with rows deleted before the first retained version that retained versions still
         need."""
-        old = {add.key.path for add in self._with_removed(self._snapshot(first)) if add.key.path in named}
+        old = {
+            add.key.path for add in self._with_removed(self._read_snapshot(first)) if add.key.path in named
+        }
         if not old:
             return
         files = f"{len(old)} data files" if len(old) > 1 else "1 data file"
         yield (
             f"{files} with rows or columns that were removed before that: later versions need the files; "
-            f"an erase older than {self._until(first, old)}, or one without older_than, removes them"
+            f"an erase older than {self._find_end_time(first, old)}, or one without older_than, removes them"
         )
 
-    def _until(self, first: int, old: set[str]) -> str:
+    def _find_end_time(self, first: int, old: set[str]) -> str:
         """When the default branch had no file of these any more."""
         content, last, time_ms = self.content, first, 0
         for version, (_, data) in enumerate(
@@ -350,7 +352,7 @@ class DeltaErasure:
     def _scratch_us(self) -> int:
         return min(GRACE_MS * 1000, self._kernel.graces.of_sweeps().data_us)
 
-    def _snapshot(self, version: int | None = None) -> LogSnapshot:
+    def _read_snapshot(self, version: int | None = None) -> LogSnapshot:
         return self._parts.commits.snapshot(self.content, self._tables.read, version)
 
 
@@ -363,7 +365,7 @@ def _may_have_rows(name: str) -> bool:
     return not name.startswith(f"{SCRATCH}/") and name.endswith((".parquet", ".bin"))
 
 
-def _needs(named: DeltaNamedFiles, former: Container[str]) -> DeltaNeeds:
+def _make_needs(named: DeltaNamedFiles, former: Container[str]) -> DeltaNeeds:
     return DeltaNeeds(
         named=named,
         beside=(),

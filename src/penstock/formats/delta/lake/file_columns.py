@@ -32,7 +32,7 @@ class FileColumns:
     def __init__(self, metadata: Metadata, partition_by: frozenset[str] | None = None) -> None:
         self._mapping = mapping_of(metadata)
         self._schema = StructType(
-            tuple(_nullable(field) for field in parse_schema(metadata.schema_string).fields)
+            tuple(_strip_writer_metadata(field) for field in parse_schema(metadata.schema_string).fields)
         )
         self.partition_by = physical_partition_columns(metadata) if partition_by is None else partition_by
         stored = [(field, self._stored_field(field)) for field in self._schema.fields if field.type != "void"]
@@ -58,9 +58,9 @@ class FileColumns:
     @property
     def shown(self) -> tuple[ScanColumn, ...]:
         """The table's columns, in its order, made of those that were read."""
-        return tuple(map(self._shown, self._schema.fields))
+        return tuple(map(self._make_scan_column, self._schema.fields))
 
-    def _shown(self, field: Field) -> ScanColumn:
+    def _make_scan_column(self, field: Field) -> ScanColumn:
         if field.type == "void":  # no file has it
             return ScanColumn(name=field.name)
         name = self._mapping.physical(field)
@@ -105,7 +105,7 @@ def shown_schema(metadata: Metadata) -> StructType:
 
 def _shown_field(field: Field) -> Field:
     comment = {"comment": field.metadata["comment"]} if "comment" in field.metadata else {}
-    return replace(_nullable(field), type=_shown_type(loosened(field.type)), metadata=comment)
+    return replace(_strip_writer_metadata(field), type=_shown_type(loosened(field.type)), metadata=comment)
 
 
 def _shown_type(kind: Type) -> Type:
@@ -142,6 +142,6 @@ def _guard(kind: Type) -> ColumnGuard:
     return ColumnGuard.NONE
 
 
-def _nullable(field: Field) -> Field:
+def _strip_writer_metadata(field: Field) -> Field:
     """A column without what only writers need to know of it. Its ids and names in files stay."""
     return replace(field, type=loosened(field.type), nullable=True)

@@ -132,7 +132,7 @@ class _Optimization:
         """Files that this run wrote, or gave up."""
 
     def run(self) -> OptimizedTable:
-        bins = self._bins()
+        bins = self._group_into_bins()
         all_bytes, done_bytes, conflicts, cuts = sum(each.size for each in bins), 0, 0, 0
         while bins and done_bytes < all_bytes:  # what comes meanwhile is left to the next run
             batch = _first_bins(bins, self._engine.commit_bytes)
@@ -150,14 +150,14 @@ class _Optimization:
             if conflicts >= TRIES_MAX:
                 files = [file for each in batch for file in each.files]
                 self._passed.update(file.key.path for file in files)
-                self._count(files_skipped=len(files))
+                self._count_work(files_skipped=len(files))
                 conflicts = 0
             self._order.progress(min(done_bytes, all_bytes), all_bytes)
             self._job = self._open()  # as it is by now, and with time of its own
-            bins = self._bins()
+            bins = self._group_into_bins()
         return self._result
 
-    def _bins(self) -> list[FileBin]:
+    def _group_into_bins(self) -> list[FileBin]:
         """The files that are worth rewriting, in groups that become one file each or are sorted together."""
         groups: dict[tuple[tuple[str, str | None], ...], list[Add]] = {}
         for file in self._job.snapshot.outside_read_set.files(self._order.where):
@@ -197,11 +197,11 @@ class _Optimization:
         actions: list[Action] = [*(replace(removal, data_change=False) for removal in removed), *added]
         try:
             ratified = job.commit(
-                actions, operation="OPTIMIZE", parameters=self._parameters(), said=self._said
+                actions, operation="OPTIMIZE", parameters=self._operation_parameters(), said=self._said
             )
         except TableConflict:
             return False
-        self._count(
+        self._count_work(
             files_removed=len(removed),
             files_added=len(added),
             bytes_removed=sum(each.size for each in bins),
@@ -224,7 +224,7 @@ class _Optimization:
             return tuple(tuple(field.name for field in fields) for fields in columns)
         return tuple(_logical_path(schema, path) for path in self._clustering)
 
-    def _parameters(self) -> dict[str, str]:
+    def _operation_parameters(self) -> dict[str, str]:
         columns = [".".join(path) for path in self._layout.sorted_by]
         return {
             "predicate": f"[{msgspec.json.encode(self._order.where).decode()}]"
@@ -235,7 +235,7 @@ class _Optimization:
             "auto": str(self._is_auto).lower(),
         }
 
-    def _count(self, **more: int) -> None:
+    def _count_work(self, **more: int) -> None:
         changes = {name: getattr(self._result, name) + count for name, count in more.items()}
         self._result = msgspec.structs.replace(self._result, **changes)
 

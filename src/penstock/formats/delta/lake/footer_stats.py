@@ -29,44 +29,44 @@ def leaves_in_footer(leaves: Sequence[StatsLeaf]) -> tuple[StatsLeaf, ...]:
 def stats_of(file: ParquetOutput, leaves: Sequence[StatsLeaf]) -> str:
     """What ``add.stats`` holds for a file."""
     columns_by_path = {column.path: column for column in file.columns}
-    return stats_json(file.rows, _figures(leaves, columns_by_path))
+    return stats_json(file.rows, _read_figures(leaves, columns_by_path))
 
 
-def _figures(
+def _read_figures(
     leaves: Sequence[StatsLeaf], told: dict[tuple[str, ...], FooterColumn]
 ) -> Iterator[tuple[StatsLeaf, int | None, Any, Any]]:
     for leaf in leaves:
         if (column := told.get(leaf.stored)) is not None:
             nulls = column.nulls if column.nulls >= 0 else None
-            yield leaf, nulls, _smallest(leaf.kind, column), _largest(leaf.kind, column)
+            yield leaf, nulls, _smallest_value(leaf.kind, column), _largest_value(leaf.kind, column)
 
 
-def _smallest(kind: Type, column: FooterColumn) -> Any:
-    value = _value(kind, column.type, column.min)
+def _smallest_value(kind: Type, column: FooterColumn) -> Any:
+    value = _decode_bound(kind, column.type, column.min)
     return cut_smallest(value) if isinstance(value, str) else written_bound(kind, value)
 
 
-def _largest(kind: Type, column: FooterColumn) -> Any:
-    value = _value(kind, column.type, column.max)
+def _largest_value(kind: Type, column: FooterColumn) -> Any:
+    value = _decode_bound(kind, column.type, column.max)
     return cut_largest(value) if isinstance(value, str) else written_bound(kind, value)
 
 
-def _value(kind: Type, type_: str, data: bytes | None) -> Any:
+def _decode_bound(kind: Type, type_: str, data: bytes | None) -> Any:
     """The value that a bound stands for; ``None`` if it stands for none that is certain."""
     if data is None or not isinstance(kind, str) or kind in _WITHOUT_BOUNDS:
         return None
     if kind == "string":
-        return _text(data)
+        return _decode_text(data)
     if type_ in _NUMBERS:
         (value,) = struct.unpack(_NUMBERS[type_], data)
     elif type_ in {"FIXED_LEN_BYTE_ARRAY", "BINARY"}:
         value = int.from_bytes(data, "big", signed=True)
     else:
         return None
-    return _decimal(kind, value) if kind.startswith("decimal") else value
+    return _decode_decimal(kind, value) if kind.startswith("decimal") else value
 
 
-def _text(data: bytes) -> str | None:
+def _decode_text(data: bytes) -> str | None:
     """The text, or its beginning. Spark writes texts that are not UTF-8 as they are; they have no order
     here."""
     try:
@@ -75,6 +75,6 @@ def _text(data: bytes) -> str | None:
         return None
 
 
-def _decimal(kind: str, unscaled: int) -> Decimal:
+def _decode_decimal(kind: str, unscaled: int) -> Decimal:
     scale = int(kind.rstrip(") ").rpartition(",")[2])
     return Decimal((unscaled < 0, tuple(map(int, str(abs(unscaled)))), -scale))

@@ -26,13 +26,13 @@ def footer_columns(footer: Any, wanted: Sequence[Sequence[str]]) -> tuple[Footer
             doubtful.add(name)
         places[name] = at
     return tuple(
-        _column(footer, tuple(path), places[name])
+        _read_column(footer, tuple(path), places[name])
         for path, name in zip(wanted, spelled, strict=True)
         if name in places and name not in doubtful
     )
 
 
-def _column(footer: Any, path: tuple[str, ...], at: int) -> FooterColumn:
+def _read_column(footer: Any, path: tuple[str, ...], at: int) -> FooterColumn:
     type_ = footer.schema.column(at).physical_type
     nulls, bounds = 0, []
     for number in range(footer.num_row_groups):
@@ -42,16 +42,18 @@ def _column(footer: Any, path: tuple[str, ...], at: int) -> FooterColumn:
             return FooterColumn(path=path, type=type_, nulls=-1)
         nulls += its.null_count
         if its.null_count < chunk.num_values:
-            bounds.append(_bounds(its, type_))
+            bounds.append(_find_bounds(its, type_))
     if not bounds or None in bounds:
         return FooterColumn(path=path, type=type_, nulls=nulls)
     known_bounds = [bound for bound in bounds if bound is not None]
-    low = min((bound[0] for bound in known_bounds), key=lambda value: _order(value, type_))
-    high = max((bound[1] for bound in known_bounds), key=lambda value: _order(value, type_))
-    return FooterColumn(path=path, type=type_, nulls=nulls, min=_bytes(low, type_), max=_bytes(high, type_))
+    low = min((bound[0] for bound in known_bounds), key=lambda value: _comparable_value(value, type_))
+    high = max((bound[1] for bound in known_bounds), key=lambda value: _comparable_value(value, type_))
+    return FooterColumn(
+        path=path, type=type_, nulls=nulls, min=_encode_bound(low, type_), max=_encode_bound(high, type_)
+    )
 
 
-def _bounds(its: Any, type_: str) -> tuple[Any, Any] | None:
+def _find_bounds(its: Any, type_: str) -> tuple[Any, Any] | None:
     """The smallest and the largest value of a row group, if both are known and mean what they say."""
     if not its.has_min_max or type_ in {"INT96", "BOOLEAN"}:
         return None
@@ -64,11 +66,11 @@ def _bounds(its: Any, type_: str) -> tuple[Any, Any] | None:
     return low, high
 
 
-def _order(value: Any, type_: str) -> Any:
+def _comparable_value(value: Any, type_: str) -> Any:
     return int.from_bytes(value, "big", signed=True) if type_ == "FIXED_LEN_BYTE_ARRAY" else value
 
 
-def _bytes(value: Any, type_: str) -> bytes:
+def _encode_bound(value: Any, type_: str) -> bytes:
     if type_ in _PACKED:
         return struct.pack(_PACKED[type_], value)
     return bytes(value)[:BOUND_MAX_BYTES]

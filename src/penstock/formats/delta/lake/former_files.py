@@ -64,7 +64,7 @@ class _OtherNames(DeltaNamedFiles):
         super().__init__()
         self.names: set[str] = set()
 
-    def _take(self, path: str) -> None:
+    def _add_path(self, path: str) -> None:
         is_inside = not path.startswith(("/", LOG, f"{SCRATCH}/")) and ":/" not in path and ".." not in path
         if is_inside and not has_writer_name(path):
             self.names.add(path)

@@ -95,7 +95,7 @@ class DeltaAnswers:
         upkeep = Upkeep(lake.kernel, parts)
         self.ways: dict[type[Call[Any]], Callable[[Any], Any]] = {
             delta_calls.CommitTables: self._commit,
-            delta_calls.GetTableVersions: self._versions,
+            delta_calls.GetTableVersions: self._get_versions,
             delta_calls.PublishTable: self._publish,
             delta_calls.ReserveIdentities: self._reserve,
             delta_calls.ReserveColumnIds: self._reserve_column_ids,
@@ -104,7 +104,7 @@ class DeltaAnswers:
             delta_calls.AdoptTable: self._adopt,
             delta_calls.ReleaseTable: self._release,
             delta_calls.RecoverTable: self._recover,
-            delta_calls.GetTableStatus: self._status,
+            delta_calls.GetTableStatus: self._get_status,
             delta_calls.FindTable: self._find,
             delta_calls.CheckpointTable: upkeep.checkpoint,
             delta_calls.CompactLog: upkeep.compact,
@@ -147,8 +147,8 @@ class DeltaAnswers:
                     self._parts.publisher.table_committed(key, content, is_default=True)
                 self._parts.publisher.wait(content.id, version, left_s)
 
-    def _versions(self, call: delta_calls.GetTableVersions) -> TableVersions:
-        content = self._table(call.at, call.key)
+    def _get_versions(self, call: delta_calls.GetTableVersions) -> TableVersions:
+        content = self._read_table(call.at, call.key)
         if call.end is not None or call.at not in (None, self._tables.default_branch):
             content = self._drop_erased(content, call.end)
         line = line_of(content)
@@ -186,7 +186,7 @@ class DeltaAnswers:
             goes_on=call.tip is None or LineTip.parse(call.tip).is_on(line, self._tables.read),
         )
 
-    def _table(self, at: str | None, key: Key) -> DeltaTable:
+    def _read_table(self, at: str | None, key: Key) -> DeltaTable:
         return self._tables.require_managed(self._lake.commit_of(at), key)
 
     def _drop_erased(self, content: DeltaTable, version: int | None) -> DeltaTable:
@@ -206,15 +206,15 @@ class DeltaAnswers:
     def _publish(self, call: delta_calls.PublishTable) -> PublishedTable:
         branch = self._lake.or_default(call.branch)
         published = self._owner.publish(branch, call.key, call.version)
-        line = line_of(self._table(branch, call.key))
+        line = line_of(self._read_table(branch, call.key))
         return PublishedTable(key=call.key, latest_version=line.latest, published=published)
 
     def _reserve(self, call: delta_calls.ReserveIdentities) -> ReservedIdentities:
         if call.count < 0:
             raise InvalidRequest(f"count must be 0 or greater, got {call.count}")
-        content = self._table(self._lake.or_default(call.branch), call.key)
+        content = self._read_table(self._lake.or_default(call.branch), call.key)
         assert content.id is not None  # of a managed table
-        columns = identities_of(self._metadata(content))
+        columns = identities_of(self._read_metadata(content))
         column = next((each for each in columns if each.name.lower() == call.column.lower()), None)
         if column is None:
             raise InvalidRequest(f"'{call.key}' has no identity column '{call.column}'", column=call.column)
@@ -232,9 +232,9 @@ class DeltaAnswers:
     def _reserve_column_ids(self, call: delta_calls.ReserveColumnIds) -> ReservedColumnIds:
         if not 0 <= call.count <= COLUMN_IDS_MAX:
             raise InvalidRequest(f"count must be from 0 to {COLUMN_IDS_MAX}, got {call.count}")
-        content = self._table(self._lake.or_default(call.branch), call.key)
+        content = self._read_table(self._lake.or_default(call.branch), call.key)
         assert content.id is not None  # of a managed table
-        metadata = self._metadata(content)
+        metadata = self._read_metadata(content)
         reached, ranges = max_id(metadata), find_ranges(self._kernel.store, content.id)
         if ranges is None or MAX_ID not in ranges.last:
             reached = max(reached, *map(max_id, self._metadata_everywhere(content.id)))
@@ -250,9 +250,9 @@ class DeltaAnswers:
             key = self._tables.where_is(head, identity)
             content = None if key is None else self._tables.content(head, key)
             if isinstance(content, DeltaTable) and content.state:
-                yield self._metadata(content)
+                yield self._read_metadata(content)
 
-    def _metadata(self, content: DeltaTable) -> Metadata:
+    def _read_metadata(self, content: DeltaTable) -> Metadata:
         metadata = parse_action(declared_of(line_of(content), self._tables.read).metadata)
         assert isinstance(metadata, Metadata)  # as the owner noted it
         return metadata
@@ -271,7 +271,7 @@ class DeltaAnswers:
             name=str(call.key),
             description=call.description or None,
             id=call.id,
-            actions=None if call.actions is None else _body(call.key, call.actions),
+            actions=None if call.actions is None else _encode_actions(call.key, call.actions),
         )
         branch = self._lake.or_default(call.branch)
         with self._existing_named(branch, call.key):
@@ -441,19 +441,19 @@ class DeltaAnswers:
         meta = commit_meta(call.said, call.who, message)
         return TableRequest(meta, call.idempotency_key, partial(request_digest, call))
 
-    def _status(self, call: delta_calls.GetTableStatus) -> tuple[TableStatus, ...]:
+    def _get_status(self, call: delta_calls.GetTableStatus) -> tuple[TableStatus, ...]:
         if call.key is not None:
-            return tuple(map(_status, self._owner.status(call.key)))
-        return tuple(first(self._statuses(call.after), call.limit))
+            return tuple(map(_make_status, self._owner.status(call.key)))
+        return tuple(first(self._list_statuses(call.after), call.limit))
 
-    def _statuses(self, after: Key | None) -> Iterator[TableStatus]:
+    def _list_statuses(self, after: Key | None) -> Iterator[TableStatus]:
         """How tables stand, by key; storage is looked at for each when it is asked for."""
         begin = b"" if after is None else after.encode()
         tables = self._tables.all(self._tables.head())
         for key in sorted((key for key, _ in tables), key=Key.encode):
             if key.encode() > begin:
                 with suppress(KeyNotFound, NotManaged):  # it left the lake just now
-                    yield from map(_status, self._owner.status(key))
+                    yield from map(_make_status, self._owner.status(key))
 
     def _find(self, call: delta_calls.FindTable) -> TablePlace | None:
         try:
@@ -473,26 +473,26 @@ def _change(call: delta_calls.CommitTables, one: delta_calls.TableCommit) -> Cha
         if number is not None and abs(number) > VERSION_MAX:
             raise InvalidRequest(f"'{one.key}' has no version {number}: versions end at {VERSION_MAX}")
     try:
-        return intents.change(one.key, _intent(call, one))
+        return intents.change(one.key, _make_intent(call, one))
     except (OverflowError, UnicodeEncodeError) as problem:
         raise InvalidRequest(f"invalid commit to '{one.key}': {problem}") from None
 
 
-def _intent(call: delta_calls.CommitTables, one: delta_calls.TableCommit) -> intents.CommitIntent:
+def _make_intent(call: delta_calls.CommitTables, one: delta_calls.TableCommit) -> intents.CommitIntent:
     """What the format is asked to do. The same request comes to the same intent."""
     return intents.CommitIntent(
-        actions=_body(one.key, one.actions),
+        actions=_encode_actions(one.key, one.actions),
         uuid=one.attempt or _attempt(call, one.key),
         version=one.version,
         table=one.table,
         read_version=one.read_version,
         read_tip=None if one.read_tip is None else LineTip.parse(one.read_tip),
-        reads=None if one.reads is None else _reads(one.reads),
-        replaces=None if one.replaces is None else tuple(map(_partitions, one.replaces)),
+        reads=None if one.reads is None else _decode_reads(one.reads),
+        replaces=None if one.replaces is None else tuple(map(_decode_partitions, one.replaces)),
     )
 
 
-def _body(key: Key, actions: str | delta_calls.ActionsFile) -> bytes | intents.FileBody:
+def _encode_actions(key: Key, actions: str | delta_calls.ActionsFile) -> bytes | intents.FileBody:
     if isinstance(actions, delta_calls.ActionsFile):
         return intents.FileBody(actions.name, actions.size, actions.sha256)
     try:
@@ -509,16 +509,16 @@ def _attempt(call: delta_calls.CommitTables, key: Key) -> UUID:
     return UUID(bytes=name[:16], version=5)
 
 
-def _reads(looked: delta_calls.WriterReads) -> DeltaReads:
+def _decode_reads(looked: delta_calls.WriterReads) -> DeltaReads:
     return DeltaReads(
         whole_table=looked.whole_table,
-        partitions=tuple(map(_partitions, looked.parts)),
+        partitions=tuple(map(_decode_partitions, looked.parts)),
         files=None if looked.files is None else frozenset(looked.files),
         applications=frozenset(looked.applications),
     )
 
 
-def _partitions(part: delta_calls.TablePart) -> Partitions:
+def _decode_partitions(part: delta_calls.TablePart) -> Partitions:
     return Partitions(part.values, part.where)
 
 
@@ -553,7 +553,7 @@ def _handed_over(table: TableHandover) -> TableHandedOver:
     )
 
 
-def _status(one: Status) -> TableStatus:
+def _make_status(one: Status) -> TableStatus:
     return TableStatus(
         key=one.key,
         location=one.location,

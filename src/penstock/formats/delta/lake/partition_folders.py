@@ -43,7 +43,7 @@ def values_of(directory: str, fields: Sequence[Field]) -> Values:
         names = ", ".join(field.name for field in fields) or "nothing"
         raise InvalidRequest(f"the folder '{directory}' of a job's files is not a partition by {names}")
     return {
-        stored_name(field): _value(field, step.partition("=")[2])
+        stored_name(field): _unescape_value(field, step.partition("=")[2])
         for field, step in zip(fields, steps, strict=True)
     }
 
@@ -53,7 +53,7 @@ def fields_of(metadata: Metadata) -> tuple[Field, ...]:
     return partition_fields(parse_schema(metadata.schema_string), metadata.partition_columns)
 
 
-def _value(field: Field, spelled: str) -> str | None:
+def _unescape_value(field: Field, spelled: str) -> str | None:
     text = None if spelled == NULL_FOLDER else _ESCAPE.sub(lambda found: chr(int(found[1], 16)), spelled)
     kind = str(field.type)
     try:

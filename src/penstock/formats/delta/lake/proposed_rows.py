@@ -26,23 +26,23 @@ if TYPE_CHECKING:
 
 def read_proposed(lake: Embedded, commits: Commits, proposal: Proposal, key: Key, content: DeltaTable) -> Any:
     """Begin to read the rows, where the lake is."""
-    return _batches(_snapshot(lake, commits, proposal, key, content), lake.places, content)
+    return _read_batches(_read_snapshot(lake, commits, proposal, key, content), lake.places, content)
 
 
 def read_in_worker(content: DeltaTable, objects: Objects, places: Places) -> Any:
     """Begin to read the rows, in a process that has nothing of the lake but its objects."""
-    return _batches(Commits(places).snapshot(content, _blobs(objects)), places, content)
+    return _read_batches(Commits(places).snapshot(content, _make_blob_reader(objects)), places, content)
 
 
-def _batches(snapshot: LogSnapshot, places: Places, content: DeltaTable) -> Any:
+def _read_batches(snapshot: LogSnapshot, places: Places, content: DeltaTable) -> Any:
     return batches(snapshot, table_place(places, content.location, snapshot.metadata.configuration))
 
 
-def _snapshot(
+def _read_snapshot(
     lake: Embedded, commits: Commits, proposal: Proposal, key: Key, content: DeltaTable
 ) -> LogSnapshot:
     """A version that may never be one. So it is not kept with those that are; what it goes on from is."""
-    read, base = _blobs(proposal.objects), lake.content_at(proposal.base, key)
+    read, base = _make_blob_reader(proposal.objects), lake.content_at(proposal.base, key)
     if not isinstance(base, DeltaTable) or not base.state or base.id != content.id:
         base = None
     if base is not None and LineTip.of(line_of(base)).is_on(line_of(content), read):
@@ -51,7 +51,7 @@ def _snapshot(
     return Snapshots(lake.places, commits.tail).of(content, read)
 
 
-def _blobs(objects: Objects) -> Callable[[ObjectId], bytes]:
+def _make_blob_reader(objects: Objects) -> Callable[[ObjectId], bytes]:
     def read(data: ObjectId) -> bytes:
         stored = objects.get(data)
         if not isinstance(stored, Blob):

@@ -28,7 +28,7 @@ def parts_of(
     """
     if where is not None:
         check_condition(where, metadata.schema_string, metadata.partition_columns)
-    parts = tuple(_part(metadata, partition, where) for partition in partitions or ())
+    parts = tuple(_make_part(metadata, partition, where) for partition in partitions or ())
     return parts or (() if where is None else (TablePart(where=where),))
 
 
@@ -76,7 +76,7 @@ def decided_by_partitions(metadata: Metadata, where: str, time_zone: str | None)
     return means_the_same(where, parse_schema(metadata.schema_string), time_zone)
 
 
-def _part(metadata: Metadata, values: Values, where: str | None) -> TablePart:
+def _make_part(metadata: Metadata, values: Values, where: str | None) -> TablePart:
     """Values of partition columns as the log spells them."""
     by_name = {name.lower(): name for name in metadata.partition_columns}
     schema = parse_schema(metadata.schema_string)

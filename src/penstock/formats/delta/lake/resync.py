@@ -29,12 +29,12 @@ class DeltaSync:
     def resync(self, key: Key) -> ResyncedTable | None:
         how = {"leave_own": self._call.leave_own, "dry_run": self._call.dry_run}
         resynced = self._logs.resync(key, self._table_request(key), **how)
-        return None if resynced.is_in_sync else _answer(resynced)
+        return None if resynced.is_in_sync else _make_answer(resynced)
 
     def bring_back(self, key: Key, before: DeltaTable) -> ResyncedTable | None:
         how = {"leave_own": self._call.leave_own, "dry_run": self._call.dry_run}
         resynced = self._logs.resync_dropped(key, before, self._table_request(key), **how)
-        return None if resynced is None else _answer(resynced)
+        return None if resynced is None else _make_answer(resynced)
 
     def take_unknown(self, place: Place, free_key: Callable[[str | None], Key]) -> ResyncedTable | None:
         try:
@@ -47,13 +47,13 @@ class DeltaSync:
         resynced = self._logs.resync_unknown(
             key, place.location, self._table_request(key), dry_run=self._call.dry_run
         )
-        return None if resynced is None else _answer(resynced)
+        return None if resynced is None else _make_answer(resynced)
 
     def _table_request(self, key: Key) -> TableRequest:
         return TableRequest(resync_meta(key, self._call))
 
 
-def _answer(done: DeltaResynced) -> ResyncedTable:
+def _make_answer(done: DeltaResynced) -> ResyncedTable:
     return ResyncedTable(
         key=done.key,
         location=done.location,

@@ -108,7 +108,7 @@ def parse_assignments(
             expression = parse_expression(value, tables)
             assigned[path] = SqlExpression(value, assign_value(expression.root, field, name))
         else:
-            assigned[path] = _scalar(value, field, name)
+            assigned[path] = _convert_scalar(value, field, name)
     return assigned
 
 
@@ -146,7 +146,7 @@ def _assign(field: Field, old: Any, values: Mapping[Path, Any], path: Path, fram
     return pa.StructArray.from_arrays(children, fields=fields)
 
 
-def _scalar(value: Any, field: Field, name: str) -> Any:
+def _convert_scalar(value: Any, field: Field, name: str) -> Any:
     try:
         return pa.scalar(value, arrow_type(field.type, name))
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as problem:

@@ -198,7 +198,7 @@ class _Merge:
         needed = None if self._looks_everywhere else self._find_needed()
         text = None if needed is None else write_predicate(needed)
         candidates = job.candidates(text)
-        changed, matched = self._look(candidates)
+        changed, matched = self._find_touched_files(candidates)
         if not changed and not self._inserts:
             return None
         stays = None if self._only_inserts else [candidates[at] for at in matched] if self._inserts else []
@@ -224,7 +224,7 @@ class _Merge:
 
     # -- the first look ------------------------------------------------------------------------------------
 
-    def _look(self, candidates: Sequence[Add]) -> tuple[list[int], list[int]]:
+    def _find_touched_files(self, candidates: Sequence[Add]) -> tuple[list[int], list[int]]:
         """The numbers of files that hold rows to be changed, and of those that hold only matched ones."""
         changed: set[int] = set()
         matched: set[int] = set()
@@ -233,7 +233,7 @@ class _Merge:
             *(clause.condition for clause in self._clauses if clause.condition is not None),
         ]
         columns = {name for condition in conditions for name in condition.columns_of(TARGET)}
-        for piece in _pieces(read_files(self._job, candidates, columns)):
+        for piece in _combine_batches(read_files(self._job, candidates, columns)):
             files = piece.column(FILE_NUMBER)
             pairs = self._join(piece)
             self._is_matched = pc.or_(
@@ -263,7 +263,7 @@ class _Merge:
         keys = self._key_table(TARGET, piece, [key for key, _ in self._keys], _ROW)
         names = [f"key{at}" for at in range(len(self._keys))]
         joined = keys.join(self._source_near(keys), names, join_type="inner").combine_chunks()
-        pairs = _Pairs(*(_whole(joined.column(name)) for name in (_ROW, _SOURCE_ROW)))
+        pairs = _Pairs(*(_combine_chunks(joined.column(name)) for name in (_ROW, _SOURCE_ROW)))
         return pairs if self._rest is None else self._keep_true(piece, pairs, self._rest)
 
     def _source_near(self, keys: Any) -> Any:
@@ -288,10 +288,10 @@ class _Merge:
         return _Pairs(pa.concat_arrays(rows), pa.concat_arrays(source_rows))
 
     def _keep_true(self, piece: Any, pairs: _Pairs, condition: SqlExpression) -> _Pairs:
-        is_true = condition.is_true(self._frames(piece, pairs, condition))
+        is_true = condition.is_true(self._make_frames(piece, pairs, condition))
         return _Pairs(pairs.rows.filter(is_true), pairs.source_rows.filter(is_true))
 
-    def _frames(self, piece: Any, pairs: _Pairs, *expressions: SqlExpression) -> RowFrames:
+    def _make_frames(self, piece: Any, pairs: _Pairs, *expressions: SqlExpression) -> RowFrames:
         """The rows of pairs side by side, with the columns that expressions need."""
         target = {name for expression in expressions for name in expression.columns_of(TARGET)}
         source = {name for expression in expressions for name in expression.columns_of(SOURCE)}
@@ -310,7 +310,7 @@ class _Merge:
     # -- the second look -----------------------------------------------------------------------------------
 
     def _read(self, files: Sequence[Add]) -> Iterator[Any]:
-        return _pieces(read_files(self._job, files))
+        return _combine_batches(read_files(self._job, files))
 
     def _decide(self, rows: Any) -> RowOutcomes:
         """What becomes of the rows of a piece."""
@@ -336,7 +336,7 @@ class _Merge:
 
     def _choose(self, piece: Any, pairs: _Pairs) -> tuple[Any, Any, Any]:
         """The rows of a piece that a clause applies to, the source's row of each, and which clause it is."""
-        frames = self._frames(piece, pairs, *self._conditions(MATCHED))
+        frames = self._make_frames(piece, pairs, *self._clause_conditions(MATCHED))
         numbers = self._first_true(MATCHED, frames)
         is_changed = pc.is_valid(numbers)
         rows, source_rows = pairs.rows.filter(is_changed), pairs.source_rows.filter(is_changed)
@@ -360,7 +360,7 @@ class _Merge:
             pa.concat_arrays([numbers, others]),
         )
 
-    def _conditions(self, kind: str) -> list[SqlExpression]:
+    def _clause_conditions(self, kind: str) -> list[SqlExpression]:
         return [
             clause.condition
             for clause in self._clauses
@@ -447,11 +447,11 @@ class _Merge:
 
     def _find_needed(self) -> Predicate | None:
         """What must be true of a row of the table that a row of the source matches."""
-        parts = [needed_predicate(self._on.root, TARGET), *map(self._range, self._keys)]
+        parts = [needed_predicate(self._on.root, TARGET), *map(self._range_of_source, self._keys)]
         needed = tuple(part for part in parts if part is not None)
         return And(needed) if len(needed) > 1 else needed[0] if needed else None
 
-    def _range(self, pair: tuple[RowExpression, RowExpression]) -> Predicate | None:
+    def _range_of_source(self, pair: tuple[RowExpression, RowExpression]) -> Predicate | None:
         """What the source's values say of a column of the table that they equal."""
         key, other = pair
         if not isinstance(key, ColumnValue) or key.kind not in _BOUNDED or not self._source.num_rows:
@@ -491,7 +491,7 @@ def _split_condition(
     keys: list[tuple[RowExpression, RowExpression]] = []
     rest: list[RowExpression] = []
     for part in joined_parts(on.root):
-        sides = _sides(part)
+        sides = _split_equality(part)
         if sides is None:
             rest.append(part)
         else:
@@ -499,7 +499,7 @@ def _split_condition(
     return keys, SqlExpression(on.text, join_conditions(rest)) if rest else None
 
 
-def _sides(part: RowExpression) -> tuple[RowExpression, RowExpression] | None:
+def _split_equality(part: RowExpression) -> tuple[RowExpression, RowExpression] | None:
     if not isinstance(part, ValueComparison) or part.operator != "=" or part.may_fail:
         return None
     first, second = (SqlExpression("", side).tables() for side in (part.first, part.second))
@@ -517,7 +517,7 @@ def _join_values(key: RowExpression, frames: RowFrames) -> Any:
     return pc.if_else(pc.is_nan(values), nan, pc.if_else(pc.equal(values, zero), zero, values))
 
 
-def _pieces(batches: Iterable[Any]) -> Iterator[Any]:
+def _combine_batches(batches: Iterable[Any]) -> Iterator[Any]:
     """Batches put together, up to a size."""
     held: list[Any] = []
     rows = size = 0
@@ -535,5 +535,5 @@ def _no_positions() -> Any:
     return pa.array([], pa.int64())
 
 
-def _whole(column: Any) -> Any:
+def _combine_chunks(column: Any) -> Any:
     return pa.concat_arrays(column.chunks) if column.num_chunks else _no_positions()

@@ -115,13 +115,13 @@ class _ConditionReader:
         return And(understood) if is_conjunction else Or(understood)
 
     def _read_leaf(self, condition: ScanCondition) -> Predicate | None:
-        column = self._column(condition)
+        column = self._find_column(condition)
         if column is None:
             return None
         if condition.kind == "is_null":
             return IsNull(column)
         try:
-            values = tuple(_value(str(column.kind), text) for text in condition.values)
+            values = tuple(_parse_value(str(column.kind), text) for text in condition.values)
         except (ValueError, ArithmeticError):
             return None  # beyond what is compared here
         if not values:
@@ -139,7 +139,7 @@ class _ConditionReader:
             return And((Not(IsNull(column)), ComparedValues(column, "=", value)))
         return ComparedValues(column, condition.operator, value) if condition.operator in _OPERATORS else None
 
-    def _column(self, condition: ScanCondition) -> Column | None:
+    def _find_column(self, condition: ScanCondition) -> Column | None:
         """The table's column that files have by this name; ``None`` if there is none of this type."""
         fields: list[Field] = []
         inside: object = self._schema
@@ -155,7 +155,7 @@ class _ConditionReader:
         return Column(tuple(fields))
 
 
-def _value(kind: str, text: str) -> Value:
+def _parse_value(kind: str, text: str) -> Value:
     """A value of a type. ``ValueError`` or ``ArithmeticError`` if it is none that is compared here."""
     if kind in _WHOLE:
         return int(text)

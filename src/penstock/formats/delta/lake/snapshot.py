@@ -64,12 +64,12 @@ class PastVersion(msgspec.Struct, frozen=True, kw_only=True):
     def parameters(self) -> Mapping[str, Any]:
         """How it was done (``operationParameters``). Of a merged branch, ``operations`` has what was done
         there, as JSON text."""
-        return self._map("operationParameters")
+        return self._commit_info_map("operationParameters")
 
     @property
     def metrics(self) -> Mapping[str, Any]:
         """Figures of it, as text (``operationMetrics``)."""
-        return self._map("operationMetrics")
+        return self._commit_info_map("operationMetrics")
 
     @property
     def operations(self) -> tuple[PastOperation, ...]:
@@ -86,7 +86,7 @@ class PastVersion(msgspec.Struct, frozen=True, kw_only=True):
         """The program that did it; empty if that is not said."""
         return str(self.info.get("engineInfo") or "")
 
-    def _map(self, name: str) -> Mapping[str, Any]:
+    def _commit_info_map(self, name: str) -> Mapping[str, Any]:
         value = self.info.get(name)
         return value if isinstance(value, dict) else {}
 
@@ -250,7 +250,7 @@ class TableSnapshot(RowReader):
             is_published = commit.version <= self._log.published or commit.name == str(
                 CommitName(commit.version)
             )
-            past_versions.append(_past(commit.version, commit.data, is_published))
+            past_versions.append(_parse_past_version(commit.version, commit.data, is_published))
         return past_versions
 
     def past_sizes(self, limit: int) -> dict[int, int]:
@@ -284,10 +284,12 @@ def load(table: Table, version: int | None = None, timestamp: str | datetime | N
     try:
         if timestamp is not None:
             times = {commit.version: commit.timestamp_ms for commit in log.commits}
-            version = version_at(files, replay(files, _segment(files, log)), _ms(timestamp), times)
+            version = version_at(
+                files, replay(files, _find_segment(files, log)), _to_milliseconds(timestamp), times
+            )
         is_noted = table.is_noted and version is None  # what a named version is, nobody changes
         note = table.note_read if is_noted else None
-        snapshot = replay(files, _segment(files, log, version))
+        snapshot = replay(files, _find_segment(files, log, version))
         place = table_place(places, log.location, snapshot.metadata.configuration)
         return TableSnapshot(snapshot, place, log, note)
     except VersionNotFound:
@@ -318,7 +320,7 @@ def load_published(
     files = PlaceFiles(place)
     snapshot = load_snapshot(files, version)
     if timestamp is not None:
-        snapshot = load_snapshot(files, version_at(files, snapshot, _ms(timestamp)))
+        snapshot = load_snapshot(files, version_at(files, snapshot, _to_milliseconds(timestamp)))
     log = TableVersions(
         key=Key.decode(place.url.rpartition("/")[2].encode()),
         id=UUID(int=0),
@@ -380,7 +382,7 @@ def _no_version(log: TableVersions, version: int) -> VersionNotFound:
     )
 
 
-def _segment(files: TableFiles, log: TableVersions, version: int | None = None) -> LogSegment:
+def _find_segment(files: TableFiles, log: TableVersions, version: int | None = None) -> LogSegment:
     """The files that make up a version: published ones, then those that the lake names."""
     if version is not None and not 0 <= version <= log.latest_version:
         raise _no_version(log, version)
@@ -394,7 +396,7 @@ def _segment(files: TableFiles, log: TableVersions, version: int | None = None) 
     return base.followed_by(after)
 
 
-def _past(version: int, data: bytes, is_published: bool) -> PastVersion:
+def _parse_past_version(version: int, data: bytes, is_published: bool) -> PastVersion:
     actions = (line.action for line in parse_commit(data))
     info = next((action for action in actions if isinstance(action, CommitInfo)), CommitInfo())
     time_ms = info.in_commit_timestamp or info.fields.get("timestamp")
@@ -419,7 +421,7 @@ def _changed_bytes(data: bytes) -> int | None:
     return sum(add.size for add in adds) - sum(remove.size or 0 for remove in removes)
 
 
-def _ms(moment: str | datetime) -> int:
+def _to_milliseconds(moment: str | datetime) -> int:
     if isinstance(moment, str):
         return parse_time_us(moment) // 1000
     zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -73,7 +73,9 @@ def plan_write(lake: Lake, order: RowOrder) -> WritePlan:
         return _plan_creation(lake, order)
     table = DeltaJob(lake, order.key, order.branch)
     _check_insert(table, order)
-    return _plan(table.place, table.metadata, _leaves(table), table.data_folder, _digest(table.metadata))
+    return _plan(
+        table.place, table.metadata, _stats_leaves(table), table.data_folder, _digest(table.metadata)
+    )
 
 
 def _plan_creation(lake: Lake, order: RowOrder) -> WritePlan:
@@ -114,7 +116,7 @@ def _plan(
         partition_by=tuple(field.name for field in fields),
         options={f"penstock.{name}": value for name, value in options.items()},
         settings=SETTINGS,
-        expressions=dict(_expressions(metadata, {field.name for field in fields})),
+        expressions=dict(_write_expressions(metadata, {field.name for field in fields})),
         job=job,
         planned=planned,
         began_us=now_us(),
@@ -148,7 +150,7 @@ def commit_write(lake: Lake, order: RowOrder, written: WrittenRows) -> None:
     if _digest(table.metadata) != written.planned:
         why = "its columns or properties were changed while the rows were written: run the statement again"
         raise TableConflict([Conflict(ConflictKind.FORMAT, order.key, why=why)])
-    actions = file_actions(_outputs(written), table.metadata, _leaves(table))
+    actions = file_actions(_decode_outputs(written), table.metadata, _stats_leaves(table))
     replaces = None
     if order.mode is SaveMode.OVERWRITE:
         replaces = replaced_parts(table.metadata, actions, order.replace_where, is_dynamic=order.is_dynamic)
@@ -175,7 +177,7 @@ def _create(lake: Lake, order: RowOrder, written: WrittenRows) -> None:
     leaves = leaves_in_footer(indexed_leaves(metadata, frozenset()))
     info = CommitInfo({"operation": "CREATE TABLE AS SELECT", "operationParameters": {}})
     place = lake.places.at(lake.delta.place_of(identity))
-    lines = lines_of([info, *file_actions(_outputs(written), metadata, leaves)])
+    lines = lines_of([info, *file_actions(_decode_outputs(written), metadata, leaves)])
     lake.do(
         CreateTable(
             key=order.key,
@@ -207,12 +209,12 @@ def _check_plain(key: Key, metadata: Metadata) -> None:
     """``InvalidRequest`` for a table whose rows need more than Spark's own writer does."""
     check_features(metadata)
     check_names(metadata)
-    reason = next(_needs(metadata), None)
+    reason = next(_find_unsupported(metadata), None)
     if reason is not None:
         raise needs_python(f"rows cannot be written to '{key}', which has {reason},")
 
 
-def _needs(metadata: Metadata) -> Iterator[str]:
+def _find_unsupported(metadata: Metadata) -> Iterator[str]:
     """What a table has that takes more than Spark's own writer."""
     schema = parse_schema(metadata.schema_string)
     if constraints_of(metadata):
@@ -231,7 +233,7 @@ def _needs(metadata: Metadata) -> Iterator[str]:
         yield "parts of columns that are NOT NULL"
 
 
-def _expressions(metadata: Metadata, partitions: set[str]) -> Iterator[tuple[str, str]]:
+def _write_expressions(metadata: Metadata, partitions: set[str]) -> Iterator[tuple[str, str]]:
     """What columns are written as that cannot have every value."""
     for field in parse_schema(metadata.schema_string).fields:
         column, refusals = _quote_name(field), []
@@ -246,7 +248,8 @@ def _expressions(metadata: Metadata, partitions: set[str]) -> Iterator[tuple[str
             )
         if refusals:
             cases = " ".join(
-                f"WHEN {condition} THEN raise_error({_text(message)})" for condition, message in refusals
+                f"WHEN {condition} THEN raise_error({_quote_text(message)})"
+                for condition, message in refusals
             )
             yield field.name, f"CASE {cases} ELSE {column} END"
 
@@ -255,15 +258,15 @@ def _quote_name(field: Field) -> str:
     return "`" + field.name.replace("`", "``") + "`"
 
 
-def _text(message: str) -> str:
+def _quote_text(message: str) -> str:
     return "'" + message.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def _leaves(table: DeltaJob) -> tuple[StatsLeaf, ...]:
+def _stats_leaves(table: DeltaJob) -> tuple[StatsLeaf, ...]:
     return leaves_in_footer(indexed_leaves(table.metadata, table.clustering))
 
 
-def _outputs(written: WrittenRows) -> list[ParquetOutput]:
+def _decode_outputs(written: WrittenRows) -> list[ParquetOutput]:
     """The files that a job tells. ``TooLarge`` if they are too many."""
     unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)
     try:

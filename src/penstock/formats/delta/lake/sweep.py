@@ -95,10 +95,10 @@ class DeltaSweep:
         (location,) = self.locations()
         key, content, is_default = self._managed_tables()[location]
         word = RetainedFiles(self._parts, key, content, is_default=is_default)
-        look = self._look([word])
+        look = self._make_retained_reader([word])
         look.once()
         look.check(word)
-        return self._needs(word, look)
+        return self._find_needs(word, look)
 
     # -- which tables --------------------------------------------------------------------------------------
 
@@ -132,23 +132,23 @@ class DeltaSweep:
         """Sweep some tables, whose logs have been read, one after the other."""
         if not words:
             return
-        look = self._look(words)
+        look = self._make_retained_reader(words)
         for word in words:
             yield self._sweep_table(word, look)
 
-    def _look(self, words: Sequence[RetainedFiles]) -> _RetainedFilesReader:
+    def _make_retained_reader(self, words: Sequence[RetainedFiles]) -> _RetainedFilesReader:
         return _RetainedFilesReader(CloneNeeds(self._kernel, self._parts, self._progress), words)
 
     def _sweep_table(self, word: RetainedFiles, look: _RetainedFilesReader) -> SweptTable:
         tally, problem = SweepTally(), ""
         look.once()
         try:
-            self._engine.sweep(_Folder(self._kernel, word, look, self._needs(word, look)), tally)
+            self._engine.sweep(_Folder(self._kernel, word, look, self._find_needs(word, look)), tally)
         except PenstockError as error:
             problem = error.message
         return self._engine.answer(word.key, word.content.location, tally, problem)
 
-    def _needs(self, word: RetainedFiles, look: _RetainedFilesReader) -> DeltaNeeds:
+    def _find_needs(self, word: RetainedFiles, look: _RetainedFilesReader) -> DeltaNeeds:
         return DeltaNeeds(
             named=_NamedByAnybody(word, look.clone_needs),
             beside=word.beside,
@@ -209,7 +209,7 @@ class _RetainedFilesReader:
 
     def __init__(self, clone_needs: CloneNeeds, words: Sequence[RetainedFiles]) -> None:
         self.clone_needs = clone_needs
-        self._words = {_place(word.content): word for word in words}
+        self._words = {_folder_of(word.content): word for word in words}
         self._is_begun = False
 
     def once(self) -> None:
@@ -220,17 +220,17 @@ class _RetainedFilesReader:
 
     def again(self) -> None:
         for content in self.clone_needs.unseen():
-            if (word := self._words.get(_place(content))) is not None:
+            if (word := self._words.get(_folder_of(content))) is not None:
                 word.take(content)
         for word in self._words.values():
             word.settle()
 
     def check(self, word: RetainedFiles) -> None:
         """Raise what stands against knowing everything that is needed in a table's folder, if anything."""
-        self.clone_needs.neighbours.check(_place(word.content))
+        self.clone_needs.neighbours.check(_folder_of(word.content))
         self.clone_needs.check(word.content.location)
         word.check()
 
 
-def _place(content: DeltaTable) -> str:
+def _folder_of(content: DeltaTable) -> str:
     return content.location.rstrip("/")

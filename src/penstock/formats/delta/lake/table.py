@@ -226,10 +226,10 @@ def lines_of(actions: Actions) -> bytes:
     """Actions as the lines of a commit. ``MalformedAction`` if a line is no action."""
     if isinstance(actions, str | bytes):
         return actions.encode() if isinstance(actions, str) else actions
-    return b"".join(_line(action) + b"\n" for action in actions)
+    return b"".join(_encode_action(action) + b"\n" for action in actions)
 
 
-def _line(action: Action | str | Mapping[str, Any]) -> bytes:
+def _encode_action(action: Action | str | Mapping[str, Any]) -> bytes:
     if isinstance(action, str):
         return action.strip().encode()
     if isinstance(action, Mapping):
@@ -244,24 +244,24 @@ def lines_to_send(place: Callable[[], Place], lines: bytes) -> str | ActionsFile
     behind.
     """
     if len(lines) <= SENT_MAX_BYTES:
-        return _text(lines)
+        return _decode_lines(lines)
     first, _, others = lines.partition(b"\n")
     if isinstance(parse_action(first), CommitInfo):
         lines = others
     digest = hashlib.sha256(lines).digest()
     name = f"{FOLDER}bodies/{digest.hex()}.json"
-    _put(place(), name, lines)
+    _put_if_absent(place(), name, lines)
     return ActionsFile(name=name, size=len(lines), sha256=digest)
 
 
-def _text(lines: bytes) -> str:
+def _decode_lines(lines: bytes) -> str:
     try:
         return lines.decode()
     except UnicodeDecodeError as problem:
         raise InvalidRequest(f"the actions are not UTF-8 text: {problem}") from None
 
 
-def _put(place: Place, name: str, data: bytes) -> None:
+def _put_if_absent(place: Place, name: str, data: bytes) -> None:
     """Let a file whose name follows from its bytes be there, as one of now.
 
     One from before is written again: cleaning up tells by its age that nobody is about to name it.

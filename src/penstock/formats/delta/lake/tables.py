@@ -106,7 +106,7 @@ class DeltaTables(TableAlterations):
         """
         rows = None if data is None else rows_of(data)
         text = schema_text(rows if schema is None else schema)
-        call = self._creation(key, text, **wanted)
+        call = self._make_create_call(key, text, **wanted)
         if rows is None:
             made = self._lake.do(call)
         else:
@@ -121,16 +121,16 @@ class DeltaTables(TableAlterations):
         text = schema_text(rows)
         _check_fit(rows, text)
         self._lake.begin_write()
-        return create_with(self._lake, self._creation(key, text, **wanted), rows)
+        return create_with(self._lake, self._make_create_call(key, text, **wanted), rows)
 
     def create_empty(self, key: str | Key, schema: Any, **wanted: Unpack[DeltaCreation]) -> TableMade:
         """Create an empty table, and return the commit; takes what ``create`` takes.
 
         Under an ``idempotency_key`` that is the first one, however often it is asked for.
         """
-        return self._lake.do(self._creation(key, schema_text(schema), **wanted))
+        return self._lake.do(self._make_create_call(key, schema_text(schema), **wanted))
 
-    def _creation(self, key: str | Key, schema: str, **wanted: Unpack[DeltaCreation]) -> CreateTable:
+    def _make_create_call(self, key: str | Key, schema: str, **wanted: Unpack[DeltaCreation]) -> CreateTable:
         if unknown := wanted.keys() - DeltaCreation.__annotations__.keys():
             raise TypeError(
                 f"unknown arguments for the creation of a table: {', '.join(map(repr, sorted(unknown)))}"
@@ -212,7 +212,7 @@ class DeltaTables(TableAlterations):
 
         where = absolute(location)
         wanted["message"] = wanted.get("message") or f"convert {where}"
-        call = self._creation(
+        call = self._make_create_call(
             Key(where.rstrip("/").rpartition("/")[2]) if key is None else key,
             schema_text(StructType(())),  # the files have it
             location=where,

@@ -97,14 +97,14 @@ class UnlandedTables:
                 yield msgspec.structs.replace(answer, data_removed=is_removed)
 
     def _find_unlanded(self) -> Iterator[UnlandedTable]:
-        for table in self._unknown():
+        for table in self._list_unknown_tables():
             place = self._places.at(own_place(self._warehouse, table))
             with suppress(Denied, Unavailable):  # the next sweep comes here again
                 unlanded = self._judge_folder(table, place, [*islice(place.entries(), FILES_MAX + 1)])
                 if unlanded is not None:
                     yield unlanded
 
-    def _unknown(self) -> Iterator[UUID]:
+    def _list_unknown_tables(self) -> Iterator[UUID]:
         """The ids of all tables for which the warehouse has a folder, and the lake has no table."""
         identities: list[UUID] = []
         # A warehouse that cannot be listed is told of by the tables that are in it.

@@ -35,12 +35,12 @@ class DeltaView(RowStatements):
     @property
     def location(self) -> str:
         """Where its files are."""
-        return self._latest().location
+        return self._get_latest().location
 
     @property
     def version(self) -> int:
         """Its latest version here."""
-        return self._latest().latest_version
+        return self._get_latest().latest_version
 
     def to_arrow(self, columns: Sequence[str] | None, where: str | None) -> Any:
         return self.snapshot(None, None).to_arrow(columns, where)
@@ -51,14 +51,14 @@ class DeltaView(RowStatements):
     def metadata(self) -> Metadata:
         """What is said of the table as a whole. In a transaction, none of its rows are read by that."""
         try:
-            latest = self._latest()
+            latest = self._get_latest()
         except RequestError:
             self._table.note_read()  # that there is none, or another kind of table
             raise
         self._table.note_read(NO_ROWS)
         return latest.parse_declared()[1]
 
-    def _latest(self) -> TableVersions:
+    def _get_latest(self) -> TableVersions:
         """What the lake knows of the table without a look at its files."""
         table = self._table
         return table.lake.do(GetTableVersions(key=table.key, at=table.ref, via=table.via, limit=0))

@@ -94,12 +94,12 @@ class _JsonFile:
         self._table, self._name, self._data = table, name, data
 
     def state(self) -> Iterator[Action]:
-        return (action for action in self._actions() if isinstance(action, STATE))
+        return (action for action in self._read_actions() if isinstance(action, STATE))
 
     def files(
         self, kind: type[FileActionT], newer: NewerActions = NOTHING_NEWER, among: Set[str] | None = None
     ) -> Iterator[FileActionT]:
-        for action in self._actions():
+        for action in self._read_actions():
             if (
                 isinstance(action, kind)
                 and not newer.has(action.key)
@@ -112,12 +112,12 @@ class _JsonFile:
     ) -> Iterator[FileKey]:
         return (file.key for file in self.files(Add, newer, among))
 
-    def _actions(self) -> Iterator[Action]:
+    def _read_actions(self) -> Iterator[Action]:
         try:
             for line in parse_commit(self._data):
                 yield line.action
         except MalformedAction as problem:
-            raise _invalid(self._table, self._name, problem) from None
+            raise _invalid_log_error(self._table, self._name, problem) from None
 
 
 class _ParquetFile:
@@ -125,12 +125,12 @@ class _ParquetFile:
 
     def __init__(self, table: str, name: str, data: bytes) -> None:
         self._table, self._name = table, name
-        self._arrow = _arrow()
-        with self._reading():
+        self._arrow = _load_parquet()
+        with self._name_file_in_errors():
             self._file = self._arrow.parquet.ParquetFile(
                 self._arrow.BufferReader(data), coerce_int96_timestamp_unit="us"
             )
-            self._columns = _columns(self._file.schema_arrow)
+            self._columns = _columns_by_kind(self._file.schema_arrow)
 
     def state(self) -> Iterator[Action]:
         kinds: dict[str, type[Action]] = {
@@ -138,9 +138,11 @@ class _ParquetFile:
         }
         if not kinds:
             return
-        for batch in self._batches([f"{name}.{field}" for name in kinds for field in self._columns[name]]):
+        for batch in self._read_batches(
+            [f"{name}.{field}" for name in kinds for field in self._columns[name]]
+        ):
             for name, kind in kinds.items():
-                with self._reading():
+                with self._name_file_in_errors():
                     rows = batch.column(name).drop_null().to_pylist(maps_as_pydicts="strict")
                     adds: list[Action] = [decoders.convert(_without_nulls(row), kind) for row in rows]
                 yield from adds
@@ -160,20 +162,22 @@ class _ParquetFile:
                 columns = [compress(column, counting) for column in columns]
             return map(make, *columns)
 
-        return chain.from_iterable(map(make_actions, self._rows(kind, self._fields(kind), among)))
+        return chain.from_iterable(
+            map(make_actions, self._read_action_rows(kind, self._columns_of_kind(kind), among))
+        )
 
     def file_keys(
         self, newer: NewerActions = NOTHING_NEWER, among: Set[str] | None = None
     ) -> Iterator[FileKey]:
-        fields = {name: column for name, column in self._fields(Add).items() if name in _KEY_FIELDS}
+        fields = {name: column for name, column in self._columns_of_kind(Add).items() if name in _KEY_FIELDS}
 
         def make_keys(rows: _CheckpointRows) -> Iterator[FileKey]:
             counting = rows.counting(newer)
             return rows.keys() if counting is None else compress(rows.keys(), counting)
 
-        return chain.from_iterable(map(make_keys, self._rows(Add, fields, among)))
+        return chain.from_iterable(map(make_keys, self._read_action_rows(Add, fields, among)))
 
-    def _rows(
+    def _read_action_rows(
         self, kind: type[Action], fields: dict[str, str], among: Set[str] | None = None
     ) -> Iterator[_CheckpointRows]:
         """Batches of the actions of a kind, of each the fields that are given with their columns."""
@@ -191,8 +195,8 @@ class _ParquetFile:
         groups = None
         if search is not None and not fields.keys() <= _KEY_FIELDS:  # whose columns cost little
             groups = self._groups_with_paths(name, fields["path"], search)
-        for batch in self._batches([f"{name}.{column}" for column in fields.values()], groups):
-            with self._reading():
+        for batch in self._read_batches([f"{name}.{column}" for column in fields.values()], groups):
+            with self._name_file_in_errors():
                 rows = _rows_of(batch, name, required)
                 positions = None if search is None else search.find(rows.field(fields["path"]))
                 if not len(rows) or (positions is not None and not positions):
@@ -200,7 +204,7 @@ class _ParquetFile:
                 if positions is not None:
                     rows = rows.take(self._arrow.array(positions))
                 read = _CheckpointRows(
-                    {field: _values(field, rows.field(column)) for field, column in fields.items()}
+                    {field: _convert_column(field, rows.field(column)) for field, column in fields.items()}
                 )
             yield read
             missing -= len(read.paths)
@@ -220,8 +224,8 @@ class _ParquetFile:
         groups, missing = [], search.count
         for group in _groups_with(self._file.metadata, {name}):
             matches = 0
-            for batch in self._batches([f"{name}.{column}"], [group]):
-                with self._reading():
+            for batch in self._read_batches([f"{name}.{column}"], [group]):
+                with self._name_file_in_errors():
                     matches += len(search.find(_rows_of(batch, name, [column]).field(column)))
             if matches:
                 groups.append(group)
@@ -230,7 +234,7 @@ class _ParquetFile:
                 break
         return groups
 
-    def _fields(self, kind: type[FileActionT]) -> dict[str, str]:
+    def _columns_of_kind(self, kind: type[FileActionT]) -> dict[str, str]:
         """The columns to read, by the fields that they fill; none if there are no actions of the kind."""
         columns = self._columns.get(ACTION_NAMES[kind], ())
         fields = {}
@@ -241,29 +245,29 @@ class _ParquetFile:
                 fields["stats"] = "stats_parsed"
             elif field.required and columns:
                 problem = f"it has no column {ACTION_NAMES[kind]}.{field.encode_name}"
-                raise _invalid(self._table, self._name, problem)
+                raise _invalid_log_error(self._table, self._name, problem)
         return fields
 
-    def _batches(self, columns: Sequence[str], groups: Sequence[int] | None = None) -> Iterator[Any]:
+    def _read_batches(self, columns: Sequence[str], groups: Sequence[int] | None = None) -> Iterator[Any]:
         """Batches of some columns, of all groups of rows that may have values there if none are given."""
-        with self._reading():
+        with self._name_file_in_errors():
             if groups is None:
                 groups = _groups_with(self._file.metadata, {column.partition(".")[0] for column in columns})
             batches = self._file.iter_batches(BATCH_ROWS, groups, columns=columns, use_threads=False)
         while True:
-            with self._reading():
+            with self._name_file_in_errors():
                 batch = next(batches, None)
             if batch is None:
                 return
             yield batch
 
     @contextmanager
-    def _reading(self) -> Iterator[None]:
+    def _name_file_in_errors(self) -> Iterator[None]:
         """Arrow's errors, and those of values that are not what the protocol says, name the file."""
         try:
             yield
         except (self._arrow.ArrowException, msgspec.MsgspecError, ValueError, KeyError, OSError) as problem:
-            raise _invalid(self._table, self._name, problem) from None
+            raise _invalid_log_error(self._table, self._name, problem) from None
 
 
 def _groups_with(metadata: Any, columns: Set[str]) -> list[int]:
@@ -289,7 +293,7 @@ def _may_hold_values(chunk: Any) -> bool:
     )
 
 
-def _columns(schema: Any) -> dict[str, tuple[str, ...]]:
+def _columns_by_kind(schema: Any) -> dict[str, tuple[str, ...]]:
     """Per kind of action the fields that are there."""
     return {
         column.name: tuple(column.type.field(index).name for index in range(column.type.num_fields))
@@ -387,13 +391,13 @@ def _decode_paths(paths: Sequence[str]) -> Sequence[str]:
     return [decode_path(path) for path in paths] if is_encoded else paths
 
 
-def _values(field: str, column: Any) -> Sequence[Any] | repeat[None]:
+def _convert_column(field: str, column: Any) -> Sequence[Any] | repeat[None]:
     """A column as what a field holds: maps as dicts, deletion vectors as such, statistics as JSON."""
     if column.null_count == len(column):
         return _NOTHING
     kind = str(column.type)
     if kind.startswith("map<"):
-        return _maps(column)
+        return _convert_maps(column)
     values: list[Any] = column.to_pylist()
     if field == "deletion_vector":
         return [None if value is None else decoders.convert(value, DeletionVector) for value in values]
@@ -402,7 +406,7 @@ def _values(field: str, column: Any) -> Sequence[Any] | repeat[None]:
     return values
 
 
-def _maps(column: Any) -> list[dict[str, str | None] | None]:
+def _convert_maps(column: Any) -> list[dict[str, str | None] | None]:
     """Maps as dicts, from their flat keys and items: one by one, a million take many times as long."""
     bounds = column.offsets.to_pylist()
     if bounds[0] == bounds[-1] and not column.null_count:
@@ -453,7 +457,7 @@ def _without_nulls(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _arrow() -> ModuleType:
+def _load_parquet() -> ModuleType:
     """The library for Parquet, loaded when a checkpoint is really read: that takes a while."""
     try:
         import pyarrow  # type: ignore[import-untyped]
@@ -467,7 +471,7 @@ def _arrow() -> ModuleType:
     return module
 
 
-def _invalid(table: str, name: str, problem: object) -> InvalidLog:
+def _invalid_log_error(table: str, name: str, problem: object) -> InvalidLog:
     return InvalidLog(
         f"{name} of the table {table} cannot be read: {problem}\n  Rename it, as in '….damaged'. If the "
         "commits before it are still in the log, the table is read from them, and a new checkpoint can be "

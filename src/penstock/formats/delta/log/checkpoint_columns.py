@@ -32,7 +32,7 @@ class Columns:
 
     def __init__(self, kinds: Sequence[type[Action]], parsed: ParsedColumns) -> None:
         self._parsed = parsed
-        fields = _fields()
+        fields = _action_fields()
         if not parsed.has_json:
             fields[Add].pop("stats")
         fields[Add].update(parsed.structs)
@@ -43,19 +43,19 @@ class Columns:
         """A row for each action; all of them are of one kind."""
         (kind,) = {type(action) for action in actions}
         arrays = [
-            self._column(kind, actions) if action_type is kind else pa.nulls(len(actions), struct)
+            self._make_column(kind, actions) if action_type is kind else pa.nulls(len(actions), struct)
             for action_type, struct in self._structs.items()
         ]
         return pa.record_batch(arrays, schema=self.schema)
 
-    def _column(self, kind: type[Action], actions: Sequence[Action]) -> Any:
+    def _make_column(self, kind: type[Action], actions: Sequence[Action]) -> Any:
         attributes = {field.encode_name: field.name for field in msgspec.structs.fields(kind)}
         struct = self._structs[kind]
         fields = [struct.field(index) for index in range(struct.num_fields)]
         arrays = []
         for field in fields:
             if field.name in attributes:
-                values = [_plain(getattr(action, attributes[field.name])) for action in actions]
+                values = [_to_builtins(getattr(action, attributes[field.name])) for action in actions]
             else:
                 values = self._parsed.values(
                     field.name, [action for action in actions if isinstance(action, Add)]
@@ -64,11 +64,11 @@ class Columns:
         return pa.StructArray.from_arrays(arrays, fields=fields)
 
 
-def _plain(value: Any) -> Any:
+def _to_builtins(value: Any) -> Any:
     return msgspec.to_builtins(value) if isinstance(value, msgspec.Struct) else value
 
 
-def _fields() -> dict[type[Action], dict[str, Any]]:
+def _action_fields() -> dict[type[Action], dict[str, Any]]:
     """Per kind of action its fields and their types. A tombstone has neither statistics nor tags here."""
     text, long, integer, truth = pa.string(), pa.int64(), pa.int32(), pa.bool_()
     texts, names = pa.map_(text, text), pa.list_(text)

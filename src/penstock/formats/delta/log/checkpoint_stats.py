@@ -46,31 +46,31 @@ class ParsedColumns:
         self._bounds: Tree = {}
         self._counts: Tree = {}
         if properties.get(AS_STRUCT, "false").lower() == "true":
-            self._partitions = _partitions(snapshot)
+            self._partitions = _partition_types(snapshot)
             self._counts = _indexed_columns(snapshot)
             self._bounds = _with_bounds(self._counts)
-        self.structs = self._structs() if self._partitions or self._counts else {}
+        self.structs = self._make_struct_types() if self._partitions or self._counts else {}
         """The types of the columns, by their names."""
 
     def values(self, name: str, files: Sequence[Add]) -> list[Any]:
         """What one of the columns holds for some files."""
-        make = self._statistics if name == "stats_parsed" else self._partition
+        make = self._parse_statistics if name == "stats_parsed" else self._parse_partition_values
         return [make(file) for file in files]
 
-    def _structs(self) -> dict[str, Any]:
+    def _make_struct_types(self) -> dict[str, Any]:
         structs = {}
         if self._partitions:
-            structs["partitionValues_parsed"] = _struct(self._partitions)
+            structs["partitionValues_parsed"] = _make_struct_type(self._partitions)
         if self._counts:
             stats = [("numRecords", pa.int64())]
             if self._bounds:
-                bounds = _struct(self._bounds)
+                bounds = _make_struct_type(self._bounds)
                 stats += [("minValues", bounds), ("maxValues", bounds)]
-            stats += [("nullCount", _struct(self._counts, "long")), ("tightBounds", pa.bool_())]
+            stats += [("nullCount", _make_struct_type(self._counts, "long")), ("tightBounds", pa.bool_())]
             structs["stats_parsed"] = pa.struct(stats)
         return structs
 
-    def _statistics(self, file: Add) -> dict[str, Any] | None:
+    def _parse_statistics(self, file: Add) -> dict[str, Any] | None:
         try:
             statistics = _STATS.decode(file.stats or "null")
         except (msgspec.MsgspecError, RecursionError):
@@ -80,13 +80,13 @@ class ParsedColumns:
         tight = statistics.get("tightBounds")
         return {
             "numRecords": _parse_statistic("long", statistics.get("numRecords")),
-            "minValues": _values(self._bounds, statistics.get("minValues")),
-            "maxValues": _values(self._bounds, statistics.get("maxValues")),
-            "nullCount": _values(self._counts, statistics.get("nullCount"), "long"),
+            "minValues": _parse_values(self._bounds, statistics.get("minValues")),
+            "maxValues": _parse_values(self._bounds, statistics.get("maxValues")),
+            "nullCount": _parse_values(self._counts, statistics.get("nullCount"), "long"),
             "tightBounds": tight if isinstance(tight, bool) else None,
         }
 
-    def _partition(self, file: Add) -> dict[str, Any]:
+    def _parse_partition_values(self, file: Add) -> dict[str, Any]:
         values = {}
         for name, kind in self._partitions.items():
             assert isinstance(kind, str)
@@ -104,7 +104,7 @@ class ParsedColumns:
         return values
 
 
-def _partitions(snapshot: LogSnapshot) -> Tree:
+def _partition_types(snapshot: LogSnapshot) -> Tree:
     mapping = mapping_of(snapshot.metadata)
     fields = (snapshot.schema.field(name) for name in snapshot.metadata.partition_columns)
     return {
@@ -140,20 +140,22 @@ def _with_bounds(tree: Tree) -> Tree:
     return bounds
 
 
-def _struct(tree: Tree, every: str | None = None) -> Any:
+def _make_struct_type(tree: Tree, every: str | None = None) -> Any:
     return pa.struct(
         {
-            name: _struct(kind, every) if isinstance(kind, dict) else arrow_type(every or kind, name)
+            name: _make_struct_type(kind, every)
+            if isinstance(kind, dict)
+            else arrow_type(every or kind, name)
             for name, kind in tree.items()
         }
     )
 
 
-def _values(tree: Tree, found: Any, every: str | None = None) -> dict[str, Any] | None:
+def _parse_values(tree: Tree, found: Any, every: str | None = None) -> dict[str, Any] | None:
     if not isinstance(found, dict):
         return None
     return {
-        name: _values(kind, found.get(name), every)
+        name: _parse_values(kind, found.get(name), every)
         if isinstance(kind, dict)
         else _parse_statistic(every or kind, found.get(name))
         for name, kind in tree.items()

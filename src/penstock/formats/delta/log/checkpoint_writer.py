@@ -135,7 +135,7 @@ class _CheckpointBuild:
     def classic(self) -> str | None:
         """All in one file; its name, ``None`` if somebody else was faster."""
         name = str(ClassicName(self._snapshot.version))
-        data = self._parquet((*STATE, *FILES), chain(self._state(), self._files()))
+        data = self._write_parquet((*STATE, *FILES), chain(self._state_actions(), self._file_actions()))
         if self._anew:
             self._place.put(name, data)
             return name
@@ -145,16 +145,16 @@ class _CheckpointBuild:
         """Files in sidecars. One that is left behind when this ends early is deleted by a later cleanup."""
         version = self._snapshot.version
         sidecars: list[Action] = []
-        for files in _runs_of(self._files(), SIDECAR_ROWS):
+        for files in _runs_of(self._file_actions(), SIDECAR_ROWS):
             path = f"{uuid4()}.parquet"
-            data = self._parquet(FILES, files)
+            data = self._write_parquet(FILES, files)
             self._place.create(SIDECARS + path, data)
             sidecars.append(Sidecar(path=path, size_in_bytes=len(data), modification_time=self._now_ms))
         name = str(UuidName(version, uuid4(), "parquet"))
-        state: list[Action] = [CheckpointMetadata(version=version), *self._state(), *sidecars]
-        return name if self._place.create(name, self._parquet((*STATE_V2, *FILES), state)) else None
+        state: list[Action] = [CheckpointMetadata(version=version), *self._state_actions(), *sidecars]
+        return name if self._place.create(name, self._write_parquet((*STATE_V2, *FILES), state)) else None
 
-    def _state(self) -> Iterator[Action]:
+    def _state_actions(self) -> Iterator[Action]:
         yield self._snapshot.protocol
         yield self._snapshot.metadata
         kept_ms = duration_ms(self._snapshot.properties, TRANSACTION_RETENTION)
@@ -163,7 +163,7 @@ class _CheckpointBuild:
                 yield txn
         yield from (domain_metadata for _, domain_metadata in sorted(self._snapshot.domains.items()))
 
-    def _files(self) -> Iterator[Action]:
+    def _file_actions(self) -> Iterator[Action]:
         for file in self._snapshot.files():
             self.totals.count(file.size)
             yield file
@@ -179,18 +179,18 @@ class _CheckpointBuild:
         since_ms = txn.last_updated if isinstance(txn, Txn) else txn.deletion_timestamp or 0
         return kept_ms is not None and since_ms is not None and since_ms < self._now_ms - kept_ms
 
-    def _parquet(self, kinds: Sequence[type[Action]], actions: Iterable[Action]) -> bytes:
+    def _write_parquet(self, kinds: Sequence[type[Action]], actions: Iterable[Action]) -> bytes:
         columns = Columns(kinds, self._parsed)
         sink = BytesIO()
         with pq.ParquetWriter(sink, columns.schema) as writer:
-            for batch in _batches(actions):
+            for batch in _batch_actions(actions):
                 self.actions += len(batch)
-                writer.write_batch(self._rows(columns, batch))
+                writer.write_batch(self._make_rows(columns, batch))
         data = sink.getvalue()
         self.size_bytes += len(data)
         return data
 
-    def _rows(self, columns: Columns, batch: Sequence[Action]) -> Any:
+    def _make_rows(self, columns: Columns, batch: Sequence[Action]) -> Any:
         try:
             return columns.batch(batch)
         except (ValueError, OverflowError) as problem:  # Arrow's errors are such, too
@@ -202,7 +202,7 @@ class _CheckpointBuild:
             ) from None
 
 
-def _batches(actions: Iterable[Action]) -> Iterator[list[Action]]:
+def _batch_actions(actions: Iterable[Action]) -> Iterator[list[Action]]:
     """Actions of the same kind that follow one another, some at a time."""
     for _, same in groupby(actions, type):
         while batch := list(islice(same, BATCH_ROWS)):

@@ -49,7 +49,7 @@ class DeltaNamedFiles:
         return len(self._hashes)
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and hash(_canonical(name)) in self._hashes
+        return isinstance(name, str) and hash(_normalise_name(name)) in self._hashes
 
     def take_commit(self, table: str, file: str, data: bytes) -> None:
         """What a commit names. ``InvalidLog`` if it cannot be understood."""
@@ -58,7 +58,7 @@ class DeltaNamedFiles:
                 if isinstance(line.action, Add | Remove):
                     self.take_key(line.action.key)
                 elif isinstance(line.action, Cdc):
-                    self._take(decode_path(line.action.path))
+                    self._add_path(decode_path(line.action.path))
         except MalformedAction as problem:
             raise InvalidLog(
                 f"{file} of the table {table} cannot be parsed: {problem}", table=table, file=file
@@ -67,17 +67,17 @@ class DeltaNamedFiles:
     def take_key(self, key: FileKey) -> None:
         """A data file, and the file of its deletion vector if it has one. ``InvalidLog`` if that cannot be
         told."""
-        self._take(key.path)
+        self._add_path(key.path)
         if key.vector is None or key.vector.startswith(VECTOR_INLINE):
             return
         names = [*_vector_names(key.vector)]
         if not names:
             raise InvalidLog(f"the deletion vector {key.vector!r} of {key.path} names no file", file=key.path)
         for name in names:
-            self._take(name)
+            self._add_path(name)
 
-    def _take(self, path: str) -> None:
-        name = _canonical(path)
+    def _add_path(self, path: str) -> None:
+        name = _normalise_name(path)
         self._hashes.add(hash(name))
         if name.startswith("/") or ":/" in name:
             steps = name.split("/")
@@ -161,7 +161,7 @@ def _readable_versions(commits: Iterable[int], checkpoints: set[int]) -> tuple[t
     return tuple(runs), needed
 
 
-def _canonical(name: str) -> str:
+def _normalise_name(name: str) -> str:
     while "%" in name and (decoded := unquote(name)) != name:
         name = decoded
     if "//" in name or "./" in name:

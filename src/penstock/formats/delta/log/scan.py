@@ -173,23 +173,25 @@ class _Plan:
         self._read_schema = arrow_schema((*self._partition_fields, *self._data_fields, *self._row_ids.fields))
 
     def batches(self, found: Iterator[Add]) -> Iterator[Any]:
-        return _ahead(map(self._rows, found))
+        return _read_ahead(map(self._read_file_rows, found))
 
     def numbered_batches(self, found: Iterator[Add], names: Sequence[str]) -> Iterator[Any]:
-        numbered = (self._rows(file, number, names) for number, file in enumerate(found))
-        return _ahead(numbered)
+        numbered = (self._read_file_rows(file, number, names) for number, file in enumerate(found))
+        return _read_ahead(numbered)
 
     def has_further_columns(self, file: Add) -> bool:
-        with self._reading(file):
-            schema = pq.read_schema(_open(self._place, self._name(file.path), file.size))
+        with self._name_file_in_errors(file):
+            schema = pq.read_schema(_open(self._place, self._name_in_place(file.path), file.size))
         hidden = row_columns_of(self._metadata) or ()
         columns = [column for column in schema if column.name not in hidden]
         return _has_further(columns, [*self._data_fields, *self._partition_fields], self._mapping)
 
-    def _rows(self, file: Add, number: int | None = None, names_only: Sequence[str] = ()) -> Iterator[Any]:
+    def _read_file_rows(
+        self, file: Add, number: int | None = None, names_only: Sequence[str] = ()
+    ) -> Iterator[Any]:
         """The rows of one file; with a number of its own, also where each of them is."""
-        with self._reading(file):
-            source = _open(self._place, self._name(file.path), file.size)
+        with self._name_file_in_errors(file):
+            source = _open(self._place, self._name_in_place(file.path), file.size)
             parquet = pq.ParquetFile(source, pre_buffer=True, coerce_int96_timestamp_unit="us")
             keep = self._live_row_mask(file, parquet.metadata.num_rows)
             places = self._mapping.locate(parquet.schema_arrow, self._data_fields)
@@ -200,7 +202,7 @@ class _Plan:
             read = parquet.iter_batches(BATCH_ROWS, columns=chosen, use_threads=False)
         first = 0
         while True:
-            with self._reading(file):
+            with self._name_file_in_errors(file):
                 batch = next(read, None)
                 if batch is None:
                     return
@@ -239,15 +241,15 @@ class _Plan:
         vector = file.deletion_vector
         if vector is None:
             return None
-        bitmap = deleted_rows(vector, rows, self._place.read_range, self._name)
+        bitmap = deleted_rows(vector, rows, self._place.read_range, self._name_in_place)
         deleted = pa.Array.from_buffers(pa.bool_(), rows, [None, pa.py_buffer(bitmap)])
         return pc.invert(deleted)
 
-    def _name(self, path: str) -> str:
+    def _name_in_place(self, path: str) -> str:
         return name_inside(path, self._place)
 
     @contextmanager
-    def _reading(self, file: Add) -> Iterator[None]:
+    def _name_file_in_errors(self, file: Add) -> Iterator[None]:
         """Errors of Arrow, and of values that are not what the log says, name the file."""
         try:
             yield
@@ -266,7 +268,7 @@ def _add_numbers(batch: Any, file: int, first: int) -> Any:
     return pa.RecordBatch.from_arrays([*batch.columns, files, numbers], names=names)
 
 
-def _ahead(streams: Iterator[Iterator[Any]]) -> Iterator[Any]:
+def _read_ahead(streams: Iterator[Iterator[Any]]) -> Iterator[Any]:
     """The items of some streams, one stream after the other, with the next item of a few streams under way.
 
     Nothing waits for a reader: if nobody asks any more, what is under way ends by itself.

@@ -187,22 +187,22 @@ class _Listing:
             table=self._table,
             version=target_version,
             checkpoint=checkpoint,
-            names=self._chain(-1 if checkpoint is None else checkpoint.version, target_version),
+            names=self._find_chain(-1 if checkpoint is None else checkpoint.version, target_version),
             newest=str(CommitName(target_version)),
         )
 
-    def _chain(self, after: int, last: int) -> tuple[str, ...]:
+    def _find_chain(self, after: int, last: int) -> tuple[str, ...]:
         """Commits and compactions that lead from one version to another without a gap, in few steps."""
         steps = {after + 1: _SegmentStep(0, after + 1, "")}
         for version in range(after + 1, last + 1):
             if version not in steps:
                 continue
             count = steps[version].files + 1
-            for end, name in self._from(version, last):
+            for end, name in self._files_from(version, last):
                 if end + 1 not in steps or steps[end + 1].files > count:
                     steps[end + 1] = _SegmentStep(count, version, name)
         if last + 1 not in steps:
-            raise self._missing(max(steps), last, is_first=max(steps) == 0)
+            raise self._missing_file_error(max(steps), last, is_first=max(steps) == 0)
         names: list[str] = []
         step = steps[last + 1]
         while step.name:
@@ -210,7 +210,7 @@ class _Listing:
             step = steps[step.start]
         return tuple(reversed(names))
 
-    def _from(self, version: int, last: int) -> Iterator[tuple[int, str]]:
+    def _files_from(self, version: int, last: int) -> Iterator[tuple[int, str]]:
         """The files that begin with a version: where each ends, and its name."""
         if version in self._commits:
             yield version, str(CommitName(version))
@@ -218,7 +218,7 @@ class _Listing:
             if end <= last:
                 yield end, str(CompactionName(version, end))
 
-    def _missing(self, version: int, wanted: int, is_first: bool) -> Exception:
+    def _missing_file_error(self, version: int, wanted: int, is_first: bool) -> Exception:
         reachable = [checkpoint for checkpoint in self._checkpoints if checkpoint > wanted]
         if is_first and reachable:
             return self._not_found(wanted, f"its log begins at version {min(reachable)}")

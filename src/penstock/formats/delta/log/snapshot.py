@@ -68,7 +68,7 @@ def replay(files: TableFiles, segment: LogSegment) -> LogSnapshot:
     tail = _Tail(segment.table)
     names = segment.names[::-1]
     for name, data in zip(names, files.read(names), strict=True):
-        if not tail.take(name, _there(segment.table, name, data), is_newest=name == segment.newest):
+        if not tail.take(name, _require_file(segment.table, name, data), is_newest=name == segment.newest):
             return replay(files, segment.without(name))
     base = _SnapshotBase(files, segment)
     for action in base.state():
@@ -172,11 +172,11 @@ class LogSnapshot:
 
     def files(self) -> Iterator[Add]:
         """The files that the table consists of, each once, in no order that means anything."""
-        return self._files(Add)
+        return self._list_files(Add)
 
     def file_keys(self) -> Iterator[FileKey]:
         """The keys of the files that the table consists of: many times as quick as the files."""
-        newer = (add.key for add in self._newer(Add))
+        newer = (add.key for add in self._files_after_checkpoint(Add))
         return chain(newer, self._base.file_keys(self._files_in_tail())) if self._base else newer
 
     def live(self, paths: Collection[str]) -> dict[str, str | None]:
@@ -184,7 +184,11 @@ class LogSnapshot:
 
         One pass over the table's files, however many are asked for.
         """
-        vectors = {key.path: key.vector for add in self._newer(Add) if (key := add.key).path in paths}
+        vectors = {
+            key.path: key.vector
+            for add in self._files_after_checkpoint(Add)
+            if (key := add.key).path in paths
+        }
         other_paths = set(paths) - vectors.keys()
         if other_paths:
             file_keys = self._base.file_keys(NOTHING_NEWER, other_paths)
@@ -194,7 +198,7 @@ class LogSnapshot:
     def find(self, keys: Collection[FileKey]) -> dict[FileKey, Add]:
         """Of some files, those that the table has, with all that is known of them. One pass, likewise."""
         missing_keys = set(keys)
-        adds = {add.key: add for add in self._newer(Add) if add.key in missing_keys}
+        adds = {add.key: add for add in self._files_after_checkpoint(Add) if add.key in missing_keys}
         paths = {key.path for key in missing_keys - adds.keys()}
         if paths:
             files = self._base.files(Add, NOTHING_NEWER, paths)
@@ -205,13 +209,13 @@ class LogSnapshot:
 
     def tombstones(self) -> Iterator[Remove]:
         """The files that were removed, as far as the log still knows, whether their time is over or not."""
-        return self._files(Remove)
+        return self._list_files(Remove)
 
-    def _files(self, kind: type[FileActionT]) -> Iterator[FileActionT]:
-        newer = self._newer(kind)
+    def _list_files(self, kind: type[FileActionT]) -> Iterator[FileActionT]:
+        newer = self._files_after_checkpoint(kind)
         return chain(newer, self._base.files(kind, self._files_in_tail())) if self._base else newer
 
-    def _newer(self, kind: type[FileActionT]) -> Iterator[FileActionT]:
+    def _files_after_checkpoint(self, kind: type[FileActionT]) -> Iterator[FileActionT]:
         """What the commits behind the checkpoint come to."""
         for number, tail in enumerate(self._tails):
             hiding = self._tails[:number]
@@ -372,7 +376,7 @@ class _SnapshotBase:
             data = self._held.get(name)
             if data is None:
                 (content,) = self._files.read([name])
-                data = _there(self._table, name, content)
+                data = _require_file(self._table, name, content)
                 if len(data) + sum(map(len, self._held.values())) <= HELD_MAX_BYTES:
                     self._held[name] = data
             yield open_checkpoint(self._table, name, data)
@@ -408,7 +412,7 @@ def _check_readable(table: str, protocol: Protocol, metadata: Metadata) -> None:
         )
 
 
-def _there(table: str, name: str, data: bytes | None) -> bytes:
+def _require_file(table: str, name: str, data: bytes | None) -> bytes:
     if data is None:
         raise InvalidLog(
             f"{name} of the table {table} is missing, although the log needs it\n  If the log is being "

@@ -234,11 +234,11 @@ class BulkHandover:
         progress: Progress = silent,
     ) -> tuple[TableHandover, ...]:
         """Hand all tables back to the file system, or those below a namespace, by key."""
-        tables = self._below(namespace)
+        tables = self._tables_below(namespace)
         if not dry_run:
             begun = [table for table in tables if self._handover.is_begun(table[1])]
             self._handover.resolve_all(begun, asked.meta, progress)
-            tables = self._below(namespace)
+            tables = self._tables_below(namespace)
         plan = list(self._in_threads(self._plan_release, tables, "comparing logs", progress))
         if dry_run:
             return tuple(plan)
@@ -248,7 +248,7 @@ class BulkHandover:
         versions = {key: line_of(content).latest for key, content in released}
         return tuple(_describe_release(table, versions, problems) for table in plan)
 
-    def _below(self, namespace: Key | None) -> list[tuple[Key, DeltaTable]]:
+    def _tables_below(self, namespace: Key | None) -> list[tuple[Key, DeltaTable]]:
         count = 0 if namespace is None else len(namespace)
         tables = self._tables.all(self._tables.head())
         below = [table for table in tables if namespace is None or table[0][:count] == tuple(namespace)]
@@ -271,7 +271,7 @@ class BulkHandover:
                 require_releasable(self._tables, key, content)
         except (PenstockError, OSError) as problem:
             return msgspec.structs.replace(
-                about, outcome=HandoverOutcome.REFUSED, problem=_message(content.location, problem)
+                about, outcome=HandoverOutcome.REFUSED, problem=_format_problem(content.location, problem)
             )
         return about
 
@@ -362,11 +362,14 @@ def _describe_release(
 
 def _refuse(location: str, key: Key | None, problem: PenstockError | OSError) -> TableHandover:
     return TableHandover(
-        location=location, key=key, outcome=HandoverOutcome.REFUSED, problem=_message(location, problem)
+        location=location,
+        key=key,
+        outcome=HandoverOutcome.REFUSED,
+        problem=_format_problem(location, problem),
     )
 
 
-def _message(location: str, problem: PenstockError | OSError) -> str:
+def _format_problem(location: str, problem: PenstockError | OSError) -> str:
     if isinstance(problem, PenstockError):
         return problem.message
     return Unavailable(f"{location} cannot be read or written: {problem}", part="storage").message

@@ -62,7 +62,7 @@ class FirstVersion:
         rules = LintRules(now_ms=now_ms)
         problems = (
             *proposal.problems,
-            *_strange(proposal),
+            *_find_unexpected_lines(proposal),
             *check_commit([*about, *proposal.actions], LintState(), rules),
         )
         if problems:
@@ -90,7 +90,7 @@ def _writer_commit_info(proposal: DeltaProposal) -> CommitInfo:
     return CommitInfo(fields)
 
 
-def _strange(proposal: DeltaProposal) -> list[Problem]:
+def _find_unexpected_lines(proposal: DeltaProposal) -> list[Problem]:
     """Lines that have no place in a first version, or that the owner writes itself."""
     return [
         Problem(

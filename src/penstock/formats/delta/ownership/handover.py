@@ -141,12 +141,14 @@ class Handover(HandoverSettler):
             return self._finish(key, outcome, request)
 
     def _create_at(self, key: Key, new: NewTable, place: Place, request: TableRequest) -> HandoverResult:
-        self._help(key)
+        self._finish_earlier(key)
         with suppress(TableNotFound):
             snapshot = load_snapshot(PlaceFiles(place))
             if (mine := self._find_own_table(key, place.location, snapshot)) is not None:
-                raise _lost(key, place.location, 0, f"'{mine.key}' of this lake is already there")
-            raise _lost(
+                raise _version_taken_error(
+                    key, place.location, 0, f"'{mine.key}' of this lake is already there"
+                )
+            raise _version_taken_error(
                 key, place.location, 0, "there is a Delta table already; adopt it: penstock delta adopt"
             )
         self._tables.known_tables.require_vacant(place.location)
@@ -156,7 +158,7 @@ class Handover(HandoverSettler):
             intent = Adopt(id=made.id, location=place.location, version=0, actions=actions, uuid=uuid)
             self.check_writable(place)
             made.is_sent = True
-            return self._promise(key, intent, request)
+            return self._commit_promise(key, intent, request)
 
     def adopt(self, key: Key, location: str, asked: TableRequest, sole_writer: bool) -> HandoverResult:
         """Take a table over from the file system.
@@ -168,7 +170,7 @@ class Handover(HandoverSettler):
         if (outcome := self._tables.find_outcome(asked)) is not None:
             return self._finish(key, outcome, asked)
         place = self.open_place(location, sole_writer)
-        self._help(key)
+        self._finish_earlier(key)
         snapshot = load_snapshot(PlaceFiles(place))
         if (mine := self._find_own_table(key, place.location, snapshot)) is not None:
             return mine
@@ -184,7 +186,7 @@ class Handover(HandoverSettler):
     ) -> HandoverResult:
         intent = self.adopt_intent(place, snapshot)
         self.check_writable(place)
-        return self._promise(key, intent, request)
+        return self._commit_promise(key, intent, request)
 
     def adopt_intent(self, place: Place, snapshot: LogSnapshot) -> Adopt:
         """What the lake is asked to promise of a table."""
@@ -198,7 +200,7 @@ class Handover(HandoverSettler):
         actions = conversion(before, self._identity, identity, uuid, self._now_ms())
         return Adopt(id=identity, location=place.location, version=version, actions=actions, uuid=uuid)
 
-    def _help(self, key: Key) -> None:
+    def _finish_earlier(self, key: Key) -> None:
         """Finish what somebody else began at a key, before anything else is begun there."""
         content = self._tables.content(self._tables.head(), key)
         if isinstance(content, DeltaTable) and content.state:
@@ -235,7 +237,7 @@ class Handover(HandoverSettler):
             )
         return key
 
-    def _promise(self, key: Key, intent: Adopt, request: TableRequest) -> HandoverResult:
+    def _commit_promise(self, key: Key, intent: Adopt, request: TableRequest) -> HandoverResult:
         """Have a promise committed, for a place that can be written, and kept."""
         return self._finish(key, self._tables.commit([change(key, intent)], request), request)
 
@@ -247,7 +249,7 @@ class Handover(HandoverSettler):
             now = self.resolve(key, now, request.meta)
         if now is not None or self.was_owned(made.id, self._tables.head()):
             return made
-        raise _lost(key, made.location, made.version, "another writer's commit came first")
+        raise _version_taken_error(key, made.location, made.version, "another writer's commit came first")
 
     def was_owned(self, identity: UUID, head: ObjectId) -> bool:
         """Whether a table became the lake's, whatever happened to it since."""
@@ -359,7 +361,7 @@ def _time_ms(place: Place, snapshot: LogSnapshot) -> int:
     return 0
 
 
-def _lost(key: Key, location: str, version: int, why: str) -> TableConflict:
+def _version_taken_error(key: Key, location: str, version: int, why: str) -> TableConflict:
     conflict = Conflict(ConflictKind.FORMAT, key, why=f"was not adopted: at {location} {why}")
     return TableConflict(
         [conflict],

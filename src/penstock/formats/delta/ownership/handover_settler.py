@@ -73,7 +73,7 @@ class HandoverSettler:
         if not self.is_begun(content):
             return content
         if (settled := self._decide(key, content)) is not None:
-            self._settle([settled], by)
+            self._commit_settled([settled], by)
         return self._tables.current(key, line_at(content)[1])
 
     def resolve_all(
@@ -98,7 +98,7 @@ class HandoverSettler:
                 elif decision is not None:
                     settled.append(decision)
         if settled:
-            self._settle(settled, by)
+            self._commit_settled(settled, by)
         return problems
 
     def is_begun(self, content: DeltaTable) -> bool:
@@ -145,7 +145,7 @@ class HandoverSettler:
             if _is_past(place, line.latest):
                 return self._is_named(place, content)
             try:
-                if self._put(place, name, data):
+                if self._put_conversion(place, name, data):
                     return True
             except OutcomeUnknown as problem:
                 (existing,) = place.read([name])
@@ -162,7 +162,7 @@ class HandoverSettler:
         owner = named_owner(place)
         return owner is not None and self._identity.owns(owner) and owner.table == content.id
 
-    def _put(self, place: Place, name: str, data: bytes) -> bool:
+    def _put_conversion(self, place: Place, name: str, data: bytes) -> bool:
         """The instant at which a table becomes the lake's."""
         return place.create(name, data)
 
@@ -172,7 +172,7 @@ class HandoverSettler:
         if not _is_past(self._places.at(content.location), line.latest):
             self._publisher.publish(content)
 
-    def _settle(self, settled: Sequence[_SettledTable], by: CommitMeta) -> None:
+    def _commit_settled(self, settled: Sequence[_SettledTable], by: CommitMeta) -> None:
         """Note how they ended, unless somebody else has."""
         while unsettled := self._find_unsettled(settled):
             meta = CommitMeta(message=_describe(unsettled), authors=by.authors, committer=by.committer)

@@ -150,10 +150,10 @@ class DeltaResync:
             return None
         if self._tables.is_known(owner.table):
             return None
-        intent = self._intent(owner.table, location, -1, snapshot)
+        intent = self._make_intent(owner.table, location, -1, snapshot)
         if not dry_run:
             self._commit(key, intent, request)
-        return self._answer(key, intent)
+        return self._make_answer(key, intent)
 
     def resync_dropped(
         self, key: Key, before: DeltaTable, request: TableRequest, *, leave_own: bool, dry_run: bool
@@ -204,11 +204,11 @@ class DeltaResync:
                 key=str(key),
             )
         check_writable(snapshot.protocol, snapshot.metadata, content.location)
-        intent = self._intent(identity, content.location, line.latest, snapshot)
+        intent = self._make_intent(identity, content.location, line.latest, snapshot)
         if state.other < 0:
-            return _ResyncPlan(intent, self._answer(key, intent))
+            return _ResyncPlan(intent, self._make_answer(key, intent))
         own = tuple(range(state.other, line.latest + 1))
-        lines = self._repeatable(key, content, state.other, snapshot)
+        lines = self._encode_repeatable(key, content, state.other, snapshot)
         if lines is None and not leave_own:
             raise own_versions_left(key, content.location, own[0], own[-1], head.hex())
         uuid, becomes = uuid4(), uuid4()
@@ -224,7 +224,7 @@ class DeltaResync:
             intent, id=becomes, replaced=identity, actions=converted + (lines or b"")
         )
         answer = msgspec.structs.replace(
-            self._answer(key, intent),
+            self._make_answer(key, intent),
             version=snapshot.version + 1,
             own=own,
             repeated=lines is not None,
@@ -233,7 +233,9 @@ class DeltaResync:
         )
         return _ResyncPlan(intent, answer)
 
-    def _repeatable(self, key: Key, content: DeltaTable, first: int, snapshot: LogSnapshot) -> bytes | None:
+    def _encode_repeatable(
+        self, key: Key, content: DeltaTable, first: int, snapshot: LogSnapshot
+    ) -> bytes | None:
         """The lines that repeat a line's versions from one on; ``None`` if they do more than add rows."""
         line = line_of(content)
         _, metadata = self._tables.parse_declared(line)
@@ -267,7 +269,7 @@ class DeltaResync:
         numbered = number_files(repeated, counter)
         return write_commit([*numbered, *counter.marks])
 
-    def _intent(self, identity: UUID, location: str, known: int, snapshot: LogSnapshot) -> ResyncIntent:
+    def _make_intent(self, identity: UUID, location: str, known: int, snapshot: LogSnapshot) -> ResyncIntent:
         return ResyncIntent(
             id=identity,
             location=location,
@@ -278,16 +280,16 @@ class DeltaResync:
             metadata=write_action(snapshot.metadata),
         )
 
-    def _answer(self, key: Key, intent: ResyncIntent) -> DeltaResynced:
+    def _make_answer(self, key: Key, intent: ResyncIntent) -> DeltaResynced:
         return DeltaResynced(
             key=key,
             location=intent.location,
             known=intent.known,
             version=intent.version,
-            doubtful=tuple(self._doubtful(intent)),
+            doubtful=tuple(self._list_doubts(intent)),
         )
 
-    def _doubtful(self, intent: ResyncIntent) -> Iterator[str]:
+    def _list_doubts(self, intent: ResyncIntent) -> Iterator[str]:
         for doubtful_version in doubtful_versions(self._places.at(intent.location), intent.version):
             yield from doubtful_version.names
 

@@ -68,10 +68,10 @@ class StatusOverview:
         once it is not wanted any more; then nothing is logged, either.
         """
         count = 0
-        for key, content in takewhile(lambda _: is_wanted(), self._all()):
+        for key, content in takewhile(lambda _: is_wanted(), self._list_tables()):
             with self._log_problems(key, content, is_wanted):
                 line = line_of(content)
-                if not self._owns(content, line):
+                if not self._is_owned(content, line):
                     continue
                 found_content = self._handover.resolve(key, content)
                 if found_content is not None and line.latest > line.published:
@@ -102,7 +102,7 @@ class StatusOverview:
         if (
             line.phase is not OwnershipPhase.OWNED
             or line.fork <= line.published
-            or not self._owns(content, line)
+            or not self._is_owned(content, line)
         ):
             return False
         place = self._places.at(content.location)
@@ -119,10 +119,12 @@ class StatusOverview:
     def status(self, key: Key | None = None) -> tuple[Status, ...]:
         """The tables of the default branch, by key, or one of them. Nothing is changed."""
         if key is not None:
-            return (self._status(key, self._tables.require_managed(self._tables.head(), key)),)
-        return tuple(self._status(*keys) for keys in sorted(self._all(), key=lambda keys: keys[0]))
+            return (self._describe_status(key, self._tables.require_managed(self._tables.head(), key)),)
+        return tuple(
+            self._describe_status(*keys) for keys in sorted(self._list_tables(), key=lambda keys: keys[0])
+        )
 
-    def _all(self) -> Iterator[tuple[Key, DeltaTable]]:
+    def _list_tables(self) -> Iterator[tuple[Key, DeltaTable]]:
         """None, in a lake that has no default branch."""
         with suppress(ReferenceNotFound):
             head = self._tables.head()
@@ -139,7 +141,7 @@ class StatusOverview:
                 if self._tables.holder(head, content.location) in (None, content.id):
                     yield key, content
 
-    def _status(self, key: Key, content: DeltaTable) -> Status:
+    def _describe_status(self, key: Key, content: DeltaTable) -> Status:
         line, identity = line_at(content)
         alarm = owner = ""
         try:
@@ -177,7 +179,7 @@ class StatusOverview:
             owner=owner,
         )
 
-    def _owns(self, content: DeltaTable, line: Line) -> bool:
+    def _is_owned(self, content: DeltaTable, line: Line) -> bool:
         """Whether a table names this lake, or has ceased to: in a copy of a lake, it names the other one."""
         owner = owner_of_line(line, self._tables.read, content.location)
         return self._identity.owns(owner) or line.phase is OwnershipPhase.RELEASED

@@ -109,7 +109,7 @@ class Tables:
 
     def where_is(self, commit: ObjectId, identity: UUID | None) -> Key | None:
         """The key of the table with an id, ``None`` if it is not there."""
-        return None if identity is None else find_table(self._look(commit), identity)
+        return None if identity is None else find_table(self._make_lookup(commit), identity)
 
     def has_table(self, identity: UUID) -> bool:
         """Whether the default branch has the table with an id now."""
@@ -118,7 +118,7 @@ class Tables:
 
     def last(self, commit: ObjectId, identity: UUID) -> DeltaTable | None:
         """The table with an id as it is, or as it was when it was dropped; ``None`` if it never was there."""
-        content = last_content(self._look(commit), identity)
+        content = last_content(self._make_lookup(commit), identity)
         return content if isinstance(content, DeltaTable) and content.state else None
 
     def find_last(self, identity: UUID) -> DeltaTable | None:
@@ -132,8 +132,8 @@ class Tables:
 
     def all(self, commit: ObjectId) -> Iterator[tuple[Key, DeltaTable]]:
         """Every managed Delta table of a commit, from the ledger: other keys are not looked at."""
-        look = self._look(commit)
-        for identity in self._identities(commit):
+        look = self._make_lookup(commit)
+        for identity in self._table_ids(commit):
             key = find_table(look, identity)
             content = None if key is None else look(key.encode())
             if key is not None and isinstance(content, DeltaTable) and content.state:
@@ -141,8 +141,8 @@ class Tables:
 
     def all_dropped(self, commit: ObjectId) -> Iterator[tuple[Key, DeltaTable]]:
         """Every managed Delta table that is not there any more, with the key and the content it had last."""
-        look = self._look(commit)
-        for identity in self._identities(commit):
+        look = self._make_lookup(commit)
+        for identity in self._table_ids(commit):
             found_ledger_entry = ledger_entry(look, identity)
             if found_ledger_entry is None or found_ledger_entry.dropped is None:
                 continue
@@ -152,9 +152,9 @@ class Tables:
 
     def holder(self, commit: ObjectId, location: str) -> UUID | None:
         """The table that came to a location last, whether it is still there or not."""
-        return holder(self._look(commit), location)
+        return holder(self._make_lookup(commit), location)
 
-    def _identities(self, commit: ObjectId) -> Iterator[UUID]:
+    def _table_ids(self, commit: ObjectId) -> Iterator[UUID]:
         for stored, _ in self.kernel.state(commit).scan(LEDGER, prefix_end(LEDGER)):
             yield UUID(hex=stored.removeprefix(LEDGER).decode())
 
@@ -178,7 +178,7 @@ class Tables:
         digest = None if request.digest is None else request.digest()
         return self.kernel.outcome(branch or self.default_branch, request.key, digest, about_itself=False)
 
-    def _look(self, commit: ObjectId) -> Callable[[bytes], AnyContent | None]:
+    def _make_lookup(self, commit: ObjectId) -> Callable[[bytes], AnyContent | None]:
         state = self.kernel.state(commit)
         return lambda stored: content_of(self.kernel.objects, state.get(stored))
 

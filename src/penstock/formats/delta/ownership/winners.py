@@ -35,19 +35,19 @@ class WinnerLookup:
         """
         if isinstance(conflict, MergeConflict | TableConflict):
             return conflict
-        overtaken = dict(self._overtaken(changes, {conflict.key for conflict in conflict.conflicts}))
+        overtaken = dict(self._find_overtaken(changes, {conflict.key for conflict in conflict.conflicts}))
         if not overtaken:
             return conflict
         winners = {
             str(key): {
                 "latest_version": line_of(content).latest,
-                "commits": list(self._since(key, content, read)),
+                "commits": list(self._winners_since(key, content, read)),
             }
             for key, (content, read) in overtaken.items()
         }
-        return TableConflict(conflict.conflicts, _text(overtaken, conflict), winners=winners)
+        return TableConflict(conflict.conflicts, _format_message(overtaken, conflict), winners=winners)
 
-    def _overtaken(
+    def _find_overtaken(
         self, changes: Sequence[Change], keys: set[Key]
     ) -> Iterator[tuple[Key, tuple[DeltaTable, int]]]:
         """The tables that have newer versions than their writer read, with the version that it read."""
@@ -63,13 +63,13 @@ class WinnerLookup:
             if read is not None and read < line_of(content).latest:
                 yield change.key, (content, read)
 
-    def _since(self, key: Key, content: DeltaTable, read: int) -> Iterator[dict[str, Any]]:
+    def _winners_since(self, key: Key, content: DeltaTable, read: int) -> Iterator[dict[str, Any]]:
         line = line_of(content)
         first = max(read, -1) + 1
         for version in range(first, min(line.latest, first + WINNERS_MAX - 1) + 1):
-            yield self._winner(key, content, line, version)
+            yield self._describe_winner(key, content, line, version)
 
-    def _winner(self, key: Key, content: DeltaTable, line: Line, version: int) -> dict[str, Any]:
+    def _describe_winner(self, key: Key, content: DeltaTable, line: Line, version: int) -> dict[str, Any]:
         entry = line.at(version, self._tables.read)
         winner_fields: dict[str, Any] = {"version": version}
         if entry is not None:
@@ -87,7 +87,7 @@ class WinnerLookup:
         return winner_fields
 
 
-def _text(overtaken: Mapping[Key, tuple[DeltaTable, int]], conflict: CommitConflict) -> str:
+def _format_message(overtaken: Mapping[Key, tuple[DeltaTable, int]], conflict: CommitConflict) -> str:
     lines: list[str] = []
     for key, (content, read) in overtaken.items():
         line = line_of(content)

@@ -194,11 +194,11 @@ class CommitInfo(msgspec.Struct, frozen=True):
 
     @property
     def operation(self) -> str | None:
-        return self._text("operation")
+        return self._text_field("operation")
 
     @property
     def isolation_level(self) -> str | None:
-        return self._text("isolationLevel")
+        return self._text_field("isolationLevel")
 
     @property
     def is_blind_append(self) -> bool | None:
@@ -208,13 +208,13 @@ class CommitInfo(msgspec.Struct, frozen=True):
 
     @property
     def transaction_id(self) -> str | None:
-        return self._text("txnId")
+        return self._text_field("txnId")
 
     def at(self, in_commit_timestamp: int) -> CommitInfo:
         """The same with another time."""
         return CommitInfo({**self.fields, "inCommitTimestamp": in_commit_timestamp})
 
-    def _text(self, name: str) -> str | None:
+    def _text_field(self, name: str) -> str | None:
         value = self.fields.get(name)
         return value if isinstance(value, str) else None
 

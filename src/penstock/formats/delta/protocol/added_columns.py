@@ -58,7 +58,7 @@ def only_adds(before: str, after: str) -> bool:
 @lru_cache(maxsize=64)
 def only_adds_or_renames(before: str, after: str) -> bool:
     """The same, but that columns may have got other names, too: those in files have stayed."""
-    return before == after or _extends(parse_schema(after), parse_schema(before))
+    return before == after or _is_extended_by(parse_schema(after), parse_schema(before))
 
 
 def can_hold(schema_string: str, written: str) -> bool:
@@ -66,7 +66,7 @@ def can_hold(schema_string: str, written: str) -> bool:
 
     They can if every column in them is there, of the same type, and whatever else there is may be null.
     """
-    return schema_string == written or _holds(parse_schema(schema_string), parse_schema(written))
+    return schema_string == written or _can_hold(parse_schema(schema_string), parse_schema(written))
 
 
 def missing_columns(schema_string: str, written: str) -> tuple[str, ...]:
@@ -156,23 +156,23 @@ def _field_of_same_name(struct: StructType, field: Field) -> Field | None:
     return struct.field(field.name)
 
 
-def _extends(after: Type, before: Type) -> bool:
+def _is_extended_by(after: Type, before: Type) -> bool:
     """Whether a type is another one, and any further fields of structs in it may be added."""
     match before, after:
         case StructType(), StructType():
-            pairs = [(field, _same(after, field)) for field in before.fields]
-            new = (field for field in after.fields if _same(before, field) is None)
+            pairs = [(field, _find_same_field(after, field)) for field in before.fields]
+            new = (field for field in after.fields if _find_same_field(before, field) is None)
             return all(
                 fields_after is not None and _extends_field(fields_after, field)
                 for field, fields_after in pairs
             ) and all(map(_may_be_added, new))
         case ArrayType(), ArrayType():
             is_same = after.contains_null == before.contains_null
-            return is_same and _extends(after.element_type, before.element_type)
+            return is_same and _is_extended_by(after.element_type, before.element_type)
         case MapType(), MapType():
             is_same = after.value_contains_null == before.value_contains_null
-            keys = _extends(after.key_type, before.key_type)
-            return is_same and keys and _extends(after.value_type, before.value_type)
+            keys = _is_extended_by(after.key_type, before.key_type)
+            return is_same and keys and _is_extended_by(after.value_type, before.value_type)
         case str(), str():
             return after == before or is_wider(after, before)
         case _:
@@ -183,9 +183,9 @@ def _extends_field(after: Field, before: Field) -> bool:
     return (
         (after.name == before.name or PHYSICAL_NAME in before.metadata)
         and after.nullable == before.nullable
-        and _notes(after) == _notes(before)
+        and _relevant_metadata(after) == _relevant_metadata(before)
         and highest_mark(after, before) == after.metadata.get(HIGH_WATER_MARK)
-        and _extends(after.type, before.type)
+        and _is_extended_by(after.type, before.type)
     )
 
 
@@ -224,7 +224,7 @@ def _merge_type(before: Type, ours: Type, theirs: Type) -> Type | None:
 def _with_fields(before: StructType, ours: StructType, theirs: StructType) -> StructType | None:
     fields = {stored_name(field): field for field in ours.fields}
     for before_field in before.fields:
-        mine, theirs_field = _same(ours, before_field), _same(theirs, before_field)
+        mine, theirs_field = _find_same_field(ours, before_field), _find_same_field(theirs, before_field)
         if mine is None or theirs_field is None:
             if (mine or theirs_field or before_field) != before_field:
                 return None  # dropped here, and changed there
@@ -236,10 +236,10 @@ def _with_fields(before: StructType, ours: StructType, theirs: StructType) -> St
             return None
         fields[stored_name(mine)] = field
     for theirs_field in theirs.fields:
-        if _same(before, theirs_field) is not None:
+        if _find_same_field(before, theirs_field) is not None:
             continue
         mine = _field_of_same_name(ours, theirs_field)
-        if mine is not None and _same(before, mine) is not None:
+        if mine is not None and _find_same_field(before, mine) is not None:
             mine = None  # which has another name by now, or the two do not go together
         if mine is not None:
             kind = _both_added(mine, theirs_field)
@@ -253,7 +253,7 @@ def _with_fields(before: StructType, ours: StructType, theirs: StructType) -> St
     return StructType(_order_fields(fields_after, before, ours, theirs))
 
 
-def _same(struct: StructType, field: Field) -> Field | None:
+def _find_same_field(struct: StructType, field: Field) -> Field | None:
     """The same field in another struct: by its physical name, if it has one, whatever it is called."""
     stored = field.metadata.get(PHYSICAL_NAME)
     if stored is None:
@@ -275,7 +275,7 @@ def _renamed_in(before: Type, after: Type) -> Iterator[str]:
     match before, after:
         case StructType(), StructType():
             for field in before.fields:
-                if (field_after := _same(after, field)) is not None:
+                if (field_after := _find_same_field(after, field)) is not None:
                     if field_after.name != field.name:
                         yield field.name
                     yield from _renamed_in(field.type, field_after.type)
@@ -324,7 +324,11 @@ def _is_moved(before: StructType, after: StructType) -> bool:
 
 def _both_added(mine: Field, field: Field) -> Type | None:
     """The type of a column that both sides added: one column, with the parts of both, if they agree on it."""
-    is_alike = (mine.name, mine.nullable, _notes(mine)) == (field.name, field.nullable, _notes(field))
+    is_alike = (mine.name, mine.nullable, _relevant_metadata(mine)) == (
+        field.name,
+        field.nullable,
+        _relevant_metadata(field),
+    )
     if not is_alike:
         return None
     if isinstance(mine.type, StructType) and isinstance(field.type, StructType):
@@ -344,13 +348,13 @@ def highest_mark(field: Field, other: Field) -> object:
 _NOT_BINDING: Final = ("comment", TYPE_CHANGES, HIGH_WATER_MARK)
 
 
-def _notes(field: Field) -> dict[str, object]:
+def _relevant_metadata(field: Field) -> dict[str, object]:
     """What is noted of a column, but for what does not matter to its rows: a comment, narrower types that it
     had, and which identities were given away."""
     return {name: value for name, value in field.metadata.items() if name not in _NOT_BINDING}
 
 
-def _holds(kind: Type, written: Type) -> bool:
+def _can_hold(kind: Type, written: Type) -> bool:
     match kind, written:
         case StructType(), StructType():
             wrote = {stored_name(field): field for field in written.fields}
@@ -361,11 +365,11 @@ def _holds(kind: Type, written: Type) -> bool:
             )
         case ArrayType(), ArrayType():
             may_be_null = kind.contains_null or not written.contains_null
-            return may_be_null and _holds(kind.element_type, written.element_type)
+            return may_be_null and _can_hold(kind.element_type, written.element_type)
         case MapType(), MapType():
             may_be_null = kind.value_contains_null or not written.value_contains_null
-            keys = _holds(kind.key_type, written.key_type)
-            return may_be_null and keys and _holds(kind.value_type, written.value_type)
+            keys = _can_hold(kind.key_type, written.key_type)
+            return may_be_null and keys and _can_hold(kind.value_type, written.value_type)
         case str(), str():
             return kind == written or is_wider(kind, written)
         case _:
@@ -374,4 +378,4 @@ def _holds(kind: Type, written: Type) -> bool:
 
 def _holds_field(field: Field, written: Field) -> bool:
     is_named = stored_name(field) == stored_name(written)
-    return is_named and (field.nullable or not written.nullable) and _holds(field.type, written.type)
+    return is_named and (field.nullable or not written.nullable) and _can_hold(field.type, written.type)

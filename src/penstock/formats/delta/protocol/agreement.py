@@ -31,18 +31,22 @@ def agree(protocol: Protocol, metadata: Metadata) -> tuple[Protocol, Metadata]:
 
     ``disagreements`` are left: nothing is listed that Penstock would then not write.
     """
-    metadata = _without_marks(metadata, unlisted_features(protocol, metadata) & _unwritten(metadata))
+    metadata = _without_marks(
+        metadata, unlisted_features(protocol, metadata) & _find_unwritten_features(metadata)
+    )
     if MATERIALIZE_PARTITIONS in supported_features(protocol):
         properties = {**metadata.configuration, MATERIALIZED_PARTITIONS: "true"}
         metadata = msgspec.structs.replace(metadata, configuration=properties)
-    return with_features(protocol, unlisted_features(protocol, metadata) - _unwritten(metadata)), metadata
+    return with_features(
+        protocol, unlisted_features(protocol, metadata) - _find_unwritten_features(metadata)
+    ), metadata
 
 
 def disagreements(protocol: Protocol, metadata: Metadata) -> Iterator[FeatureRefusal]:
     """Features that properties enable, that the protocol lacks, and with which Penstock writes no table."""
     _, metadata = agree(protocol, metadata)
-    for name in sorted(unlisted_features(protocol, metadata) & _unwritten(metadata)):
-        names = ", ".join(f"'{key}'" for key in _properties(name, metadata))
+    for name in sorted(unlisted_features(protocol, metadata) & _find_unwritten_features(metadata)):
+        names = ", ".join(f"'{key}'" for key in _properties_of_feature(name, metadata))
         way = f"unset {names} (ALTER TABLE … UNSET TBLPROPERTIES), or copy its rows into a table of the lake"
         yield FeatureRefusal(
             name,
@@ -51,7 +55,7 @@ def disagreements(protocol: Protocol, metadata: Metadata) -> Iterator[FeatureRef
         )
 
 
-def _unwritten(metadata: Metadata) -> frozenset[str]:
+def _find_unwritten_features(metadata: Metadata) -> frozenset[str]:
     """The features that a table makes use of and does not get: Penstock would not write it with them, or its
     rows may not satisfy them."""
     used = (FEATURES[name] for name in in_use(metadata))
@@ -61,7 +65,7 @@ def _unwritten(metadata: Metadata) -> frozenset[str]:
     )
 
 
-def _properties(name: str, metadata: Metadata) -> list[str]:
+def _properties_of_feature(name: str, metadata: Metadata) -> list[str]:
     feature_properties = FEATURES[name].properties
     return sorted(
         key

@@ -212,7 +212,7 @@ def _check_unnamed(metadata: Metadata, path: Sequence[str], done: str) -> None:
     """``InvalidRequest`` if something names the column that would then name nothing, or something else."""
     _check_not_computed_from(metadata, path, done)
     for name in _BY_NAME:
-        if _word(path).search(metadata.configuration.get(name, "")):
+        if _name_pattern(path).search(metadata.configuration.get(name, "")):
             raise InvalidRequest(
                 f"the column '{'.'.join(path)}' cannot be {done}: the property '{name}' names it",
                 column=path[-1],
@@ -221,7 +221,7 @@ def _check_unnamed(metadata: Metadata, path: Sequence[str], done: str) -> None:
 
 def _check_not_computed_from(metadata: Metadata, path: Sequence[str], done: str) -> None:
     """``InvalidRequest`` if a constraint or a generated column is computed from a column."""
-    word = _word(path)
+    word = _name_pattern(path)
     for constraint in constraints_of(metadata):
         if word.search(constraint.expression):
             raise InvalidRequest(
@@ -236,7 +236,7 @@ def _check_not_computed_from(metadata: Metadata, path: Sequence[str], done: str)
             )
 
 
-def _word(path: Sequence[str]) -> re.Pattern[str]:
+def _name_pattern(path: Sequence[str]) -> re.Pattern[str]:
     """Finds the last name of a path in a text."""
     return re.compile(rf"(?<!\w){re.escape(path[-1])}(?!\w)", re.IGNORECASE)
 

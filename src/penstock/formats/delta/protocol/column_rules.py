@@ -57,11 +57,11 @@ def identity_of(field: Field) -> IdentityColumn | None:
 
 def identities_of(metadata: Metadata) -> tuple[IdentityColumn, ...]:
     """The identity columns of a table."""
-    return _identities(metadata.schema_string)
+    return _parse_identities(metadata.schema_string)
 
 
 @lru_cache(maxsize=64)
-def _identities(schema_string: str) -> tuple[IdentityColumn, ...]:
+def _parse_identities(schema_string: str) -> tuple[IdentityColumn, ...]:
     columns = map(identity_of, parse_schema(schema_string).fields)
     return tuple(column for column in columns if column is not None)
 
@@ -122,16 +122,16 @@ def fills_itself(field: Field) -> bool:
 
 def expressions_of(metadata: Metadata) -> tuple[tuple[str, str], ...]:
     """The generated columns of a table, each with its expression."""
-    return _expressions(metadata.schema_string, GENERATED)
+    return _parse_expressions(metadata.schema_string, GENERATED)
 
 
 def defaults_of(metadata: Metadata) -> tuple[tuple[str, str], ...]:
     """The columns of a table that have a default, each with its expression."""
-    return _expressions(metadata.schema_string, CURRENT_DEFAULT)
+    return _parse_expressions(metadata.schema_string, CURRENT_DEFAULT)
 
 
 @lru_cache(maxsize=128)
-def _expressions(schema_string: str, note: str) -> tuple[tuple[str, str], ...]:
+def _parse_expressions(schema_string: str, note: str) -> tuple[tuple[str, str], ...]:
     return tuple(_find_noted(schema_string, note))
 
 
@@ -185,7 +185,7 @@ def constraints_of(metadata: Metadata) -> tuple[Constraint, ...]:
         for name, text in sorted(metadata.configuration.items())
         if name.startswith(CONSTRAINTS)
     )
-    return (*checks, *_invariants(metadata.schema_string))
+    return (*checks, *_parse_invariants(metadata.schema_string))
 
 
 def added_constraints(before: Metadata, after: Metadata) -> tuple[Constraint, ...]:
@@ -197,15 +197,15 @@ def added_constraints(before: Metadata, after: Metadata) -> tuple[Constraint, ..
 
 
 @lru_cache(maxsize=64)
-def _invariants(schema_string: str) -> tuple[Constraint, ...]:
+def _parse_invariants(schema_string: str) -> tuple[Constraint, ...]:
     return tuple(
         Constraint(field.name, expression, is_invariant=True)
         for field in parse_schema(schema_string).walk()
-        for expression in _expression(field.metadata.get(INVARIANTS))
+        for expression in _invariant_expression(field.metadata.get(INVARIANTS))
     )
 
 
-def _expression(noted: Any) -> Iterator[str]:
+def _invariant_expression(noted: Any) -> Iterator[str]:
     """The expression that an invariant holds; all of it if it cannot be read, and then no row fits it."""
     if noted is None:
         return

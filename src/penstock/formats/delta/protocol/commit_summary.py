@@ -33,8 +33,8 @@ def describe_commit(actions: Sequence[Action]) -> str:
     adds = [action for action in actions if isinstance(action, Add)]
     removes = [action for action in actions if isinstance(action, Remove)]
     phrases = [
-        _describe_row_changes(_data(adds), _data(removes), operation),
-        _rewritten(_plain(adds), _plain(removes)),
+        _describe_row_changes(_files_with_data_change(adds), _files_with_data_change(removes), operation),
+        _describe_rewritten(_files_without_data_change(adds), _files_without_data_change(removes)),
         "changed the metadata" if last(actions, Metadata) is not None else "",
         "changed the protocol" if last(actions, Protocol) is not None else "",
         *(f"recorded {batch(action)}" for action in actions if isinstance(action, Txn)),
@@ -100,8 +100,8 @@ def some(names: Sequence[str], before_last: str = ", ") -> str:
 def _describe_row_changes(adds: Sequence[Add], removes: Sequence[Remove], operation: str | None) -> str:
     """Describe the changes of rows: files appended, removed, rewritten."""
     if not removes:
-        return f"appended {format_file_count(len(adds))}{_where(adds, ' to ')}" if adds else ""
-    gone = f"{format_file_count(len(removes))}{_where(removes, ' of ')}"
+        return f"appended {format_file_count(len(adds))}{_describe_partitions(adds, ' to ')}" if adds else ""
+    gone = f"{format_file_count(len(removes))}{_describe_partitions(removes, ' of ')}"
     if not adds:
         return f"removed {gone}"
     if operation in _VERBS:
@@ -109,12 +109,12 @@ def _describe_row_changes(adds: Sequence[Add], removes: Sequence[Remove], operat
     return f"replaced {gone} by {len(adds)}"
 
 
-def _rewritten(adds: Sequence[Add], removes: Sequence[Remove]) -> str:
+def _describe_rewritten(adds: Sequence[Add], removes: Sequence[Remove]) -> str:
     """What became of files whose rows did not change."""
     if not adds and not removes:
         return ""
     files = removes or adds
-    files_text = f"{format_file_count(len(files))}{_where(files, ' of ')}"
+    files_text = f"{format_file_count(len(files))}{_describe_partitions(files, ' of ')}"
     return (
         f"rewrote {files_text} as {len(adds)} with the same rows"
         if adds and removes
@@ -122,14 +122,14 @@ def _rewritten(adds: Sequence[Add], removes: Sequence[Remove]) -> str:
     )
 
 
-def _where(files: Sequence[Add | Remove], word: str) -> str:
+def _describe_partitions(files: Sequence[Add | Remove], word: str) -> str:
     partitions = some(places(files))
     return f"{word}{partitions}" if partitions else ""
 
 
-def _data(files: Sequence[_FileT]) -> list[_FileT]:
+def _files_with_data_change(files: Sequence[_FileT]) -> list[_FileT]:
     return [file for file in files if file.data_change]
 
 
-def _plain(files: Sequence[_FileT]) -> list[_FileT]:
+def _files_without_data_change(files: Sequence[_FileT]) -> list[_FileT]:
     return [file for file in files if not file.data_change]

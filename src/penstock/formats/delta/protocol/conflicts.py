@@ -185,11 +185,11 @@ def _on_top(winner: Winner, mine: DeltaTransaction) -> DeltaTransaction:
         mine,
         protocol=protocol or mine.protocol,
         metadata=metadata or mine.metadata,
-        actions=_later(winner, mine.actions),
+        actions=_move_timestamp_later(winner, mine.actions),
     )
 
 
-def _later(winner: Winner, actions: tuple[Action, ...]) -> tuple[Action, ...]:
+def _move_timestamp_later(winner: Winner, actions: tuple[Action, ...]) -> tuple[Action, ...]:
     info = winner.info
     if info is None or info.in_commit_timestamp is None:
         return actions
@@ -204,16 +204,16 @@ def _later(winner: Winner, actions: tuple[Action, ...]) -> tuple[Action, ...]:
 # --- the rules ------------------------------------------------------------------------------------------
 
 
-def _takeover(winner: Winner, mine: DeltaTransaction) -> DeltaConflict | None:
+def _check_takeover(winner: Winner, mine: DeltaTransaction) -> DeltaConflict | None:
     new_protocol = last(mine.actions, Protocol)
     if new_protocol is None or MANAGED_COMMITS not in supported_features(new_protocol) - supported_features(
         mine.protocol
     ):
         return None
-    return _conflict(DeltaConflictKind.PROTOCOL_CHANGED, 16, winner, mine, names=(MANAGED_COMMITS,))
+    return _make_conflict(DeltaConflictKind.PROTOCOL_CHANGED, 16, winner, mine, names=(MANAGED_COMMITS,))
 
 
-def _protocol(winner: Winner, mine: DeltaTransaction) -> DeltaConflict | None:
+def _check_protocol(winner: Winner, mine: DeltaTransaction) -> DeltaConflict | None:
     theirs = last(winner.actions, Protocol)
     if theirs is None:
         return None
@@ -222,16 +222,16 @@ def _protocol(winner: Winner, mine: DeltaTransaction) -> DeltaConflict | None:
         f"versions {theirs.min_reader_version} and {theirs.min_writer_version}",
     )
     new_protocol = last(mine.actions, Protocol)
-    if new_protocol is not None and not _covers(new_protocol, theirs):
-        return _conflict(DeltaConflictKind.PROTOCOL_CHANGED, 1, winner, mine, names=changed)
+    if new_protocol is not None and not _is_covered_by(new_protocol, theirs):
+        return _make_conflict(DeltaConflictKind.PROTOCOL_CHANGED, 1, winner, mine, names=changed)
     own = frozenset() if new_protocol is None else supported_features(new_protocol)
     unmet = (before - after) | {name for name in after - before - own if binds_writers(name)}
     if unmet:
-        return _conflict(DeltaConflictKind.PROTOCOL_CHANGED, 2, winner, mine, names=tuple(sorted(unmet)))
+        return _make_conflict(DeltaConflictKind.PROTOCOL_CHANGED, 2, winner, mine, names=tuple(sorted(unmet)))
     return None
 
 
-def _covers(wanted: Protocol, theirs: Protocol) -> bool:
+def _is_covered_by(wanted: Protocol, theirs: Protocol) -> bool:
     """Whether a protocol asks for everything that another one does."""
     return (
         wanted.min_reader_version >= theirs.min_reader_version
@@ -240,35 +240,35 @@ def _covers(wanted: Protocol, theirs: Protocol) -> bool:
     )
 
 
-def _metadata(winner: Winner, mine: DeltaTransaction) -> DeltaConflict | None:
+def _check_metadata(winner: Winner, mine: DeltaTransaction) -> DeltaConflict | None:
     theirs = last(winner.actions, Metadata)
     if theirs is None:
         return None
-    changed, new_metadata = _differences(mine.metadata, theirs), last(mine.actions, Metadata)
+    changed, new_metadata = _list_differences(mine.metadata, theirs), last(mine.actions, Metadata)
     is_carried = new_metadata is not None and carries(mine.metadata, new_metadata, theirs)
     if new_metadata is not None and not (is_carried and _is_harmless(mine.metadata, theirs)):
-        return _conflict(
+        return _make_conflict(
             DeltaConflictKind.METADATA_CHANGED, 4, winner, mine, names=changed or ("the same as before",)
         )
     if new_metadata is not None or _is_harmless(mine.metadata, theirs):
         return None
-    return _conflict(DeltaConflictKind.METADATA_CHANGED, 6, winner, mine, names=changed)
+    return _make_conflict(DeltaConflictKind.METADATA_CHANGED, 6, winner, mine, names=changed)
 
 
 def _is_harmless(before: Metadata, after: Metadata) -> bool:
     """Whether metadata changed by harmless properties, new columns, wider types and new names alone."""
     unset = before.configuration.keys() - after.configuration.keys()
-    changed = set(_differences(before, after)) - (HARMLESS_PROPERTIES - unset)
+    changed = set(_list_differences(before, after)) - (HARMLESS_PROPERTIES - unset)
     return changed <= {_SCHEMA} and only_adds_or_renames(before.schema_string, after.schema_string)
 
 
 def _only_adds(before: Metadata, after: Metadata) -> bool:
     """Whether metadata changed by new columns and new names alone, if at all."""
-    changed = set(_differences(before, after)) - {MAX_ID}
+    changed = set(_list_differences(before, after)) - {MAX_ID}
     return changed <= {_SCHEMA} and only_adds_or_renames(before.schema_string, after.schema_string)
 
 
-def _domains(winner: Winner, mine: DeltaTransaction) -> DeltaConflict | None:
+def _check_domains(winner: Winner, mine: DeltaTransaction) -> DeltaConflict | None:
     ours, theirs = (
         {action.domain for action in actions if isinstance(action, DomainMetadata)}
         for actions in (mine.actions, winner.actions)
@@ -277,10 +277,10 @@ def _domains(winner: Winner, mine: DeltaTransaction) -> DeltaConflict | None:
     if not ours & theirs:
         return None
     names = tuple(f"the domain '{name}'" for name in sorted(ours & theirs))
-    return _conflict(DeltaConflictKind.CONCURRENT_TRANSACTION, 7, winner, mine, names=names)
+    return _make_conflict(DeltaConflictKind.CONCURRENT_TRANSACTION, 7, winner, mine, names=names)
 
 
-def _applications(winner: Winner, mine: DeltaTransaction) -> DeltaConflict | None:
+def _check_applications(winner: Winner, mine: DeltaTransaction) -> DeltaConflict | None:
     """Whoever records a batch has looked up the one before, or ought to have."""
     ours = {action.app_id: action.version for action in mine.actions if isinstance(action, Txn)}
     theirs = {action.app_id: action for action in winner.actions if isinstance(action, Txn)}
@@ -289,12 +289,12 @@ def _applications(winner: Winner, mine: DeltaTransaction) -> DeltaConflict | Non
         return None
     names = tuple(batch(theirs[name]) for name in both)
     repeated = bool(ours) and all(name in theirs and theirs[name].version >= ours[name] for name in ours)
-    return _conflict(
+    return _make_conflict(
         DeltaConflictKind.CONCURRENT_TRANSACTION, 8, winner, mine, names=names, repeated=repeated
     )
 
 
-def _appends(winner: Winner, mine: DeltaTransaction) -> DeltaConflict | None:
+def _check_appends(winner: Winner, mine: DeltaTransaction) -> DeltaConflict | None:
     if mine.isolation is DeltaIsolation.SNAPSHOT:
         return None
     blind = winner.is_blind_append
@@ -307,16 +307,18 @@ def _appends(winner: Winner, mine: DeltaTransaction) -> DeltaConflict | None:
         for action in winner.actions
         if isinstance(action, Add) and action.data_change and mine.would_read(action)
     ]
-    return _clash(DeltaConflictKind.CONCURRENT_APPEND, 9 if blind else 10, winner, mine, clash)
+    return _make_file_conflict(DeltaConflictKind.CONCURRENT_APPEND, 9 if blind else 10, winner, mine, clash)
 
 
 def _deletes_of_reads(winner: Winner, mine: DeltaTransaction) -> DeltaConflict | None:
     added = {action.key.path for action in mine.actions if isinstance(action, Add)}
     removed = [action for action in winner.actions if isinstance(action, Remove)]
     read_files = [remove for remove in removed if remove.key.path in added or mine.has_read(remove)]
-    if conflict := _clash(DeltaConflictKind.CONCURRENT_DELETE_READ, 11, winner, mine, read_files):
+    if conflict := _make_file_conflict(
+        DeltaConflictKind.CONCURRENT_DELETE_READ, 11, winner, mine, read_files
+    ):
         return conflict
-    return _clash(
+    return _make_file_conflict(
         DeltaConflictKind.CONCURRENT_DELETE_READ, 12, winner, mine, removed if mine.reads_all else []
     )
 
@@ -324,16 +326,16 @@ def _deletes_of_reads(winner: Winner, mine: DeltaTransaction) -> DeltaConflict |
 def _deletes_of_deletes(winner: Winner, mine: DeltaTransaction) -> DeltaConflict | None:
     ours = {action.key.path for action in mine.actions if isinstance(action, Remove)}
     both = [action for action in winner.actions if isinstance(action, Remove) and action.key.path in ours]
-    return _clash(DeltaConflictKind.CONCURRENT_DELETE_DELETE, 13, winner, mine, both)
+    return _make_file_conflict(DeltaConflictKind.CONCURRENT_DELETE_DELETE, 13, winner, mine, both)
 
 
 _RULES: Final[Sequence[Callable[[Winner, DeltaTransaction], DeltaConflict | None]]] = (
-    _takeover,
-    _protocol,
-    _metadata,
-    _domains,
-    _applications,
-    _appends,
+    _check_takeover,
+    _check_protocol,
+    _check_metadata,
+    _check_domains,
+    _check_applications,
+    _check_appends,
     _deletes_of_reads,
     _deletes_of_deletes,
 )
@@ -342,7 +344,7 @@ _RULES: Final[Sequence[Callable[[Winner, DeltaTransaction], DeltaConflict | None
 # --- what they ask --------------------------------------------------------------------------------------
 
 
-def _differences(before: Metadata, after: Metadata) -> tuple[str, ...]:
+def _list_differences(before: Metadata, after: Metadata) -> tuple[str, ...]:
     """What changed: properties by their names, the rest by the names of the fields."""
     old, new = before.configuration, after.configuration
     properties = {name for name in old.keys() | new.keys() if old.get(name) != new.get(name)}
@@ -351,16 +353,16 @@ def _differences(before: Metadata, after: Metadata) -> tuple[str, ...]:
     return (*sorted(others - {"configuration"}), *sorted(properties))
 
 
-def _clash(
+def _make_file_conflict(
     kind: DeltaConflictKind, rule: int, winner: Winner, mine: DeltaTransaction, clash: Sequence[Add | Remove]
 ) -> DeltaConflict | None:
     if not clash:
         return None
     files = tuple(sorted({file.key.path for file in clash}))
-    return _conflict(kind, rule, winner, mine, files=files, partitions=places(clash))
+    return _make_conflict(kind, rule, winner, mine, files=files, partitions=places(clash))
 
 
-def _conflict(
+def _make_conflict(
     kind: DeltaConflictKind,
     rule: int,
     winner: Winner,

@@ -77,7 +77,7 @@ ENGINE: Final = f"write it with the engine that made it, {_COPY}"
 _CATALOGUE: Final = "read and write it through the catalog that manages it"
 
 
-def _iceberg(version: int, *requires: str) -> Feature:
+def _iceberg_feature(version: int, *requires: str) -> Feature:
     return Feature(
         name=f"icebergCompatV{version}",
         properties={ICEBERG_COMPAT[version]: _ON},
@@ -198,9 +198,9 @@ _ALL: Final = (
         marks=("delta.identity.start", "delta.identity.step", "delta.identity.highWaterMark"),
     ),
     # What a table may be is said by ``protocol.iceberg_compat``; writers of files do the rest.
-    _iceberg(1),
-    _iceberg(2),
-    _iceberg(3, ROW_TRACKING, DOMAIN_METADATA),
+    _iceberg_feature(1),
+    _iceberg_feature(2),
+    _iceberg_feature(3, ROW_TRACKING, DOMAIN_METADATA),
     # Writers go by the property, which a table of a lake that lists the feature has (``agreement``).
     Feature(name=MATERIALIZE_PARTITIONS, properties={MATERIALIZED_PARTITIONS: _ON}, binds_rows=True),
     *map(

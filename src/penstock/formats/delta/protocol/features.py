@@ -112,23 +112,28 @@ def unreadable(protocol: Protocol, metadata: Metadata | None = None) -> tuple[Fe
     Without metadata, a feature counts as made use of.
     """
     if protocol.min_reader_version > READER_FEATURES_VERSION:
-        return (_newer("reader", protocol.min_reader_version),)
+        return (_newer_version_refusal("reader", protocol.min_reader_version),)
     names = set(protocol.reader_features or ())
     names |= {
         feature.name for feature in FEATURES.values() if feature.reader and _is_implied(feature, protocol)
     }
-    return tuple(_refusal(name, "read") for name in _unsupported_features(names, _reading, metadata))
+    return tuple(
+        _make_refusal(name, "read") for name in _unsupported_features(names, _reading_support, metadata)
+    )
 
 
 def unwritable(protocol: Protocol, metadata: Metadata) -> tuple[FeatureRefusal, ...]:
     """What keeps Penstock from ratifying commits to such a table. What is unreadable is unwritable too."""
     refusals = unreadable(protocol, metadata)
     if protocol.min_writer_version > WRITER_FEATURES_VERSION:
-        return (*refusals, _newer("writer", protocol.min_writer_version))
+        return (*refusals, _newer_version_refusal("writer", protocol.min_writer_version))
     names = supported_features(protocol) - {refusal.feature for refusal in refusals}
     return (
         *refusals,
-        *(_refusal(name, "written") for name in _unsupported_features(names, _writing, metadata)),
+        *(
+            _make_refusal(name, "written")
+            for name in _unsupported_features(names, _writing_support, metadata)
+        ),
     )
 
 
@@ -197,11 +202,11 @@ def _is_implied(feature: Feature, protocol: Protocol) -> bool:
     return feature.writer_version <= writer < WRITER_FEATURES_VERSION
 
 
-def _reading(name: str) -> Support:
+def _reading_support(name: str) -> Support:
     return FEATURES[name].reading if name in FEATURES else Support.NEVER
 
 
-def _writing(name: str) -> Support:
+def _writing_support(name: str) -> Support:
     return FEATURES[name].writing if name in FEATURES else Support.NEVER
 
 
@@ -215,7 +220,7 @@ def _unsupported_features(
     return sorted(never | unless_used)
 
 
-def _refusal(name: str, done: str) -> FeatureRefusal:
+def _make_refusal(name: str, done: str) -> FeatureRefusal:
     if name not in FEATURES:
         return FeatureRefusal(
             name,
@@ -226,7 +231,7 @@ def _refusal(name: str, done: str) -> FeatureRefusal:
     return FeatureRefusal(name, f"cannot be {done}: {feature.why}", feature.advice)
 
 
-def _newer(side: str, version: int) -> FeatureRefusal:
+def _newer_version_refusal(side: str, version: int) -> FeatureRefusal:
     return FeatureRefusal(
         f"{side} version {version}", "is newer than the protocol this Penstock knows", "use a newer Penstock"
     )

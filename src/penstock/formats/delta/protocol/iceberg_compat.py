@@ -67,15 +67,15 @@ def iceberg_faults(metadata: Metadata, before: Metadata | None) -> Iterator[str]
         version = iceberg_version(metadata.configuration)
         if version is None:
             return
-        old_reasons = set() if before is None else set(_faults(before))
-        yield from (reason for reason in _faults(metadata) if reason not in old_reasons)
+        old_reasons = set() if before is None else set(_find_faults(before))
+        yield from (reason for reason in _find_faults(metadata) if reason not in old_reasons)
         if before is not None:
-            yield from _changes(version, before, metadata)
+            yield from _find_forbidden_changes(version, before, metadata)
     except (InvalidLog, MalformedAction, KeyError, TypeError):
         return
 
 
-def _faults(metadata: Metadata) -> Iterator[str]:
+def _find_faults(metadata: Metadata) -> Iterator[str]:
     properties, schema = metadata.configuration, parse_schema(metadata.schema_string)
     versions = [version for version, name in ICEBERG_COMPAT.items() if is_on(properties, name)]
     if not versions:
@@ -126,7 +126,7 @@ def _is_widened_by_iceberg(old: str, new: str) -> bool:
     return (old, new) == ("float", "double")
 
 
-def _changes(version: int, before: Metadata, after: Metadata) -> Iterator[str]:
+def _find_forbidden_changes(version: int, before: Metadata, after: Metadata) -> Iterator[str]:
     """What cannot be done to a table with files."""
     name = f"'{ICEBERG_COMPAT[version]}'"
     if before.partition_columns and before.partition_columns != after.partition_columns:

@@ -168,7 +168,7 @@ class _Commit:
         self.protocol_line, self.protocol = protocols[-1] if protocols else (WHOLE_COMMIT, before.protocol)
         self.metadata_line, self.metadata = metadata[-1] if metadata else (WHOLE_COMMIT, before.metadata)
         self.features = frozenset() if self.protocol is None else supported_features(self.protocol)
-        self.schema = None if self.metadata is None else _schema(self.metadata.schema_string)
+        self.schema = None if self.metadata is None else _parse_schema(self.metadata.schema_string)
         self.configuration: Mapping[str, str] = {} if self.metadata is None else self.metadata.configuration
 
     def of(self, kind: type[_Kind]) -> list[tuple[int, _Kind]]:
@@ -216,7 +216,7 @@ def _begins_a_table(commit: _Commit) -> Iterator[Fault]:
         yield WHOLE_COMMIT, "the first commit of a table needs a 'metaData'"
 
 
-def _protocol(commit: _Commit) -> Iterator[Fault]:
+def _check_protocol(commit: _Commit) -> Iterator[Fault]:
     if commit.protocol is None:
         return
     if commit.protocol_line:
@@ -241,7 +241,7 @@ def _lint_unlisted_features(commit: _Commit, metadata: Metadata) -> Iterator[Fau
     old_metadata = commit.before.metadata
     already = (
         frozenset()
-        if old_metadata is None or _schema(old_metadata.schema_string) is None
+        if old_metadata is None or _parse_schema(old_metadata.schema_string) is None
         else enabled_features(old_metadata)
     )
     assert commit.protocol is not None  # as whoever asks has found out
@@ -250,19 +250,19 @@ def _lint_unlisted_features(commit: _Commit, metadata: Metadata) -> Iterator[Fau
         yield line, f"the table uses '{name}', but its protocol lacks the feature"
 
 
-def _metadata(commit: _Commit) -> Iterator[Fault]:
+def _check_metadata(commit: _Commit) -> Iterator[Fault]:
     if commit.metadata is not None and commit.metadata_line:
         for reason in metadata_faults(commit.metadata, commit.before.metadata):
             yield commit.metadata_line, reason
 
 
-def _infos(commit: _Commit) -> Iterator[Fault]:
+def _check_commit_infos(commit: _Commit) -> Iterator[Fault]:
     for line, info in commit.of(CommitInfo)[:1]:  # a second one is a fault itself
         for reason in info_faults(info):
             yield line, reason
 
 
-def _timestamps(commit: _Commit) -> Iterator[Fault]:
+def _check_timestamps(commit: _Commit) -> Iterator[Fault]:
     for line, txn in commit.of(Txn):
         if txn.last_updated is not None and txn.last_updated < 0:
             yield line, f"'lastUpdated' must not be negative, got {txn.last_updated}"
@@ -320,7 +320,7 @@ def _lint_managed_table(commit: _Commit) -> Iterator[Fault]:
         yield line, f"the feature '{MANAGED_COMMITS}' needs in-commit timestamps: set '{TIMESTAMPS}' to true"
 
 
-def _domains(commit: _Commit) -> Iterator[Fault]:
+def _check_domains(commit: _Commit) -> Iterator[Fault]:
     if DOMAIN_METADATA not in commit.features:
         for line, _ in commit.of(DomainMetadata):
             yield line, f"the table would need the feature '{DOMAIN_METADATA}'"
@@ -339,7 +339,7 @@ def _partition_columns(commit: _Commit) -> Iterator[Fault]:
         yield line, f"the feature '{MATERIALIZE_PARTITIONS}' needs '{MATERIALIZED_PARTITIONS}' set to true"
 
 
-def _clustering(commit: _Commit) -> Iterator[Fault]:
+def _check_clustering(commit: _Commit) -> Iterator[Fault]:
     """Files of a clustered table have statistics of the columns that it is clustered by."""
     if CLUSTERING not in commit.features:
         return
@@ -390,14 +390,14 @@ def _append_only(commit: _Commit) -> Iterator[Fault]:
                 yield line, f"the table is append-only, but '{remove.path}' is removed with 'dataChange' true"
 
 
-def _files(commit: _Commit) -> Iterator[Fault]:
+def _check_files(commit: _Commit) -> Iterator[Fault]:
     if commit.schema is not None and not commit.schema.fields:
         for line, _ in commit.of(Add):
             yield line, "the table has no columns yet, so it can hold no file"
     version = iceberg_version(commit.configuration)
     expected = ExpectedFiles(
-        partitions=_partitions(commit.metadata),
-        partitions_before=_partitions(commit.before.metadata),
+        partitions=_partition_fields(commit.metadata),
+        partitions_before=_partition_fields(commit.before.metadata),
         features=commit.features,
         absolute_paths=commit.rules.absolute_paths or _begins_clone(commit),
         live=commit.before.live,
@@ -416,17 +416,17 @@ def _begins_clone(commit: _Commit) -> bool:
 _RULES: Final = (
     _only_once,
     _begins_a_table,
-    _protocol,
-    _metadata,
-    _infos,
-    _timestamps,
+    _check_protocol,
+    _check_metadata,
+    _check_commit_infos,
+    _check_timestamps,
     _lint_managed_table,
-    _domains,
+    _check_domains,
     _partition_columns,
-    _clustering,
+    _check_clustering,
     _row_tracking,
     _append_only,
-    _files,
+    _check_files,
 )
 
 
@@ -439,8 +439,8 @@ def _is_timed(features: frozenset[str], configuration: Mapping[str, str]) -> boo
     return IN_COMMIT_TIMESTAMP in features and is_on(configuration, TIMESTAMPS)
 
 
-def _partitions(metadata: Metadata | None) -> Mapping[str, Field] | None:
-    schema = None if metadata is None else _schema(metadata.schema_string)
+def _partition_fields(metadata: Metadata | None) -> Mapping[str, Field] | None:
+    schema = None if metadata is None else _parse_schema(metadata.schema_string)
     if metadata is None or schema is None:
         return None
     columns = {
@@ -450,7 +450,7 @@ def _partitions(metadata: Metadata | None) -> Mapping[str, Field] | None:
 
 
 @lru_cache(maxsize=64)
-def _schema(text: str) -> StructType | None:
+def _parse_schema(text: str) -> StructType | None:
     """Cached, because a busy table asks for the same schema with every commit. A broken one is told once."""
     try:
         return parse_schema(text)

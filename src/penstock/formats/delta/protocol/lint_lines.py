@@ -70,12 +70,12 @@ def info_faults(info: CommitInfo) -> Iterator[str]:
         if value is None:
             continue
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            yield f"'{name}' must be {words}, got {_shown(value)}"
+            yield f"'{name}' must be {words}, got {_shorten_value(value)}"
         elif isinstance(value, int) and not INT64_MIN <= value <= INT64_MAX:
             yield f"'{name}' is {value}, which does not fit into 64 bits"
     level = info.isolation_level
     if level is not None and level not in _LEVELS:
-        yield f"'isolationLevel' must be one of {', '.join(_LEVELS)}, got {_shown(level)}"
+        yield f"'isolationLevel' must be one of {', '.join(_LEVELS)}, got {_shorten_value(level)}"
 
 
 _LEVELS: Final = tuple(level.value for level in DeltaIsolation)
@@ -99,7 +99,7 @@ _INFO: Final[dict[str, tuple[type, str]]] = {
 }
 
 
-def _shown(value: Any) -> str:
+def _shorten_value(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
 

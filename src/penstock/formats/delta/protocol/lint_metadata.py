@@ -183,13 +183,13 @@ def _property_faults(metadata: Metadata, before: Metadata | None) -> Iterator[st
 _Judge = Callable[[str, str], str | None]
 
 
-def _boolean(name: str, value: str) -> str | None:
+def _check_boolean(name: str, value: str) -> str | None:
     if value.lower() in {"true", "false"}:
         return None
     return f"the property '{name}' must be 'true' or 'false', got {value[:60]!r}"
 
 
-def _number(least: int, most: int) -> _Judge:
+def _make_number_check(least: int, most: int) -> _Judge:
     def judge(name: str, value: str) -> str | None:
         if re.fullmatch(r"-?[0-9]{1,19}", value) and least <= int(value) <= most:
             return None
@@ -207,7 +207,7 @@ def _one_of(*words: str) -> _Judge:
     return judge
 
 
-def _duration(name: str, value: str) -> str | None:
+def _check_duration(name: str, value: str) -> str | None:
     try:
         duration_ms({name: value[:200]}, name)
     except InvalidRequest as problem:
@@ -215,7 +215,7 @@ def _duration(name: str, value: str) -> str | None:
     return None
 
 
-def _isolation(name: str, value: str) -> str | None:
+def _check_isolation(name: str, value: str) -> str | None:
     asking = Metadata(id="", schema_string="", partition_columns=(), configuration={name: value[:60]})
     try:
         table_isolation(asking)
@@ -242,17 +242,17 @@ _SWITCHES: Final = (
     "delta.randomizeFilePrefixes",
 )
 JUDGED_PROPERTIES: Final[Mapping[str, _Judge]] = {
-    **dict.fromkeys(_SWITCHES, _boolean),
-    **dict.fromkeys((LOG_RETENTION, TOMBSTONE_RETENTION, TRANSACTION_RETENTION), _duration),
-    ISOLATION_PROPERTY: _isolation,
-    "delta.checkpointInterval": _number(1, _INT_MAX),
+    **dict.fromkeys(_SWITCHES, _check_boolean),
+    **dict.fromkeys((LOG_RETENTION, TOMBSTONE_RETENTION, TRANSACTION_RETENTION), _check_duration),
+    ISOLATION_PROPERTY: _check_isolation,
+    "delta.checkpointInterval": _make_number_check(1, _INT_MAX),
     "delta.checkpointPolicy": _one_of("classic", "v2"),
-    "delta.columnMapping.maxColumnId": _number(0, INT64_MAX),
+    "delta.columnMapping.maxColumnId": _make_number_check(0, INT64_MAX),
     "delta.columnMapping.mode": _one_of("none", "name", "id"),
-    "delta.dataSkippingNumIndexedCols": _number(-1, _INT_MAX),
-    "delta.inCommitTimestampEnablementTimestamp": _number(0, INT64_MAX),
-    "delta.inCommitTimestampEnablementVersion": _number(0, INT64_MAX),
-    "delta.randomPrefixLength": _number(1, _INT_MAX),
+    "delta.dataSkippingNumIndexedCols": _make_number_check(-1, _INT_MAX),
+    "delta.inCommitTimestampEnablementTimestamp": _make_number_check(0, INT64_MAX),
+    "delta.inCommitTimestampEnablementVersion": _make_number_check(0, INT64_MAX),
+    "delta.randomPrefixLength": _make_number_check(1, _INT_MAX),
 }
 """Properties whose values are judged, with how."""
 

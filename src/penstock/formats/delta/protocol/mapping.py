@@ -120,7 +120,7 @@ def assign_columns(metadata: Metadata) -> Metadata:
     if mapping_of(metadata) is Mapping.NONE:
         plain = _change_fields(schema, _without_notes)
         return metadata if plain == schema else replace(metadata, schema_string=write_schema(plain))
-    last = max([max_id(metadata), *(number for _, number in _numbers(schema) if _is_id(number))])
+    last = max([max_id(metadata), *(number for _, number in _list_column_ids(schema) if _is_id(number))])
 
     def note_column(field: Field) -> Field:
         nonlocal last
@@ -219,7 +219,7 @@ def _paths_in(kind: Type, path: str) -> Iterator[str]:
             yield from _paths_in(kind.value_type, f"{path}.value")
 
 
-def _numbers(schema: StructType) -> Iterator[tuple[str, Any]]:
+def _list_column_ids(schema: StructType) -> Iterator[tuple[str, Any]]:
     """Every id that a schema notes, with what has it."""
     for field in schema.walk():
         if ID in field.metadata:
@@ -360,19 +360,19 @@ def _repeated_names(struct: StructType) -> Iterator[str]:
     for name in sorted({name for name in names if names.count(name) > 1}):
         yield f"two columns have the physical name '{name}'"
     for field in struct.fields:
-        for inner in _structs(field.type):
+        for inner in _nested_structs(field.type):
             yield from _repeated_names(inner)
 
 
-def _structs(kind: Type) -> Iterator[StructType]:
+def _nested_structs(kind: Type) -> Iterator[StructType]:
     match kind:
         case StructType():
             yield kind
         case ArrayType():
-            yield from _structs(kind.element_type)
+            yield from _nested_structs(kind.element_type)
         case MapType():
-            yield from _structs(kind.key_type)
-            yield from _structs(kind.value_type)
+            yield from _nested_structs(kind.key_type)
+            yield from _nested_structs(kind.value_type)
 
 
 def _change_fields(schema: StructType, change: Callable[[Field], Field]) -> StructType:

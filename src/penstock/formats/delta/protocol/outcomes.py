@@ -65,9 +65,11 @@ def outcomes(predicate: Predicate, known: Callable[[Column], KnownValue]) -> Out
         case And():
             return reduce(both, (outcomes(part, known) for part in predicate.parts))
         case Or():
-            return _opposite(reduce(both, (_opposite(outcomes(part, known)) for part in predicate.parts)))
+            return _negate_outcomes(
+                reduce(both, (_negate_outcomes(outcomes(part, known)) for part in predicate.parts))
+            )
         case Not():
-            return _opposite(outcomes(predicate.inner, known))
+            return _negate_outcomes(outcomes(predicate.inner, known))
         case IsNull():
             of = known(predicate.column)
             return _set((True, of.may_be_null), (False, of.may_be_value or of.may_be_nan))
@@ -82,7 +84,7 @@ def outcomes(predicate: Predicate, known: Callable[[Column], KnownValue]) -> Out
                 (None, of.may_be_null),
             )
         case Like():
-            return _like(known(predicate.column), predicate)
+            return _like_outcomes(known(predicate.column), predicate)
 
 
 def partition_known(kind: Type, text: str | None) -> KnownValue:
@@ -164,7 +166,7 @@ def _by_bounds(of: KnownValue, operator: str, value: Any) -> Outcomes:
     return frozenset(compare(sign, 0) for sign, possible in signs if possible)
 
 
-def _like(of: KnownValue, like: Like) -> Outcomes:
+def _like_outcomes(of: KnownValue, like: Like) -> Outcomes:
     if of.is_exact:
         return _set((like.matches(of.low), True))
     prefix, size = like.prefix, len(like.prefix)
@@ -189,7 +191,7 @@ def both(outcomes: Outcomes, other: Outcomes) -> Outcomes:
     )
 
 
-def _opposite(outcomes: Outcomes) -> Outcomes:
+def _negate_outcomes(outcomes: Outcomes) -> Outcomes:
     return frozenset(None if outcome is None else not outcome for outcome in outcomes)
 
 

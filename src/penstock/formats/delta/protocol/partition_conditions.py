@@ -49,17 +49,17 @@ def condition_outcomes(where: str, schema_string: str, values: Mapping[str, str 
     It may come to anything if a value is missing or cannot be understood, or if the schema has no such
     columns any more.
     """
-    return _outcomes(where, schema_string, tuple(values.items()))
+    return _find_outcomes(where, schema_string, tuple(values.items()))
 
 
 def condition_columns(where: str, schema_string: str) -> frozenset[str]:
     """The columns that a condition names, in small letters; none if it cannot be understood."""
     predicate = _parse_condition(where, schema_string)
-    return frozenset() if predicate is None else frozenset(map(_name, columns_of(predicate)))
+    return frozenset() if predicate is None else frozenset(map(_partition_column_name, columns_of(predicate)))
 
 
 @lru_cache(maxsize=4096)
-def _outcomes(where: str, schema_string: str, values: tuple[tuple[str, str | None], ...]) -> Outcomes:
+def _find_outcomes(where: str, schema_string: str, values: tuple[tuple[str, str | None], ...]) -> Outcomes:
     predicate = _parse_condition(where, schema_string)
     if predicate is None:
         return _ANYTHING
@@ -91,13 +91,13 @@ def _and_parts(predicate: Predicate) -> Iterator[Predicate]:
         yield predicate
 
 
-def _name(column: Column) -> str:
+def _partition_column_name(column: Column) -> str:
     """A column's name in small letters; a part of a struct has none that a partition column could have."""
     return column.path[0].lower() if len(column.path) == 1 else ""
 
 
 def _is_partition(column: Column, partition_columns: Sequence[str]) -> bool:
-    return any(_name(column) == name.lower() for name in partition_columns)
+    return any(_partition_column_name(column) == name.lower() for name in partition_columns)
 
 
 _ANYTHING: Outcomes = frozenset({True, False, None})

@@ -24,22 +24,22 @@ def write_predicate(predicate: Predicate) -> str:
     """The text of a condition."""
     match predicate:
         case And():
-            return " and ".join(map(_part, predicate.parts))
+            return " and ".join(map(_write_part, predicate.parts))
         case Or():
-            return " or ".join(map(_part, predicate.parts))
+            return " or ".join(map(_write_part, predicate.parts))
         case Not():
             return _negation_text(predicate.inner)
         case IsNull():
             return f"{_column_text(predicate.column)} is null"
         case ComparedValues():
-            return f"{_column_text(predicate.column)} {predicate.operator} {_literal(predicate.value)}"
+            return f"{_column_text(predicate.column)} {predicate.operator} {_write_literal(predicate.value)}"
         case OneOf():
-            return f"{_column_text(predicate.column)} in ({', '.join(map(_literal, predicate.values))})"
+            return f"{_column_text(predicate.column)} in ({', '.join(map(_write_literal, predicate.values))})"
         case Like():
             return f"{_column_text(predicate.column)} like {_quote_text(predicate.pattern)}"
 
 
-def _part(predicate: Predicate) -> str:
+def _write_part(predicate: Predicate) -> str:
     text = write_predicate(predicate)
     return f"({text})" if isinstance(predicate, And | Or) else text
 
@@ -50,18 +50,18 @@ def _negation_text(inner: Predicate) -> str:
         case IsNull():
             return f"{_column_text(inner.column)} is not null"
         case OneOf():
-            return f"{_column_text(inner.column)} not in ({', '.join(map(_literal, inner.values))})"
+            return f"{_column_text(inner.column)} not in ({', '.join(map(_write_literal, inner.values))})"
         case Like():
             return f"{_column_text(inner.column)} not like {_quote_text(inner.pattern)}"
         case _:
-            return f"not {_part(inner)}"
+            return f"not {_write_part(inner)}"
 
 
 def _column_text(column: Column) -> str:
     return ".".join("`" + name.replace("`", "``") + "`" for name in column.path)
 
 
-def _literal(value: Value) -> str:
+def _write_literal(value: Value) -> str:
     match value:
         case bool():
             return "true" if value else "false"

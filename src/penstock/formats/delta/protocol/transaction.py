@@ -68,22 +68,24 @@ class Region(msgspec.Struct, frozen=True):
 
     def holds(self, values: Values) -> bool:
         """Whether a file with these partition values may be in one of them."""
-        return any(True in outcome for outcome in self._outcomes(values))
+        return any(True in outcome for outcome in self._list_outcomes(values))
 
     def is_decided(self, values: Values) -> bool:
         """Whether there is no doubt that such a file is in one of them, or in none."""
-        return not self.holds(values) or any(outcome == _TRUE for outcome in self._outcomes(values))
+        return not self.holds(values) or any(outcome == _TRUE for outcome in self._list_outcomes(values))
 
-    def _outcomes(self, values: Values) -> Iterator[Outcomes]:
+    def _list_outcomes(self, values: Values) -> Iterator[Outcomes]:
         """Of each whether the file's values are among the given, and its condition is true for them."""
-        columns = _columns(self.schema_string)
+        columns = _columns_by_name(self.schema_string)
         for partition in self.partitions:
-            result = self._among(partition, values, columns)
+            result = self._match_partitions(partition, values, columns)
             if partition.where is not None and True in result:
                 result = both(result, condition_outcomes(partition.where, self.schema_string, values))
             yield result
 
-    def _among(self, partitions: Partitions, values: Values, columns: Mapping[str, Field]) -> Outcomes:
+    def _match_partitions(
+        self, partitions: Partitions, values: Values, columns: Mapping[str, Field]
+    ) -> Outcomes:
         """Whether a file's values are among the given. A column that it lacks decides nothing."""
         result = _TRUE
         for name, partition_values in partitions.values.items():
@@ -177,7 +179,10 @@ def last(actions: Iterable[Action], kind: type[_Kind]) -> _Kind | None:
 def _is_repartitioned(before: Metadata, after: Metadata) -> bool:
     """Whether a table is partitioned by other columns, and not just by their other names."""
     old_columns, becomes = (
-        [_stored_column(_columns(metadata.schema_string), name) for name in metadata.partition_columns]
+        [
+            _stored_column(_columns_by_name(metadata.schema_string), name)
+            for name in metadata.partition_columns
+        ]
         for metadata in (before, after)
     )
     return old_columns != becomes
@@ -186,9 +191,11 @@ def _is_repartitioned(before: Metadata, after: Metadata) -> bool:
 def _is_narrowed(before: Metadata, after: Metadata) -> bool:
     """Whether a column that could be null cannot any more."""
     old_fields = {
-        stored_name(column): column for column in _columns(before.schema_string).values() if column.nullable
+        stored_name(column): column
+        for column in _columns_by_name(before.schema_string).values()
+        if column.nullable
     }
-    becomes = _columns(after.schema_string).values()
+    becomes = _columns_by_name(after.schema_string).values()
     return any(not field.nullable and stored_name(field) in old_fields for field in becomes)
 
 
@@ -202,7 +209,7 @@ _DOUBT: Final[Outcomes] = frozenset({True, False})
 
 
 @lru_cache(maxsize=64)
-def _columns(schema_string: str) -> Mapping[str, Field]:
+def _columns_by_name(schema_string: str) -> Mapping[str, Field]:
     """The columns of a table by their names."""
     return {field.name: field for field in parse_schema(schema_string).fields}
 

@@ -76,7 +76,7 @@ def judge(entries: Iterable[BucketEntry], needs: DeltaNeeds) -> Iterator[JudgedF
         if match and _is_data(name := match["folder"] + match["name"], needs):
             sums[name] = entry
             continue
-        fate = _fate(entry, needs)
+        fate = _decide_fate(entry, needs)
         if fate is None:
             continue
         yield from inner.hold_back(JudgedFile(entry, fate))
@@ -150,7 +150,7 @@ def _end_of_logs(key: str) -> str:
     return next((end for end in ends if key < end), "")  # those of outer folders come later
 
 
-def _fate(entry: BucketEntry, needs: DeltaNeeds) -> FileFate | None:
+def _decide_fate(entry: BucketEntry, needs: DeltaNeeds) -> FileFate | None:
     name = entry.key
     if _is_data(name, needs):
         if name in needs.named or name in needs.beside:

@@ -45,7 +45,7 @@ class LineFiles:
         if len(missing) >= LISTED_FROM:
             missing = self._not_listed(content.location, missing)
         for some in batches(missing):
-            names |= self._have(content, some)
+            names |= self._ensure_files(content, some)
         return names
 
     def _not_listed(
@@ -65,7 +65,7 @@ class LineFiles:
         listed_versions = {version for version, _ in listed_entries}
         return [entry for entry in entries if entry[0] not in listed_versions]
 
-    def _have(self, content: DeltaTable, entries: Sequence[tuple[int, LineEntry]]) -> dict[int, str]:
+    def _ensure_files(self, content: DeltaTable, entries: Sequence[tuple[int, LineEntry]]) -> dict[int, str]:
         """Write the files that can be made of held bytes, and see that the others are there."""
         place = self._places.at(content.location)
         read_ahead(entries, self._read)

@@ -57,7 +57,7 @@ class LogCheck(SyncCheck[DeltaTable]):
         self._publisher.forget_replaced(content.id, content.location)
         self._publisher.note_in_sync(content.id)
 
-    def _look(self, location: str, content: DeltaTable | None) -> SyncState:
+    def _compare_with_storage(self, location: str, content: DeltaTable | None) -> SyncState:
         if content is None:
             return SyncState(-1, newest_after(self._places.at(location), -1))
         line = line_of(content)

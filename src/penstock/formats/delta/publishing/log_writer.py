@@ -73,7 +73,7 @@ def look(place: Place, content: DeltaTable, read: Read, check: Check) -> LookedL
     listed = _list(place, line.published, line.fork)
     if not listed.commits:
         # A line that somebody held on to for so long that the log begins behind it has nothing to publish.
-        if listed.is_past and not _has(place, line.published):
+        if listed.is_past and not _is_published(place, line.published):
             return LookedLog(line.fork, beyond=listed.newest)
         if line.published >= 0 or not listed.is_empty:
             check(place, content)
@@ -117,7 +117,7 @@ def publish_versions(
     at, fruitless = max(start, line.published), 0
     while at < (goal := min(goal, line.fork)):
         entries = islice(line.since(at, read), goal - at)
-        batch = _sound(bytes_of(place, content, next(batches(entries)), read))
+        batch = _take_readable(bytes_of(place, content, next(batches(entries)), read))
         items = [
             (str(CommitName(ratified_commit.version)), ratified_commit.data) for ratified_commit in batch
         ]
@@ -162,16 +162,16 @@ def bytes_of(
             (rest,) = place.read([str(CommitName(version))])
             rest = rest if rest is not None and len(rest) == entry.size else None
         if rest is None:
-            raise _invalid(content, version, name, "is gone")
+            raise _invalid_log_error(content, version, name, "is gone")
         data = (head or b"") + rest
         if len(data) != entry.size:
-            raise _invalid(content, version, name, f"has {len(data)} bytes instead of {entry.size}")
+            raise _invalid_log_error(content, version, name, f"has {len(data)} bytes instead of {entry.size}")
         if head is not None and entry.body and not is_named_after(version, entry, head, rest):
-            raise _invalid(content, version, name, "differs from the bytes that were ratified")
+            raise _invalid_log_error(content, version, name, "differs from the bytes that were ratified")
         yield RatifiedCommit(version, entry, data)
 
 
-def _sound(versions: Iterator[RatifiedCommit]) -> list[RatifiedCommit]:
+def _take_readable(versions: Iterator[RatifiedCommit]) -> list[RatifiedCommit]:
     """Versions up to the first whose bytes are gone; that is raised if there are none."""
     ratified_commits: list[RatifiedCommit] = []
     try:
@@ -258,7 +258,7 @@ def _list(place: Place, after: int, last: int) -> _Listed:
     return _Listed(commits, newest >= 0 and has_checkpoint, is_empty, newest)
 
 
-def _has(place: Place, version: int) -> bool:
+def _is_published(place: Place, version: int) -> bool:
     return version >= 0 and place.size(str(CommitName(version))) is not None
 
 
@@ -284,7 +284,7 @@ def foreign(content: DeltaTable, version: int) -> ForeignCommit:
     )
 
 
-def _invalid(content: DeltaTable, version: int, name: str, what: str) -> InvalidLog:
+def _invalid_log_error(content: DeltaTable, version: int, name: str, what: str) -> InvalidLog:
     return InvalidLog(
         f"version {version} of the table at {content.location} cannot be published: {name}, which its "
         f"writer put there, {what}.\n  Restore that file from a backup or from an older version of the "

@@ -134,7 +134,7 @@ class Maintenance:
         self._is_closed = True
 
     def _run(self) -> None:
-        while (identities := self._next()) is not None:
+        while (identities := self._take_next_table()) is not None:
             table_id, wish, table = identities
             begun_s = self._elapsed()
             rest_s = 0.0
@@ -152,7 +152,7 @@ class Maintenance:
             table.rests_until_s = ended_s + max(rest_s, REST * (ended_s - begun_s))
             self._remember(table_id, table)
 
-    def _next(self) -> tuple[UUID, _LatestPublished, _TableUpkeep] | None:
+    def _take_next_table(self) -> tuple[UUID, _LatestPublished, _TableUpkeep] | None:
         """The next table to look after, as soon as there is one; ``None`` when all is over."""
         with self._changed:
             while True:

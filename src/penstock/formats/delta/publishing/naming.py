@@ -37,11 +37,11 @@ def check_named(place: Place, content: DeltaTable) -> None:
     except TableNotFound:
         raise _log_gone_error(content) from None
     except InvalidTable as problem:
-        raise _another(content, str(problem)) from None
+        raise _another_table_error(content, str(problem)) from None
     if owner is None:
-        raise _another(content, "it names no owner")
+        raise _another_table_error(content, "it names no owner")
     if owner.table != content.id:
-        raise _another(content, f"it names table {owner.table or '(none)'} of {owner}")
+        raise _another_table_error(content, f"it names table {owner.table or '(none)'} of {owner}")
 
 
 def named_owner(place: Place, version: int | None = None) -> Owner | None:
@@ -60,7 +60,7 @@ def _log_gone_error(content: DeltaTable) -> PenstockError:
     )
 
 
-def _another(content: DeltaTable, why: str) -> PenstockError:
+def _another_table_error(content: DeltaTable, why: str) -> PenstockError:
     return ForeignCommit(
         f"the log at {content.location} is not that of table {content.id}: {why}.\n  Another program "
         "replaced it. Restore the log of the table and publish again; nothing is written until then. If "

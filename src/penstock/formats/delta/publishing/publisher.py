@@ -82,7 +82,7 @@ class PublishTask(NamedTuple):
 
     @property
     def id(self) -> JobId:
-        return JobId(_id(self.content), self.own, self.is_follow_up)
+        return JobId(_table_id(self.content), self.own, self.is_follow_up)
 
     @property
     def location(self) -> str:
@@ -157,7 +157,7 @@ class Publisher(BackgroundPublisher[PublishTask, Unpublished]):
 
     def published_version(self, table_id: UUID) -> int:
         """The last version that is known to be in a table's log; -1 if this process does not know."""
-        return self._progress(JobId(table_id, b"")).published
+        return self._log_progress(JobId(table_id, b"")).published
 
     def table_committed(self, key: Key, content: DeltaTable, *, is_default: bool) -> None:
         """Schedule the publication of a newer line of a table. Quick, and never raises."""
@@ -177,7 +177,7 @@ class Publisher(BackgroundPublisher[PublishTask, Unpublished]):
             return  # whether it is the lake's, its log tells; or the branch has no files of its own
         task = PublishTask(key, content, line, own)
         with self.changed:
-            job, progress = self.jobs.get(task.id), self._progress(task.id)
+            job, progress = self.jobs.get(task.id), self._log_progress(task.id)
             newest = job.pending[-1].line.latest if job is not None and job.pending else UNKNOWN
             if is_default and newest > line.latest:
                 return  # those who land one after the other may come here in any order
@@ -197,7 +197,7 @@ class Publisher(BackgroundPublisher[PublishTask, Unpublished]):
         if not self.background and id in self.jobs:
             for task in self.jobs[id].pending:
                 self.publish_here(task, timeout_s)
-        return self.wait_for(id, lambda _: self._progress(id).published >= version, timeout_s)
+        return self.wait_for(id, lambda _: self._log_progress(id).published >= version, timeout_s)
 
     def look(self, content: DeltaTable) -> int:
         """How far the log of a table of the lake is published, by what is there now; nothing is written.
@@ -206,7 +206,7 @@ class Publisher(BackgroundPublisher[PublishTask, Unpublished]):
         that. ``ManagedElsewhere`` for a table of another lake. Raises else as ``publish``.
         """
         self.check_owned(content)
-        return self._look(content, line_of(content).fork)
+        return self._find_published_version(content, line_of(content).fork)
 
     def publish(self, content: DeltaTable, version: int | None = None) -> int:
         """Publish a line now, in this thread, or only up to a version; say how far its log is published.
@@ -215,9 +215,9 @@ class Publisher(BackgroundPublisher[PublishTask, Unpublished]):
         ``ManagedElsewhere`` for a table of another lake.
         """
         self.check_owned(content)
-        line, id = line_of(content), JobId(_id(content), b"")  # noqa: A001
+        line, id = line_of(content), JobId(_table_id(content), b"")  # noqa: A001
         with self.turn(id) as job:
-            before = self._progress(id).published
+            before = self._log_progress(id).published
             try:
                 published = self._publish(id, content, version)
             except PenstockError as problem:
@@ -248,7 +248,7 @@ class Publisher(BackgroundPublisher[PublishTask, Unpublished]):
         published = line.published
         if any(not entry.line for _, entry in entries):
             with suppress(ForeignCommit):  # of a log that is another's no file is named
-                published = self._look(content, published)
+                published = self._find_published_version(content, published)
         in_log = [version for version, entry in entries if not entry.line and version <= published]
         names = {version: str(CommitName(version)) for version in in_log}
         return names | self._files.have(content, [entry for entry in entries if entry[0] not in names])
@@ -279,21 +279,21 @@ class Publisher(BackgroundPublisher[PublishTask, Unpublished]):
     def publish_task(self, task: PublishTask) -> None:
         """The newest line of a table, or of a branch's own files; or what follows from that."""
         if task.is_follow_up:
-            self._follow(task)
+            self._run_after_publish(task)
             return
         with suppress(ManagedElsewhere):  # then there is nothing to publish here
             self.check_owned(task.content)
             self._write_own(task) if task.own else self._write_log(task)
 
     def _write_own(self, task: PublishTask) -> None:
-        before = self._progress(task.id).published
+        before = self._log_progress(task.id).published
         self.materialise(task.content, max(before, task.line.fork))
         with self.changed:
-            if self._progress(task.id).published == before:  # else the branch was set back meanwhile
+            if self._log_progress(task.id).published == before:  # else the branch was set back meanwhile
                 self._remember(task.id, task.line.latest)
 
     def _write_log(self, task: PublishTask) -> None:
-        before = self._progress(task.id).published
+        before = self._log_progress(task.id).published
         self._publish(task.id, task.content)
         if self.after_look is not None and not self.is_in_sync(task.id.table):
             self.after_look(task.key, task.content)
@@ -301,10 +301,10 @@ class Publisher(BackgroundPublisher[PublishTask, Unpublished]):
 
     def _add_follow_up(self, task: PublishTask, before: int) -> None:
         """Have ``after_publish`` called, out of the table's turn, if more is published than before."""
-        if self.after_publish is not None and self._progress(task.id).published > before:
+        if self.after_publish is not None and self._log_progress(task.id).published > before:
             self.add(task._replace(is_follow_up=True))
 
-    def _follow(self, task: PublishTask) -> None:
+    def _run_after_publish(self, task: PublishTask) -> None:
         published = self.published_version(task.id.table)
         try:
             if self.after_publish is not None:
@@ -315,7 +315,7 @@ class Publisher(BackgroundPublisher[PublishTask, Unpublished]):
     def describe_task(self, task: PublishTask, problem: PenstockError | None) -> Unpublished | None:
         if task.own or task.is_follow_up or self._is_published(task):
             return None
-        published = max(self._progress(task.id).published, task.line.published)
+        published = max(self._log_progress(task.id).published, task.line.published)
         try:
             oldest = task.line.at(published + 1, self._read)
         except PenstockError:  # the store is away, and the newest is all that is known
@@ -342,13 +342,13 @@ class Publisher(BackgroundPublisher[PublishTask, Unpublished]):
         """In the table's turn."""
         place, line = self._places.at(content.location), line_of(content)
         goal = line.fork if version is None else min(version, line.fork)
-        progress = self._progress(id)
+        progress = self._log_progress(id)
         published = max(progress.published, line.published)
         try:
             if published < goal and (
                 progress.published == UNKNOWN or elapsed_s() > progress.seen_s + SEEN_MAX_S
             ):
-                published = self._look(content, goal)
+                published = self._find_published_version(content, goal)
             if published < goal:
                 busy = f"another process is publishing the table at {content.location}; try again"
                 with self.guard(place, f"delta/{content.id}", busy) as guard:
@@ -362,20 +362,20 @@ class Publisher(BackgroundPublisher[PublishTask, Unpublished]):
                         guard,
                     )
         except ForeignCommit:
-            self._note_foreign(_id(content))
+            self._note_foreign(_table_id(content))
             raise
         with self.changed:
-            self._remember(id, max(published, self._progress(id).published))
+            self._remember(id, max(published, self._log_progress(id).published))
         return published
 
-    def _look(self, content: DeltaTable, goal: int) -> int:
+    def _find_published_version(self, content: DeltaTable, goal: int) -> int:
         """How far a log is published now. A file that is not what was ratified is raised before the goal."""
         line = line_of(content)
-        published = max(self.published_version(_id(content)), line.published)
+        published = max(self.published_version(_table_id(content)), line.published)
         if published >= line.fork:
             return published
         comparison = self.compare(content)
-        published = max(self.published_version(_id(content)), line.published)
+        published = max(self.published_version(_table_id(content)), line.published)
         if comparison.problem is not None and published < goal:
             raise comparison.problem
         return published
@@ -384,11 +384,11 @@ class Publisher(BackgroundPublisher[PublishTask, Unpublished]):
         """What a log has of a line, and beyond it, by what is there now. Raises as storage does."""
         log_state = look(self._places.at(content.location), content, self._read, self._check_named)
         with self.changed:
-            self._reach(JobId(_id(content), b""), log_state.published)
+            self._record_published(JobId(_table_id(content), b""), log_state.published)
             if log_state.problem is not None:
-                self._note_foreign(_id(content))
+                self._note_foreign(_table_id(content))
             elif log_state.beyond < 0:
-                self.note_in_sync(_id(content))
+                self.note_in_sync(_table_id(content))
         return log_state
 
     def is_in_sync(self, table_id: UUID) -> bool:
@@ -432,33 +432,35 @@ class Publisher(BackgroundPublisher[PublishTask, Unpublished]):
 
     # -- how far tables are published ----------------------------------------------------------------------
 
-    def _progress(self, id: JobId) -> LogProgress:  # noqa: A002
+    def _log_progress(self, id: JobId) -> LogProgress:  # noqa: A002
         with self.changed:
             return self._known.get(id, LogProgress())
 
     def _is_published(self, task: PublishTask) -> bool:
-        return self._progress(task.id).published >= task.line.fork
+        return self._log_progress(task.id).published >= task.line.fork
 
     def _remember(self, id: JobId, published: int, seen_s: float | None = None) -> None:  # noqa: A002
         with self.changed:
-            self._known[id] = LogProgress(published, self._progress(id).seen_s if seen_s is None else seen_s)
+            self._known[id] = LogProgress(
+                published, self._log_progress(id).seen_s if seen_s is None else seen_s
+            )
             self._known.move_to_end(id)
             if len(self._known) > KNOWN_MAX:
                 self._known.popitem(last=False)
 
-    def _reach(self, id: JobId, published: int) -> None:  # noqa: A002
+    def _record_published(self, id: JobId, published: int) -> None:  # noqa: A002
         """Remember that versions up to one were seen to be published, and wake those who wait for them."""
         with self.changed:
-            self._remember(id, max(published, self._progress(id).published), elapsed_s())
+            self._remember(id, max(published, self._log_progress(id).published), elapsed_s())
             self.discard(id, self._is_published)
 
     def _note_progress(self, id: JobId, published: int, written: int) -> None:  # noqa: A002
-        self._reach(id, published)
+        self._record_published(id, published)
         if written:
             self._meter.count(metrics.DELTA_PUBLISHED, written)
 
 
-def _id(content: DeltaTable) -> UUID:
+def _table_id(content: DeltaTable) -> UUID:
     assert content.id is not None, "a managed table has an id"
     return content.id
 

@@ -60,24 +60,24 @@ class _FileFacts:
         self._partitions = frozenset(name.lower() for name in metadata.partition_columns)
         self._mapping = mapping_of(metadata)
         self.fields = tuple(field for field in named if field.type in _COMPARABLE)
-        self.schema = pa.schema([(field.name, _type(field)) for field in named])
+        self.schema = pa.schema([(field.name, _arrow_type_of(field)) for field in named])
 
     def expression(self, file: Add) -> Any:
         """What is true of all rows of a file; ``None`` if nothing is known."""
         stats = read_stats(file)
-        conditions = [part for field in self.fields for part in self._conditions(field, file, stats)]
+        conditions = [part for field in self.fields for part in self._make_conditions(field, file, stats)]
         return reduce(and_, conditions) if conditions else None
 
-    def _conditions(self, field: Field, file: Add, stats: dict[str, Any]) -> Iterator[Any]:
+    def _make_conditions(self, field: Field, file: Add, stats: dict[str, Any]) -> Iterator[Any]:
         name = self._mapping.physical(field)
         if field.name.lower() in self._partitions:
             known_value = partition_known(field.type, file.partition_values.get(name))
         else:
             known_value = stats_known(Column((field,)), [name], stats)
-        yield from _conditions(field, known_value)
+        yield from _conditions_of_value(field, known_value)
 
 
-def _conditions(field: Field, known: KnownValue) -> Iterator[Any]:
+def _conditions_of_value(field: Field, known: KnownValue) -> Iterator[Any]:
     column = pc.field(field.name)
     if not known.may_be_value:
         yield column.is_null()
@@ -86,11 +86,11 @@ def _conditions(field: Field, known: KnownValue) -> Iterator[Any]:
         if bound is None:
             continue
         try:
-            is_inside = compare(pa.scalar(bound, _type(field)))
+            is_inside = compare(pa.scalar(bound, _arrow_type_of(field)))
         except (pa.ArrowException, OverflowError, TypeError, ValueError):
             continue
         yield is_inside | column.is_null() if known.may_be_null else is_inside
 
 
-def _type(field: Field) -> Any:
+def _arrow_type_of(field: Field) -> Any:
     return arrow_type(loosened(field.type), field.name)

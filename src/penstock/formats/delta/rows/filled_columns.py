@@ -71,10 +71,10 @@ class RowFill:
             if (identity := identity_of(field)) is not None:
                 self._add_identity(identity, is_given=is_given)
             elif isinstance(text := field.metadata.get(GENERATED), str):
-                filled = (field, _generation(field, text, self._schema))
+                filled = (field, _parse_generation(field, text, self._schema))
                 (self._checked if is_given else self._computed)[field.name] = filled
             elif not is_given and isinstance(text := field.metadata.get(CURRENT_DEFAULT), str):
-                self._defaults[field.name] = (field, _default(field, text))
+                self._defaults[field.name] = (field, _parse_default(field, text))
         self._given = StructType(
             tuple(
                 field
@@ -155,7 +155,7 @@ def check_fit(rows: Any, schema_string: str) -> bool:
 def check_default(field: Field, text: str) -> None:
     """``InvalidRequest`` if an expression is no default of a column, ``UnsupportedFeature`` if that cannot be
     told without Spark."""
-    value = _compute(_default(field, text), pa.RecordBatch.from_pydict({"row": [0]}))
+    value = _compute(_parse_default(field, text), pa.RecordBatch.from_pydict({"row": [0]}))
     if value.null_count and not field.nullable:
         raise InvalidRequest(
             f"the column '{field.name}' is not nullable, and {text} is null", column=field.name
@@ -163,11 +163,11 @@ def check_default(field: Field, text: str) -> None:
     _as_column(field, value)
 
 
-def _default(field: Field, text: str) -> SqlExpression:
+def _parse_default(field: Field, text: str) -> SqlExpression:
     return _parse(field, text, _NOTHING, "the default of the column", "allowColumnDefaults")
 
 
-def _generation(field: Field, text: str, schema: StructType) -> SqlExpression:
+def _parse_generation(field: Field, text: str, schema: StructType) -> SqlExpression:
     return _parse(field, text, schema, "the generated column", "generatedColumns")
 
 

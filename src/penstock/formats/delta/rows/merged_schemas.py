@@ -36,8 +36,8 @@ def new_table_schema(schema: StructType) -> StructType:
     ``InvalidRequest`` lists the columns of types that no table has, those that differ in case alone, and
     names that cannot be.
     """
-    refuse(_problems(schema, "") if schema.fields else ["there are no columns"])
-    return StructType(tuple(_new(field) for field in schema.fields))
+    refuse(_find_problems(schema, "") if schema.fields else ["there are no columns"])
+    return StructType(tuple(_make_field(field) for field in schema.fields))
 
 
 def merge_schemas(
@@ -64,8 +64,8 @@ def merge_schemas(
         f"'{names[field.name.lower()]}' only in case"
         for field in alike
     )
-    refuse(_problems(StructType(tuple(new.values())), path))
-    return StructType((*fields, *(_new(field) for field in new.values())))
+    refuse(_find_problems(StructType(tuple(new.values())), path))
+    return StructType((*fields, *(_make_field(field) for field in new.values())))
 
 
 def check_names(metadata: Metadata) -> None:
@@ -91,7 +91,7 @@ def check_names(metadata: Metadata) -> None:
             )
 
 
-def _problems(kind: Type, path: str) -> Iterator[str]:
+def _find_problems(kind: Type, path: str) -> Iterator[str]:
     """What keeps a type from being one of a table's: types that no table has, and names that are not apart,
     or none."""
     match kind:
@@ -106,17 +106,17 @@ def _problems(kind: Type, path: str) -> Iterator[str]:
                     yield f"there is a column without a name in '{path}'" if path else _NAMELESS
                 elif _CONTROL.search(field.name):
                     yield f"the name of the column {name!r} contains a control character"
-                yield from _problems(field.type, name)
+                yield from _find_problems(field.type, name)
         case ArrayType():
-            yield from _problems(kind.element_type, f"{path}.element")
+            yield from _find_problems(kind.element_type, f"{path}.element")
         case MapType():
-            yield from _problems(kind.key_type, f"{path}.key")
-            yield from _problems(kind.value_type, f"{path}.value")
+            yield from _find_problems(kind.key_type, f"{path}.key")
+            yield from _find_problems(kind.value_type, f"{path}.value")
         case str() if kind not in PLAIN and not DECIMAL.fullmatch(kind):
             yield f"'{path}' has the type {kind}, which Delta tables do not support"
 
 
-def _new(field: Field) -> Field:
+def _make_field(field: Field) -> Field:
     """A field as one of a new table's, or a new one of a table's."""
     noted = {name: value for name, value in field.metadata.items() if not name.startswith(_OTHERS_RULES)}
     return Field(name=field.name, type=_plain_notes(loosened(field.type)), nullable=True, metadata=noted)
@@ -125,7 +125,7 @@ def _new(field: Field) -> Field:
 def _plain_notes(kind: Type) -> Type:
     match kind:
         case StructType():
-            return StructType(tuple(_new(field) for field in kind.fields))
+            return StructType(tuple(_make_field(field) for field in kind.fields))
         case ArrayType():
             return replace(kind, element_type=_plain_notes(kind.element_type))
         case MapType():

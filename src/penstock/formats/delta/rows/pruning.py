@@ -77,8 +77,8 @@ def stats_known(column: Column, names: Sequence[str], stats: dict[str, Any]) -> 
     nulls = _nested_value(stats.get("nullCount"), names)
     if not isinstance(nulls, int):
         nulls = None
-    low = _bound(kind, _nested_value(stats.get("minValues"), names), -SLACK)
-    high = _bound(kind, _nested_value(stats.get("maxValues"), names), SLACK)
+    low = _decode_bound(kind, _nested_value(stats.get("minValues"), names), -SLACK)
+    high = _decode_bound(kind, _nested_value(stats.get("maxValues"), names), SLACK)
     if kind == "double" and TYPE_CHANGES in column.fields[-1].metadata:
         # A file from when it was a float: 0.1 is noted, and what the file holds is a little more.
         low = None if low is None else min(low, as_float(low))
@@ -93,7 +93,7 @@ def stats_known(column: Column, names: Sequence[str], stats: dict[str, Any]) -> 
     )
 
 
-def _bound(kind: Type, raw: Any, slack: timedelta) -> Any:
+def _decode_bound(kind: Type, raw: Any, slack: timedelta) -> Any:
     """A smallest or largest value as what it is compared with; ``None`` if it is none that can be used."""
     try:
         if kind in {"timestamp", "timestamp_ntz"}:

@@ -82,12 +82,12 @@ def _match_names(there: Any, kind: StructType, path: str) -> Sequence[int | None
 
 def _reshape_column(array: Any, field: Field) -> Any:
     try:
-        return reshaped(array, field.type, _match_names, _lossless, field.name)
+        return reshaped(array, field.type, _match_names, _cast_lossless, field.name)
     except TypeError as problem:
         raise InvalidRequest(str(problem), column=field.name) from None
 
 
-def _lossless(array: Any, wanted: Any, path: str) -> Any:
+def _cast_lossless(array: Any, wanted: Any, path: str) -> Any:
     """An array as another type, if every value of it survives that."""
     if not _may_cast(array.type, wanted):
         hint = ""

@@ -62,9 +62,9 @@ def indexed_leaves(
     schema = parse_schema(metadata.schema_string)
     partitions = {name.lower() for name in metadata.partition_columns}
     mapping = mapping_of(metadata)
-    leaves = [leaf for leaf in _leaves(schema.fields, mapping) if leaf.path[0].lower() not in partitions]
+    leaves = [leaf for leaf in _list_leaves(schema.fields, mapping) if leaf.path[0].lower() not in partitions]
     if (names := metadata.configuration.get(INDEXED_BY_NAME)) is not None:
-        paths = [tuple(step.lower() for step in path) for path in _paths(names)]
+        paths = [tuple(step.lower() for step in path) for path in _parse_column_paths(names)]
         chosen = {leaf.path for leaf in leaves if any(_is_within(leaf, path) for path in paths)}
     else:
         text = metadata.configuration.get(INDEXED, str(INDEXED_DEFAULT))
@@ -99,9 +99,9 @@ def stats_json(rows: int, columns: Iterable[tuple[StatsLeaf, int | None, Any, An
     """What ``add.stats`` holds: of each column its nulls, its smallest and its largest value, where known."""
     stats: dict[str, Any] = {"numRecords": rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
     for leaf, nulls, smallest, largest in columns:
-        _put(stats["nullCount"], leaf.stored, nulls)
-        _put(stats["minValues"], leaf.stored, -0.0 if _is_zero(smallest) else smallest)
-        _put(stats["maxValues"], leaf.stored, 0.0 if _is_zero(largest) else largest)
+        _put_value(stats["nullCount"], leaf.stored, nulls)
+        _put_value(stats["minValues"], leaf.stored, -0.0 if _is_zero(smallest) else smallest)
+        _put_value(stats["maxValues"], leaf.stored, 0.0 if _is_zero(largest) else largest)
     return _ENCODER.encode(stats).decode()
 
 
@@ -211,7 +211,7 @@ class _StatsColumn:
         return None if self._has_nan else written_bound(self.leaf.kind, self._high)
 
 
-def _leaves(
+def _list_leaves(
     fields: Sequence[Field],
     mapping: Mapping,
     above: tuple[str, ...] = (),
@@ -220,12 +220,12 @@ def _leaves(
     for field in fields:
         path, stored = (*above, field.name), (*stored_above, mapping.physical(field))
         if isinstance(field.type, StructType):
-            yield from _leaves(field.type.fields, mapping, path, stored)
+            yield from _list_leaves(field.type.fields, mapping, path, stored)
         else:
             yield StatsLeaf(path, field.type, stored)
 
 
-def _paths(names: str) -> Iterator[tuple[str, ...]]:
+def _parse_column_paths(names: str) -> Iterator[tuple[str, ...]]:
     """The columns that a list names: ``a, b.c, `odd,name```."""
     at = 0
     while at < len(names.rstrip()):
@@ -242,7 +242,7 @@ def _is_within(leaf: StatsLeaf, path: tuple[str, ...]) -> bool:
     return tuple(step.lower() for step in leaf.path[: len(path)]) == path
 
 
-def _put(found: dict[str, Any], path: Sequence[str], value: Any) -> None:
+def _put_value(found: dict[str, Any], path: Sequence[str], value: Any) -> None:
     if value is None:
         return
     for step in path[:-1]:

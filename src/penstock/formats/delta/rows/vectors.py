@@ -135,7 +135,7 @@ def deleted_rows(
     """
     try:
         data = _bytes_of(vector, read, locate)
-        bitmap = _bitmap(data, rows)
+        bitmap = _decode_bitmap(data, rows)
         count = int.from_bytes(bitmap, "little").bit_count()
         if count != vector.cardinality:
             raise ValueError(f"it deletes {count} rows, but the log says {vector.cardinality}")
@@ -150,7 +150,7 @@ def vector_file(vector: DeletionVector) -> str:
     folder, name = text[:-UUID_CHARACTERS], text[-UUID_CHARACTERS:]
     if folder.startswith("/") or ".." in folder.split("/"):
         raise ValueError(f"its folder {folder!r} is outside the table")
-    file_name = f"deletion_vector_{UUID(bytes=_z85(name))}.bin"
+    file_name = f"deletion_vector_{UUID(bytes=_decode_z85(name))}.bin"
     return f"{folder}/{file_name}" if folder else file_name
 
 
@@ -158,7 +158,7 @@ def _bytes_of(vector: DeletionVector, read: ReadRange, locate: Callable[[str], s
     match vector.storage_type:
         case "i":
             # The text covers whole groups of four bytes; what is more than the size is padding.
-            data = _z85(vector.path_or_inline_dv)[: vector.size_in_bytes]
+            data = _decode_z85(vector.path_or_inline_dv)[: vector.size_in_bytes]
             if len(data) != vector.size_in_bytes:
                 raise ValueError(f"it has {len(data)} bytes instead of {vector.size_in_bytes}")
             return data
@@ -188,7 +188,7 @@ def _require_checksum(found: bytes, size: int) -> bytes:
     return data
 
 
-def _bitmap(data: bytes, rows: int) -> bytearray:
+def _decode_bitmap(data: bytes, rows: int) -> bytearray:
     reader = Reader(data)
     if (magic := reader.number(U32)) != MAGIC:
         raise ValueError(f"it begins with {magic} instead of {MAGIC}")
@@ -206,7 +206,7 @@ def _bitmap(data: bytes, rows: int) -> bytearray:
     return bitmap
 
 
-def _z85(text: str) -> bytes:
+def _decode_z85(text: str) -> bytes:
     """What a text stands for. No five characters begin with ``#``, so some writers (kernel-rs) begin the last
     ones so: with one for each byte that is lacking there of four."""
     tail = text[-5:]

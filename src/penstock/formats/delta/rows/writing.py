@@ -99,13 +99,13 @@ def write_files(
         target_file_bytes=target_file_bytes,
         waiting_max_bytes=waiting_max_bytes,
     )
-    reader = _reader(data)
+    reader = _make_reader(data)
     # Rows that are written anew have all columns already.
     fill = None if are_checked or with_row_ids else RowFill(files.schema, reader.schema, numbers=numbers)
     if fill is None:
         check_columns(reader.schema, files.schema)
     with files:
-        for batch in _pieces(reader):
+        for batch in _split_batches(reader):
             files.write(batch if fill is None else fill.fill(batch), are_checked=are_checked)
         added = files.finish()
     return [action for action in added if isinstance(action, Add)]
@@ -154,7 +154,7 @@ class RowFiles:
 
     def write(self, batch: Any, *, are_checked: bool = False) -> None:
         """Write rows. Raises as ``write_files``; rows that were in the table ``are_checked`` already."""
-        for piece in _pieces([batch]):
+        for piece in _split_batches([batch]):
             fitting = conform_batch(piece, self._target.schema)
             if self._checks is not None and not are_checked:
                 self._checks.check(fitting)
@@ -427,7 +427,7 @@ def _numbered_type(kind: Type, path: str, nested: MappingOf[str, int]) -> Any:
             return arrow_type(kind, path)
 
 
-def _reader(data: Any) -> Any:
+def _make_reader(data: Any) -> Any:
     if not hasattr(data, "__arrow_c_stream__"):
         raise InvalidRequest(
             f"rows must be an Arrow table or stream, or a pandas or Polars frame, not a {type(data).__name__}"
@@ -436,7 +436,7 @@ def _reader(data: Any) -> Any:
     return data if isinstance(data, pa.RecordBatchReader) else pa.RecordBatchReader.from_stream(data)
 
 
-def _pieces(reader: Iterable[Any]) -> Iterator[Any]:
+def _split_batches(reader: Iterable[Any]) -> Iterator[Any]:
     """The batches of a reader, large ones cut: a table may come as a single one, whatever its size."""
     for batch in reader:
         rows = max(1, batch.num_rows * GROUP_BYTES // max(1, batch.nbytes))

@@ -77,10 +77,10 @@ def files(ctx: click.Context) -> None:
     writes. Without a subcommand, the tables of files on the default branch are listed.
     """
     if ctx.invoked_subcommand is None:
-        _tables(ctx.ensure_object(Call))
+        _print_tables(ctx.ensure_object(Call))
 
 
-def _tables(call: Call) -> None:
+def _print_tables(call: Call) -> None:
     lake = call.open()
     at = lake.at()
     keys = [key for key, content in at.entries() if isinstance(content, FilesTable) and is_managed(content)]
@@ -132,13 +132,13 @@ def files_ls(call: Call, place: str, recursive: bool, ref: str | None, limit: in
     )
     pages = lake.pages(list_files, limit + 1, lambda last: {"after": last.path})
     if not pages and where.path and not after:
-        pages = [_file(files_at(lake, where, ref), where, ref)]
+        pages = [_find_file(files_at(lake, where, ref), where, ref)]
     page, following = pages[:limit], pages[limit - 1].path if len(pages) > limit else None
 
     def text(screen: Screen) -> Iterator[str]:
         if not page:
             yield "no files"
-        yield from columns(screen, [_row(screen, entry) for entry in page], flexible=-1)
+        yield from columns(screen, [_format_file_row(screen, entry) for entry in page], flexible=-1)
         if following is not None:
             yield screen.spell(f"… more with --after {printable(following)}")
 
@@ -148,7 +148,7 @@ def files_ls(call: Call, place: str, recursive: bool, ref: str | None, limit: in
     )
 
 
-def _row(screen: Screen, entry: FileEntry) -> Row:
+def _format_file_row(screen: Screen, entry: FileEntry) -> Row:
     when = "" if entry.modified is None else ago(entry.modified, screen.now)
     return [
         "" if entry.is_folder else size(entry.size),
@@ -157,7 +157,7 @@ def _row(screen: Screen, entry: FileEntry) -> Row:
     ]
 
 
-def _file(table: Files, where: FilesPath, ref: str | None) -> FileEntry:
+def _find_file(table: Files, where: FilesPath, ref: str | None) -> FileEntry:
     """The file at a path; ``FileNotFound`` if it is none."""
     if not where.path or not table.exists(where.path):
         raise not_found_error(where, ref)
@@ -171,7 +171,7 @@ def _file(table: Files, where: FilesPath, ref: str | None) -> FileEntry:
 def files_stat(call: Call, place: str, ref: str | None) -> None:
     """Show the properties of a file, and where its bytes are stored."""
     lake, where = call.open(), place_of(place, needs_path=True)
-    file = _file(files_at(lake, where, ref), where, ref)
+    file = _find_file(files_at(lake, where, ref), where, ref)
 
     def text(screen: Screen) -> Iterator[str]:
         rows: list[Row] = [
@@ -186,7 +186,7 @@ def files_stat(call: Call, place: str, ref: str | None) -> None:
     call.answer(lambda: file, text)
 
 
-def _range(ctx: click.Context, param: click.Parameter, value: str | None) -> slice:
+def _parse_byte_range(ctx: click.Context, param: click.Parameter, value: str | None) -> slice:
     match = _RANGE.fullmatch(value or ":")
     if match is None:
         raise click.BadParameter(
@@ -210,7 +210,7 @@ $ penstock files cat raw.visits/day=1/mon.csv --range=-7:
     "--range",
     "part",
     metavar="START:END",
-    callback=_range,
+    callback=_parse_byte_range,
     help=(
         "Only the bytes from START up to END, without END. Either can be left out; a negative one counts "
         "from the end."
@@ -221,7 +221,7 @@ def files_cat(call: Call, place: str, ref: str | None, part: slice) -> None:
     """Write the bytes of a file to standard output."""
     lake, where = call.open(), place_of(place, needs_path=True)
     table = files_at(lake, where, ref)
-    _file(table, where, ref)
+    _find_file(table, where, ref)
     with table.open(where.path) as file:
         start, end, _ = part.indices(file.seek(0, io.SEEK_END))
         file.seek(start)
@@ -268,12 +268,12 @@ def files_du(call: Call, place: str, ref: str | None, folders: bool) -> None:
     below = [entry.path for entry in table.folder(where.prefix) if entry.is_folder] if folders else []
     totals, whole = [(path, table.total(path)) for path in below], table.total(where.prefix)
     if where.path and not whole.files:
-        _show_sizes(call, where, [_single(_file(table, where, ref))])
+        _show_sizes(call, where, [_total_of_file(_find_file(table, where, ref))])
     else:
         _show_sizes(call, where, [*totals, (where.prefix, whole)])
 
 
-def _single(file: FileEntry) -> tuple[str, FilesTotal]:
+def _total_of_file(file: FileEntry) -> tuple[str, FilesTotal]:
     return file.path, FilesTotal(files=1, size=file.size)
 
 

@@ -56,7 +56,7 @@ def jobs_list(call: Call, also_ended: bool, key: str | None, branch: str | None)
     _show_jobs(call, call.open().jobs(key, branch, all=also_ended))
 
 
-def _ids(lake: Lake, start: str) -> list[str]:
+def _complete_job_ids(lake: Lake, start: str) -> list[str]:
     return [job.id for job in lake.jobs() if job.id.startswith(start)]
 
 
@@ -67,7 +67,7 @@ def _ids(lake: Lake, start: str) -> list[str]:
 $ penstock jobs abort --late
 """,
 )
-@click.argument("ids", nargs=-1, metavar="[ID]...", shell_complete=offering(_ids))
+@click.argument("ids", nargs=-1, metavar="[ID]...", shell_complete=offering(_complete_job_ids))
 @click.option("--late", is_flag=True, help="Abort all jobs that timed out.")
 @click.option("--why", metavar="TEXT", default="", help="The reason, which is stored with the job.")
 @pass_call
@@ -80,7 +80,7 @@ def jobs_abort(call: Call, ids: tuple[str, ...], late: bool, why: str) -> None:
     if not ids and not late:
         raise click.UsageError("give the ID of the job to abort, or --late to abort all that timed out")
     lake = call.open()
-    chosen = dict.fromkeys(_job(lake, start.lower()) for start in ids)
+    chosen = dict.fromkeys(_find_job_id(lake, start.lower()) for start in ids)
     if late:
         chosen |= {job.id: None for job in lake.jobs() if job.is_late}
     ended = [lake.abort_job(job, why) for job in chosen]
@@ -89,7 +89,7 @@ def jobs_abort(call: Call, ids: tuple[str, ...], late: bool, why: str) -> None:
         call.note("a job that has sent its commit cannot be aborted; 'penstock revert' undoes a commit")
 
 
-def _job(lake: Lake, start: str) -> str:
+def _find_job_id(lake: Lake, start: str) -> str:
     return whole_id(
         start,
         "jobs",
@@ -99,16 +99,16 @@ def _job(lake: Lake, start: str) -> str:
 
 
 def _show_jobs(call: Call, jobs: Sequence[JobInfo]) -> None:
-    call.answer(lambda: ListPage.of(jobs), lambda screen: _listing(screen, jobs))
+    call.answer(lambda: ListPage.of(jobs), lambda screen: _format_jobs(screen, jobs))
 
 
-def _listing(screen: Screen, jobs: Sequence[JobInfo]) -> Iterator[str]:
+def _format_jobs(screen: Screen, jobs: Sequence[JobInfo]) -> Iterator[str]:
     if not jobs:
         yield "no jobs"
-    yield from columns(screen, [_row(screen, job) for job in jobs], flexible=-1)
+    yield from columns(screen, [_format_job_row(screen, job) for job in jobs], flexible=-1)
 
 
-def _row(screen: Screen, job: JobInfo) -> Row:
+def _format_job_row(screen: Screen, job: JobInfo) -> Row:
     description = (
         job.why if job.state is JobState.ABORTED else " ".join(filter(None, (job.what, job.application)))
     )

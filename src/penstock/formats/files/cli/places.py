@@ -45,7 +45,7 @@ def not_found_error(place: FilesPath, ref: str | None) -> FileNotFound:
     )
 
 
-def _places(lake: Lake, start: str) -> list[str]:
+def _complete_paths(lake: Lake, start: str) -> list[str]:
     """Tables while the key is written, then what is in the folder that was come to."""
     if "/" not in start:
         keys = (table_text(key) for key, content in lake.at().entries() if is_managed(content))
@@ -57,4 +57,4 @@ def _places(lake: Lake, start: str) -> list[str]:
     return [name for entry in lake.do(list_files) if (name := place.with_path(entry.path)).startswith(start)]
 
 
-complete_path = offering(_places)
+complete_path = offering(_complete_paths)

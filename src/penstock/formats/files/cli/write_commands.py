@@ -230,7 +230,7 @@ def files_cp(
     """
     lake, origin, where = call.open(), place_of(source), place_of(target)
     name = lake.branch(branch).name
-    pairs = _pairs(files_at(lake, origin, ref or name), origin, where, recursive, ref or name)
+    pairs = _pair_files_with_paths(files_at(lake, origin, ref or name), origin, where, recursive, ref or name)
     key = None if origin.key == where.key else origin.key
     written = lake.table(where.key, name).files.write(
         copy=[CopiedFile(path=to, source=entry.path, key=key, at=ref) for entry, to in pairs],
@@ -270,7 +270,7 @@ def files_mv(
     if origin.key != where.key:
         raise click.UsageError("one commit changes the files of one table: use 'cp', then 'rm'")
     name = lake.branch(branch).name
-    pairs = _pairs(files_at(lake, origin, name), origin, where, recursive, name)
+    pairs = _pair_files_with_paths(files_at(lake, origin, name), origin, where, recursive, name)
     targets = {to for _, to in pairs}
     moved = [entry for entry, _ in pairs if entry.path not in targets]
     written = lake.table(where.key, name).files.write(
@@ -286,7 +286,7 @@ def files_mv(
     )
 
 
-def _pairs(
+def _pair_files_with_paths(
     files: Files, origin: FilesPath, where: FilesPath, recursive: bool, ref: str
 ) -> list[tuple[FileEntry, str]]:
     """Which file is to be at which path; ``FileNotFound`` if there is none."""

@@ -57,7 +57,7 @@ class FileRows:
 
         names = self.schema.names if columns is None else columns
         schema = pa.schema([self.schema.field(name) for name in names])
-        batches = self._batches(self._paths if paths is None else paths, names, hint)
+        batches = self._read_batches(self._paths if paths is None else paths, names, hint)
         return pa.RecordBatchReader.from_batches(schema, batches)
 
     @cached_property
@@ -73,15 +73,15 @@ class FileRows:
         """How many rows there are. Of files that say it themselves, no rows are read."""
         if not self.schema.names:
             return 0
-        tell = [path for path in self._paths if self._kind(path) == "parquet"]
-        others = [path for path in self._paths if self._kind(path) != "parquet"]
+        tell = [path for path in self._paths if self._file_format(path) == "parquet"]
+        others = [path for path in self._paths if self._file_format(path) != "parquet"]
         total: int = sum(batch.num_rows for batch in self.begin(self.schema.names[:1], paths=others))
         for path in tell:
             with self._naming_file(path):
-                total += self._fragment(path, self.schema).count_rows()
+                total += self._open_fragment(path, self.schema).count_rows()
         return total
 
-    def _kind(self, path: str) -> str:
+    def _file_format(self, path: str) -> str:
         kind = self._layout.format or path.rpartition("/")[2].rpartition(".")[2].lower()
         if kind not in FORMATS:
             raise InvalidRequest(
@@ -104,7 +104,9 @@ class FileRows:
         inside, partitions = self._schema_in_files(), [_partition_values(path) for path in self._paths]
         names = dict.fromkeys(name for values in partitions for name in values if name not in inside.names)
         values = {name: [partition.get(name) for partition in partitions] for name in names}
-        return pa.schema([*inside, *((name, _type(column_values)) for name, column_values in values.items())])
+        return pa.schema(
+            [*inside, *((name, _guess_type(column_values)) for name, column_values in values.items())]
+        )
 
     def _schema_in_files(self) -> Any:
         """The columns that are in the files, each of a type that holds the values of all of them."""
@@ -113,7 +115,7 @@ class FileRows:
         schemas = []
         for path in self._paths:
             with self._naming_file(path):
-                schemas.append(self._fragment(path, None).physical_schema.remove_metadata())
+                schemas.append(self._open_fragment(path, None).physical_schema.remove_metadata())
         try:
             return pa.unify_schemas([pa.schema([]), *schemas], promote_options="permissive")
         except (pa.ArrowException, ValueError) as problem:
@@ -122,10 +124,10 @@ class FileRows:
                 table=str(self._key),
             ) from None
 
-    def _batches(self, paths: Sequence[str], names: Sequence[str], hint: Any) -> Iterator[Any]:
+    def _read_batches(self, paths: Sequence[str], names: Sequence[str], hint: Any) -> Iterator[Any]:
         for path in paths:
             with self._naming_file(path):
-                file = self._fragment(path, self.schema)
+                file = self._open_fragment(path, self.schema)
                 yield from file.to_batches(schema=self.schema, columns=list(names), filter=hint)
 
     @contextmanager
@@ -142,7 +144,7 @@ class FileRows:
                 path=path,
             ) from None
 
-    def _fragment(self, path: str, schema: Any) -> Any:
+    def _open_fragment(self, path: str, schema: Any) -> Any:
         from penstock.formats.rows.arrow_types import pa
 
         dataset = import_module("pyarrow.dataset")
@@ -155,9 +157,11 @@ class FileRows:
                 is_so = field.is_null() if typed is None else field == typed
                 where = is_so if where is None else where & is_so
         file = pa.PythonFile(self._files.open(path), mode="r")
-        return self._reader(self._kind(path), schema).make_fragment(file, partition_expression=where)
+        return self._make_reader(self._file_format(path), schema).make_fragment(
+            file, partition_expression=where
+        )
 
-    def _reader(self, kind: str, schema: Any) -> Any:
+    def _make_reader(self, kind: str, schema: Any) -> Any:
         csv, dataset = import_module("pyarrow.csv"), import_module("pyarrow.dataset")
 
         if kind != "csv":
@@ -190,7 +194,7 @@ def _partition_values(path: str) -> Mapping[str, str | None]:
     return {name: None if value == NO_VALUE else value for name, value in values.items()}
 
 
-def _type(values: list[str | None]) -> Any:
+def _guess_type(values: list[str | None]) -> Any:
     from penstock.formats.rows.arrow_types import pa
 
     are_whole = all(_WHOLE.fullmatch(value) for value in values if value is not None)

@@ -62,15 +62,17 @@ class EndedJobs:
         jobs = {job.id: self._known_end(job) for job in [*self._attempts.jobs.all()]}
         return EndedJobsResult(
             claims=FolderClaims(
-                held=frozenset(self._folder(job) for job in jobs.values() if self._may_commit(job)),
-                aborted=frozenset(self._folder(job) for job in jobs.values() if self._is_long_aborted(job)),
+                held=frozenset(self._job_folder(job) for job in jobs.values() if self._may_commit(job)),
+                aborted=frozenset(
+                    self._job_folder(job) for job in jobs.values() if self._is_long_aborted(job)
+                ),
             ),
             settled=self._settled,
             branches=self._drop_branches(jobs),
             forgotten=self._forget(jobs.values()),
         )
 
-    def _folder(self, job: Job) -> str:
+    def _job_folder(self, job: Job) -> str:
         return new_folder(self._lake_id, UUID(hex=job.fence), job.began_us).rstrip("/")
 
     def _may_commit(self, job: Job) -> bool:

@@ -57,16 +57,16 @@ class FilesErasure:
 
     @property
     def content(self) -> FilesTable:
-        return self._at(self._head())
+        return self._read_table(self._default_branch_head())
 
     @property
     def _pool(self) -> Place:
         return self._lake.places.at(pool_of(self._lake.warehouse))
 
-    def _head(self) -> ObjectId:
+    def _default_branch_head(self) -> ObjectId:
         return self._kernel.references.get(self._branch).head
 
-    def _at(self, commit: ObjectId) -> FilesTable:
+    def _read_table(self, commit: ObjectId) -> FilesTable:
         content = content_of(self._kernel.objects, self._kernel.state(commit).get(self._key.encode()))
         if not isinstance(content, FilesTable) or not is_managed(content):
             raise KeyNotFound(f"the file table '{self._key}' no longer exists", key=str(self._key))
@@ -80,7 +80,7 @@ class FilesErasure:
 
     def has_own_changes(self, content: ManagedTable, head: ObjectId) -> bool:
         """Whether a branch has written to the table since it left the default branch."""
-        bases = self._kernel.history.merge_bases(head, self._head())
+        bases = self._kernel.history.merge_bases(head, self._default_branch_head())
         return not any(self._is_at(base, content) for base in bases if base != NO_COMMIT)
 
     def _is_at(self, commit: ObjectId, content: ManagedTable) -> bool:
@@ -92,7 +92,7 @@ class FilesErasure:
         source = read_description(self._kernel.store).forked_from
         if not source:
             return
-        addresses = (address for content in self._states() for address in self._addresses(content))
+        addresses = (address for content in self._list_states() for address in self._list_addresses(content))
         if not all(map(self._is_own, addresses)):
             way = "it has files of the table; erase them there as well; --all-references goes on without"
             yield TableHolder(f"lake {source}, which this lake is a copy of", True, way)
@@ -112,7 +112,7 @@ class FilesErasure:
         """Let the states stay that the table had from a moment on, and which begin with ``start``: the mark
         that comes then. ``None`` if it had no others."""
         self._moment = start, moment_us
-        self._spared, is_any_older = self._younger()
+        self._spared, is_any_older = self._list_later_states()
         return self.latest_version() + 1 if is_any_older else None
 
     def spares(self, content: ManagedTable) -> bool:
@@ -122,7 +122,7 @@ class FilesErasure:
         """Whether a state that is retained has another mark than those to come."""
         return isinstance(content, FilesTable) and state_of(content).mark < first
 
-    def _younger(self) -> tuple[set[bytes], bool]:
+    def _list_later_states(self) -> tuple[set[bytes], bool]:
         """The states that the table had from the moment on, and whether it had others that are retained."""
         if self._moment is None:
             return set(), False
@@ -151,10 +151,10 @@ class FilesErasure:
             key=f"erase-{erase}",
             fingerprint=erase.encode,
         )
-        content = self._at(outcome.commits[-1] if outcome.commits else outcome.head)
+        content = self._read_table(outcome.commits[-1] if outcome.commits else outcome.head)
         first = state_of(content).mark
         if self._moment is not None:
-            return FirstVersionKept(first, b"".join(sorted(self._younger()[0])))
+            return FirstVersionKept(first, b"".join(sorted(self._list_later_states()[0])))
         return FirstVersionKept(first, content=content if outcome.commits else None)
 
     def earlier_log_files(self) -> int:
@@ -163,19 +163,19 @@ class FilesErasure:
     def unneeded_files(self) -> list[int]:
         """The sizes of files that earlier states name, and neither the newest nor one that is spared."""
         sizes: dict[str, int] = {}
-        live_files = self._live()
-        for content in self._states():
+        live_files = self._list_live_files()
+        for content in self._list_states():
             if self.spares(content):
-                live_files |= self._addresses(content).keys()
+                live_files |= self._list_addresses(content).keys()
             else:
-                sizes |= self._addresses(content)
+                sizes |= self._list_addresses(content)
         return [
             size for address, size in sizes.items() if address not in live_files and self._is_own(address)
         ]
 
-    def _live(self) -> set[str]:
+    def _list_live_files(self) -> set[str]:
         """The files of the newest state; none if the table was dropped."""
-        return set() if self._is_dropped else {file.at(path) for path, file in self._files(self.content)}
+        return set() if self._is_dropped else {file.at(path) for path, file in self._list_files(self.content)}
 
     def find_leftovers(self, horizon: TableHorizon) -> Leftovers:
         """Files that only earlier states name and that are there still.
@@ -186,18 +186,18 @@ class FilesErasure:
         until_us = horizon.begun_us + self._kernel.graces.of_sweeps().data_us
         if self._kernel.clock() > until_us:
             return Leftovers(forked=self._forked)
-        gone, live_files = set[str](), self._live()
+        gone, live_files = set[str](), self._list_live_files()
         horizons = TableHorizons.read(self._kernel.store, self._kernel.formats)
         try:
-            for content in self._states():
+            for content in self._list_states():
                 addresses = gone if horizons.is_behind(content) else live_files
-                addresses.update(self._addresses(content))
+                addresses.update(self._list_addresses(content))
         except Damaged:  # a sweep has taken trees meanwhile
             return Leftovers(1, until_us, forked=self._forked)
         sizes = self._pool.sizes(sorted(gone - live_files))
         return Leftovers(sum(size is not None for size in sizes), until_us, forked=self._forked)
 
-    def _states(self) -> Iterator[FilesTable]:
+    def _list_states(self) -> Iterator[FilesTable]:
         """The states of the table that kept commits have, each once."""
         seen: set[bytes] = set()
         for content in states_of(self._kernel, self._table):
@@ -205,11 +205,11 @@ class FilesErasure:
                 seen.add(content.state)
                 yield content
 
-    def _addresses(self, content: FilesTable) -> dict[str, int]:
+    def _list_addresses(self, content: FilesTable) -> dict[str, int]:
         """The files of a state, with their sizes."""
-        return {file.at(path): file.size for path, file in self._files(content)}
+        return {file.at(path): file.size for path, file in self._list_files(content)}
 
-    def _files(self, content: FilesTable) -> Iterator[tuple[str, File]]:
+    def _list_files(self, content: FilesTable) -> Iterator[tuple[str, File]]:
         return trees.list_below(self._kernel.objects, state_of(content).root)
 
     def cut(self, first: int) -> tuple[int, int, str]:  # noqa: ARG002 - it has no log

@@ -74,7 +74,7 @@ def _create(source: TableBytes, entry: FileEntry, target: Path) -> None:
     digest = hashlib.sha256()
     try:
         with unfinished.open("xb") as file:
-            for piece in _pieces(source, entry):
+            for piece in _read_pieces(source, entry):
                 digest.update(piece)
                 file.write(piece)
         if entry.checksum.startswith(SHA256) and entry.checksum != SHA256 + digest.hexdigest():
@@ -86,7 +86,7 @@ def _create(source: TableBytes, entry: FileEntry, target: Path) -> None:
             unfinished.unlink()
 
 
-def _pieces(source: TableBytes, entry: FileEntry) -> Iterator[bytes]:
+def _read_pieces(source: TableBytes, entry: FileEntry) -> Iterator[bytes]:
     for start in range(0, entry.size, PIECE_BYTES):
         yield source.read(entry, start, min(PIECE_BYTES, entry.size - start))
 
@@ -95,7 +95,7 @@ def _check_same(source: TableBytes, entry: FileEntry, target: Path) -> None:
     """``InvalidRequest`` unless a file has the bytes that it is to have."""
     if target.is_file() and not target.is_symlink() and target.stat().st_size == entry.size:
         with target.open("rb") as file:
-            if all(file.read(len(piece)) == piece for piece in _pieces(source, entry)):
+            if all(file.read(len(piece)) == piece for piece in _read_pieces(source, entry)):
                 return
     raise InvalidRequest(
         f"{target} already exists, with other content; nothing was overwritten", path=str(target)

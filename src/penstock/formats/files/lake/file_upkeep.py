@@ -89,7 +89,7 @@ class _FilesOptimization:
         """What the footers of files say of their columns, by addresses."""
 
     def run(self) -> OptimizedTable:
-        groups = [*self._groups()]
+        groups = [*self._group_files()]
         all_bytes, done_bytes, conflicts = sum(group.size for group in groups), 0, 0
         while groups:
             batch = _first_groups(groups)
@@ -100,13 +100,13 @@ class _FilesOptimization:
             if conflicts >= TRIES_MAX:
                 files = [file for group in batch for file in group.files]
                 self._passed.update(file.address for file in files)
-                self._count(files_skipped=len(files))
+                self._count_work(files_skipped=len(files))
                 conflicts = 0
             self._progress(min(done_bytes, all_bytes), all_bytes)
-            groups = [*self._groups()]
+            groups = [*self._group_files()]
         return self._result
 
-    def _groups(self) -> Iterator[_FileGroup]:
+    def _group_files(self) -> Iterator[_FileGroup]:
         folders: dict[str, list[FileEntry]] = {}
         for file in self._table.files.walk():
             is_small = file.size < SMALL * self._target_bytes
@@ -176,7 +176,7 @@ class _FilesOptimization:
             except (CommitConflict, FileNotFound):
                 return False
         self._passed.update(entry.address for entry in map(self._table.files.stat, puts))
-        self._count(
+        self._count_work(
             files_removed=len(files),
             files_added=len(puts),
             bytes_removed=sum(file.size for file in files),
@@ -192,7 +192,7 @@ class _FilesOptimization:
                     for batch in parquet.iter_batches():
                         writer.write_batch(batch.cast(schema) if batch.schema != schema else batch)
 
-    def _count(self, **more: int) -> None:
+    def _count_work(self, **more: int) -> None:
         changes = {name: getattr(self._result, name) + count for name, count in more.items()}
         self._result = msgspec.structs.replace(self._result, **changes)
 

@@ -62,14 +62,14 @@ class FilesAnswers:
             files_calls.WriteFiles: self._write,
             files_calls.ListFiles: self._list,
             files_calls.GetFiles: self._get,
-            files_calls.SumFiles: self._sum,
-            files_calls.GetFilesTable: self._about,
+            files_calls.SumFiles: self._sum_files,
+            files_calls.GetFilesTable: self._describe_table,
             **self._jobs.ways,
         }
 
     # -- reading -------------------------------------------------------------------------------------------
 
-    def _table(self, at: str | None, key: Key, via: str | None = None) -> tuple[FilesTable, FilesState]:
+    def _read_table(self, at: str | None, key: Key, via: str | None = None) -> tuple[FilesTable, FilesState]:
         content = self._lake.content_at(self._lake.commit_of(at), key)
         if content is None:
             where = via if via is not None else self._lake.or_default(at)
@@ -84,11 +84,11 @@ class FilesAnswers:
         return content, state_of(content)
 
     def _list(self, call: files_calls.ListFiles) -> tuple[FileEntry, ...]:
-        _, state = self._table(call.at, call.key, call.via)
-        find = self._list_folder if call.folders else self._entries
-        return tuple(first(find(state, _utf8(call.prefix), _utf8(call.after)), call.limit))
+        _, state = self._read_table(call.at, call.key, call.via)
+        find = self._list_folder if call.folders else self._list_entries
+        return tuple(first(find(state, _encode_path(call.prefix), _encode_path(call.after)), call.limit))
 
-    def _entries(self, state: FilesState, prefix: bytes, after: bytes) -> Iterator[FileEntry]:
+    def _list_entries(self, state: FilesState, prefix: bytes, after: bytes) -> Iterator[FileEntry]:
         pool = pool_of(self._lake.warehouse)
         start, stop = max(prefix, after + b"\0" if after else b""), prefix_end(prefix)
         if stop is None or start < stop:
@@ -112,26 +112,26 @@ class FilesAnswers:
                 yield FileEntry.of(pool, path.decode(), decode_file(value))
 
     def _get(self, call: files_calls.GetFiles) -> tuple[FileEntry, ...]:
-        _, state = self._table(call.at, call.key, call.via)
+        _, state = self._read_table(call.at, call.key, call.via)
         for path in call.file:
-            _utf8(path)
+            _encode_path(path)
         files = trees.find(self._kernel.objects, state.root, dict.fromkeys(call.file))
         pool = pool_of(self._lake.warehouse)
         paths = (path for path in dict.fromkeys(call.file) if path in files)
         return tuple(FileEntry.of(pool, path, files[path]) for path in paths)
 
-    def _sum(self, call: files_calls.SumFiles) -> FilesTotal:
-        _, state = self._table(call.at, call.key, call.via)
+    def _sum_files(self, call: files_calls.SumFiles) -> FilesTotal:
+        _, state = self._read_table(call.at, call.key, call.via)
         if not call.prefix:
             return FilesTotal(files=state.files, size=state.size)
-        _utf8(call.prefix)
+        _encode_path(call.prefix)
         files, size = 0, 0
         for _, file in trees.list_below(self._kernel.objects, state.root, call.prefix):
             files, size = files + 1, size + file.size
         return FilesTotal(files=files, size=size)
 
-    def _about(self, call: files_calls.GetFilesTable) -> FilesAbout:
-        content, state = self._table(call.at, call.key, call.via)
+    def _describe_table(self, call: files_calls.GetFilesTable) -> FilesAbout:
+        content, state = self._read_table(call.at, call.key, call.via)
         assert content.id is not None
         return FilesAbout(
             key=call.key,
@@ -147,7 +147,7 @@ class FilesAnswers:
     def _write(self, call: files_calls.WriteFiles) -> FilesWritten:
         if call.job is not None:
             self._jobs.check_write(call)
-        change = Change(call.key, NAME, encode_write(check(self._intent(call))))
+        change = Change(call.key, NAME, encode_write(check(self._make_intent(call))))
         meta = commit_meta(call.said, call.who, f"write {call.key}")
         if call.job is not None:
             return self._jobs.write(call, change, meta)
@@ -161,7 +161,7 @@ class FilesAnswers:
         )
         return describe_written(self._lake, outcome)
 
-    def _intent(self, call: files_calls.WriteFiles) -> WriteIntent:
+    def _make_intent(self, call: files_calls.WriteFiles) -> WriteIntent:
         pool_of(self._lake.warehouse)  # there is no table of files where there is no place for files
         self._check_folder(call)
         added, put = self._read_file_list(call, call.added), self._read_file_list(call, call.put)
@@ -174,8 +174,8 @@ class FilesAnswers:
         return WriteIntent(
             replaced=call.replaced,
             removed=call.removed,
-            added=tuple((file.path, _file(call.folder, file, now_us)) for file in added),
-            put=(*((file.path, _file(call.folder, file, now_us)) for file in put), *copied.items()),
+            added=tuple((file.path, _make_file(call.folder, file, now_us)) for file in added),
+            put=(*((file.path, _make_file(call.folder, file, now_us)) for file in put), *copied.items()),
             when=call.when,
             expected=tuple(expected.items()),
             layout=None if layout is None else Layout(**msgspec.structs.asdict(layout)),
@@ -255,8 +255,8 @@ class FilesAnswers:
             at = call.branch if copy.at is None else copy.at
             if (key, at) not in states:
                 commit = self._lake.kept_commit(at, self._lake.or_default(call.branch))
-                states[key, at] = self._table(commit.hex(), key, self._lake.or_default(at))[1]
-            source = {_utf8(copy.source).decode()}
+                states[key, at] = self._read_table(commit.hex(), key, self._lake.or_default(at))[1]
+            source = {_encode_path(copy.source).decode()}
             file = trees.find(self._kernel.objects, states[key, at].root, source).get(copy.source)
             if file is None:
                 raise FileNotFound(
@@ -265,7 +265,7 @@ class FilesAnswers:
             yield copy.path, msgspec.structs.replace(file, address=file.at(copy.source))
 
 
-def _utf8(text: str) -> bytes:
+def _encode_path(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
@@ -286,7 +286,7 @@ def _list_start(after: bytes) -> bytes:
     return after[:-1] + b"0" if after.endswith(b"/") else after + b"\0"  # 0 comes right after the slash
 
 
-def _file(folder: str, new: NewFile, now_us: int) -> File:
+def _make_file(folder: str, new: NewFile, now_us: int) -> File:
     """What is stored of a new file: of its address only the folder, where it lies there at its own path."""
     if not 0 <= new.modified_us <= TIME_MAX_US or not 0 <= new.size <= SIZE_MAX_BYTES:
         raise InvalidRequest(f"invalid size or checksum of '{new.path}': {new}")

@@ -275,9 +275,9 @@ class JobAnswers:
             base=branch.head,
             # In a transaction the branch is its own already, and nothing is forked from there.
             own_branch=own_branch(call.id, 1) if call.own_branch and branch.kind is Kind.BRANCH else "",
-            what=_text(call.what),
-            application=_text(call.application),
-            who=_text(call.who),
+            what=_storable_text(call.what),
+            application=_storable_text(call.application),
+            who=_storable_text(call.who),
             began_us=now_us,
             expires_us=now_us + int(timeout_s * 1e6),
             changed_us=now_us,
@@ -289,11 +289,11 @@ class JobAnswers:
         for job in self._jobs.open():
             if job.is_abandoned(now_us) and tidied < TIDIED_AT_ONCE:
                 tidied += 1
-                self._end(job)
+                self._end_abandoned_job(job)
             elif _is_beside(job, mine) and not job.is_over(now_us):
                 yield JobInfo.of(job, now_us)
 
-    def _end(self, job: Job) -> None:
+    def _end_abandoned_job(self, job: Job) -> None:
         """End a job that its process has left in the middle."""
         if job.state is JobState.COMMITTING:
             self._attempts.hand_off.call_off(job, OUT_OF_TIME)
@@ -313,7 +313,7 @@ class JobAnswers:
     def _abort(self, call: files_calls.AbortJob) -> JobInfo:
         if call.fence is not None:
             check_job_id(call.fence, "fence")
-        why = _text(call.why or (f"by {call.who}" if call.who else ""))
+        why = _storable_text(call.why or (f"by {call.who}" if call.who else ""))
         job = self._attempts.abort(check_job_id(call.id), why, call.fence)
         if job.has_ended:
             self._drop(job.own_branches())
@@ -336,8 +336,8 @@ class JobAnswers:
             jobs = list(self._jobs.all() if call.all else self._jobs.open())
             last = self._jobs.find(check_job_id(call.after)) if call.after is not None else None
             if last is not None:  # otherwise it was forgotten meanwhile, and nobody knows where it was
-                jobs = [job for job in jobs if _order(job) < _order(last)]
-            jobs.sort(key=_order, reverse=True)
+                jobs = [job for job in jobs if _start_order(job) < _start_order(last)]
+            jobs.sort(key=_start_order, reverse=True)
         chosen = (
             self._with_known_end(job)
             for job in jobs
@@ -347,7 +347,7 @@ class JobAnswers:
         return tuple(first(shown_jobs, call.limit))
 
 
-def _order(job: Job) -> tuple[int, str]:
+def _start_order(job: Job) -> tuple[int, str]:
     """By when it began."""
     return job.began_us, job.id
 
@@ -357,7 +357,7 @@ def _is_beside(job: Job, mine: Job) -> bool:
     return job.id != mine.id and (job.key, job.branch) == (mine.key, mine.branch)
 
 
-def _text(text: str) -> str:
+def _storable_text(text: str) -> str:
     """What is told for people, in a form that can be stored."""
     return text[:TEXT_MAX_CHARS].encode(errors="replace").decode()
 

@@ -98,7 +98,7 @@ def partition_columns(
             known_field or (name, _common_type({raw_values[at] for raw_values in raws.values()}, rules))
         )
     types = [kind for _, kind in fields]
-    values = {folder: tuple(map(_text, raw_values, types)) for folder, raw_values in raws.items()}
+    values = {folder: tuple(map(_text_to_cast, raw_values, types)) for folder, raw_values in raws.items()}
     return PartitionColumns(tuple(fields), values)
 
 
@@ -156,7 +156,7 @@ def unescape(text: str) -> str:
     return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text) if "%" in text else text
 
 
-def _text(raw: str, kind: str) -> str | None:
+def _text_to_cast(raw: str, kind: str) -> str | None:
     """A value for Spark's cast to a type."""
     if raw == NO_VALUE:
         return None
@@ -169,11 +169,11 @@ def _text(raw: str, kind: str) -> str | None:
 
 
 def _common_type(raws: Iterable[str], rules: PartitionRules) -> str:
-    return reduce(_wider, sorted({_type_of(raw, rules) for raw in raws}))
+    return reduce(_widen_type, sorted({_type_of(raw, rules) for raw in raws}))
 
 
 @cache
-def _wider(kind: str, other: str) -> str:
+def _widen_type(kind: str, other: str) -> str:
     """The type for values of two. There is one for any two: text, if no other."""
     if kind == other or other == "void":
         return kind
@@ -186,11 +186,11 @@ def _wider(kind: str, other: str) -> str:
         return "double"
     if both in ({"date", "timestamp"}, {"date", "timestamp_ntz"}):
         return max(both)
-    digits = [_digits(kind), _digits(other)]
+    digits = [_digits_of_type(kind), _digits_of_type(other)]
     return "string" if 0 in digits else f"decimal({max(digits)},0)"
 
 
-def _digits(kind: str) -> int:
+def _digits_of_type(kind: str) -> int:
     """Of a type of whole numbers; 0 for others."""
     if kind.startswith("decimal("):
         return int(kind.removeprefix("decimal(").partition(",")[0])

@@ -102,7 +102,7 @@ def commit(
     ``FileNotFound`` or ``KeyNotFound`` if what is to be removed is not there, ``CommitConflict`` if anything
     else is not as it is expected to be.
     """
-    branch = _branch(table)
+    branch = _require_branch(table)
     if not (changes.puts or changes.removed or changes.replaced or changes.copied or changes.layout):
         raise InvalidRequest(f"there is nothing to change in '{table.key}'")
     table.lake.begin_write(makes_lake=bool(changes.puts or changes.copied or changes.layout))
@@ -131,7 +131,7 @@ def commit(
             raise _explain_conflict(table, changes, conflict) from None
 
 
-def _branch(table: Table) -> str:
+def _require_branch(table: Table) -> str:
     """The branch that a table is written on; ``InvalidRequest`` if it is seen at a commit, which stays."""
     if table.via is not None or _COMMIT.fullmatch(table.ref):
         raise InvalidRequest(
@@ -207,10 +207,12 @@ class _Upload:
             check_path(path)
         names = names_for(puts)
         if len(puts) == 1:
-            new = tuple(self._put(path, names[path], data) for path, data in puts.items())
+            new = tuple(self._put_file(path, names[path], data) for path, data in puts.items())
         else:
             with ThreadPoolExecutor(AT_ONCE, "penstock-put") as threads:
-                waiting = [threads.submit(self._put, path, names[path], data) for path, data in puts.items()]
+                waiting = [
+                    threads.submit(self._put_file, path, names[path], data) for path, data in puts.items()
+                ]
                 try:
                     new = tuple(future.result() for future in waiting)
                 except BaseException:
@@ -219,7 +221,7 @@ class _Upload:
                     raise
         return new if len(new) <= SENT_MAX else self._write_file_list(new)
 
-    def _put(self, path: str, name: str, data: Data) -> NewFile:
+    def _put_file(self, path: str, name: str, data: Data) -> NewFile:
         self._names.append(self.folder + name)
         with _Source(path, data) as source:
             small = source.read_if_small()

@@ -87,7 +87,7 @@ class ReadFilesSystem(AbstractFileSystem):  # type: ignore[misc]
         if isinstance(lake, Lake):
             self.lake = lake
         else:
-            self.lake = open_lake(_place(lake), create=False, token=token, author=author)
+            self.lake = open_lake(_lake_url(lake), create=False, token=token, author=author)
             weakref.finalize(self, self.lake.close)
         self.ref = self.lake.default_branch if ref is None else ref
         self._author, self._message = author, message
@@ -104,7 +104,7 @@ class ReadFilesSystem(AbstractFileSystem):  # type: ignore[misc]
         """
         if self._is_pinned:
             with suppress(NotFound):
-                self._snapshot(self.ref)
+                self._open_snapshot(self.ref)
         with self._pinning:
             pins = {name: (seen.id, seen.via) for name, seen in self._pins.items()}
         again = partial(
@@ -134,10 +134,12 @@ class ReadFilesSystem(AbstractFileSystem):  # type: ignore[misc]
 
     def _read(self, place: FilesPath) -> Files:
         ref = self.ref if place.ref is None else place.ref
-        table = self._snapshot(ref).table(place.key) if self._is_pinned else self.lake.table(place.key, ref)
+        table = (
+            self._open_snapshot(ref).table(place.key) if self._is_pinned else self.lake.table(place.key, ref)
+        )
         return table.outside_read_set.files if _UNNOTED.get() else table.files
 
-    def _snapshot(self, ref: str) -> Snapshot:
+    def _open_snapshot(self, ref: str) -> Snapshot:
         if not self._is_pinned:
             return self.lake.at(ref)
         with self._pinning:
@@ -148,19 +150,19 @@ class ReadFilesSystem(AbstractFileSystem):  # type: ignore[misc]
     def info(self, path: str, **_: Any) -> Info:
         path = self._strip_protocol(path)
         if not path:
-            return _directory("")
+            return _directory_info("")
         with os_errors(path):
             place = parse_path(path)
             files = self._read(place)
             if not place.path:
                 files.about()
-                return _directory(path)
+                return _directory_info(path)
             try:
-                return _file(place, files.stat(place.path))
+                return _file_info(place, files.stat(place.path))
             except FileNotFound:
                 if not files.list(place.prefix, limit=1):
                     raise
-        return _directory(path)
+        return _directory_info(path)
 
     def exists(self, path: str, **_: Any) -> bool:
         """Whether there is a file, or a folder with one. A table without files is not there either."""
@@ -177,21 +179,21 @@ class ReadFilesSystem(AbstractFileSystem):  # type: ignore[misc]
 
     def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
         path = self._strip_protocol(path)
-        tables = self._tables() if not path else self._folder(path)
+        tables = self._list_tables() if not path else self._list_folder(path)
         return tables if detail else [info["name"] for info in tables]
 
-    def _tables(self) -> list[Info]:
+    def _list_tables(self) -> list[Info]:
         with os_errors(""):
-            snapshot = self._snapshot(self.ref)
+            snapshot = self._open_snapshot(self.ref)
             if not _UNNOTED.get():
                 note_reads(self.lake, snapshot.id, snapshot.via, Read(is_listing=True))
             entries = snapshot.outside_read_set.entries()
-            return [_directory(table_text(key)) for key, content in entries if is_managed(content)]
+            return [_directory_info(table_text(key)) for key, content in entries if is_managed(content)]
 
-    def _folder(self, path: str) -> list[Info]:
+    def _list_folder(self, path: str) -> list[Info]:
         with os_errors(path):
             place = parse_path(path)
-            infos = [_any(place, entry) for entry in self._read(place).folder(place.prefix)]
+            infos = [_entry_info(place, entry) for entry in self._read(place).folder(place.prefix)]
         if not infos:
             about = self.info(path)  # a file, or an empty table, or nothing
             return [about] if about["type"] == "file" else []
@@ -210,7 +212,7 @@ class ReadFilesSystem(AbstractFileSystem):  # type: ignore[misc]
             raise ValueError("maxdepth must be at least 1")
         path = self._strip_protocol(path)
         try:
-            below = self._below(path, maxdepth) if path else self._below_root(maxdepth)
+            below = self._list_below(path, maxdepth) if path else self._below_root(maxdepth)
         except FileNotFoundError:
             below = {}
         chosen = {name: below[name] for name in sorted(below) if withdirs or below[name]["type"] == "file"}
@@ -218,14 +220,14 @@ class ReadFilesSystem(AbstractFileSystem):  # type: ignore[misc]
 
     def _below_root(self, maxdepth: int | None) -> dict[str, Info]:
         infos: dict[str, Info] = {}
-        for table in self._tables():
+        for table in self._list_tables():
             if maxdepth == 1:
                 infos[table["name"]] = table
             else:
-                infos |= self._below(table["name"], None if maxdepth is None else maxdepth - 1)
+                infos |= self._list_below(table["name"], None if maxdepth is None else maxdepth - 1)
         return infos
 
-    def _below(self, path: str, maxdepth: int | None) -> dict[str, Info]:
+    def _list_below(self, path: str, maxdepth: int | None) -> dict[str, Info]:
         """A path itself, and the files and folders below it down to a depth."""
         with os_errors(path):
             place = parse_path(path)
@@ -233,15 +235,15 @@ class ReadFilesSystem(AbstractFileSystem):  # type: ignore[misc]
             entries = files.folder(place.prefix) if maxdepth == 1 else files.list(place.prefix)
         if not entries:
             return {path: self.info(path)}
-        infos = {path: _directory(path)}
+        infos = {path: _directory_info(path)}
         for entry in entries:
             steps = entry.path[len(place.prefix) :].rstrip("/").split("/")
             for depth in range(1, len(steps)):
                 if maxdepth is None or depth <= maxdepth:
                     folder = place.with_path(place.prefix + "/".join(steps[:depth]))
-                    infos.setdefault(folder, _directory(folder))
+                    infos.setdefault(folder, _directory_info(folder))
             if maxdepth is None or len(steps) <= maxdepth:
-                info = _any(place, entry)
+                info = _entry_info(place, entry)
                 infos[info["name"]] = info
         return infos
 
@@ -294,18 +296,18 @@ class ReadFilesSystem(AbstractFileSystem):  # type: ignore[misc]
         return int(sha256((info.get("checksum") or info.get("address", "")).encode()).hexdigest(), 16)
 
 
-def _place(lake: str | os.PathLike[str] | None) -> str:
+def _lake_url(lake: str | os.PathLike[str] | None) -> str:
     address = os.environ.get("PENSTOCK_LAKE", "") if lake is None else os.fspath(lake)
     if not address:
         raise InvalidRequest('no lake is given: use storage_options={"lake": …}, or set PENSTOCK_LAKE')
     return address
 
 
-def _directory(name: str) -> Info:
+def _directory_info(name: str) -> Info:
     return {"name": name, "size": 0, "type": "directory"}
 
 
-def _file(place: FilesPath, entry: FileEntry) -> Info:
+def _file_info(place: FilesPath, entry: FileEntry) -> Info:
     return {
         "name": place.with_path(entry.path),
         "size": entry.size,
@@ -317,8 +319,12 @@ def _file(place: FilesPath, entry: FileEntry) -> Info:
     }
 
 
-def _any(place: FilesPath, entry: FileEntry) -> Info:
-    return _directory(place.with_path(entry.path.rstrip("/"))) if entry.is_folder else _file(place, entry)
+def _entry_info(place: FilesPath, entry: FileEntry) -> Info:
+    return (
+        _directory_info(place.with_path(entry.path.rstrip("/")))
+        if entry.is_folder
+        else _file_info(place, entry)
+    )
 
 
 @contextmanager

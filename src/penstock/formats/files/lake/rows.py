@@ -61,10 +61,10 @@ def write(table: Table, row_write: RowWrite, format: str) -> FilesWritten | None
         return earlier_write
     about, rows = _find_table(table), rows_of(row_write.data)
     by = by if by is not None else () if about is None else about.layout.partition_by
-    layout = _layout(rows.schema, format, by)
+    layout = _make_layout(rows.schema, format, by)
     if about is not None:
         save_job.check_fits(FilesJob(key=table.key, mode=mode, layout=layout), about)
-    stem = uuid4().hex if idempotency_key is None else _stem(table, idempotency_key)
+    stem = uuid4().hex if idempotency_key is None else _file_name_prefix(table, idempotency_key)
     with TemporaryDirectory(prefix="penstock-") as folder:
         _write_into(Path(folder), rows, layout, stem)
         written = sorted(path for path in Path(folder).rglob("*") if path.is_file())
@@ -84,7 +84,7 @@ def write(table: Table, row_write: RowWrite, format: str) -> FilesWritten | None
     return None if files_written.commit is None else files_written
 
 
-def _stem(table: Table, idempotency_key: str) -> str:
+def _file_name_prefix(table: Table, idempotency_key: str) -> str:
     """What the names of files begin with that are written under a key.
 
     A key is a branch's own: a transaction, or a branch of the same name that was made anew, may have it too,
@@ -94,7 +94,7 @@ def _stem(table: Table, idempotency_key: str) -> str:
     return digest("files rows", idempotency_key, incarnation).hex()[:32]
 
 
-def _layout(schema: Any, format: str, by: tuple[str, ...]) -> TableLayout:  # noqa: A002
+def _make_layout(schema: Any, format: str, by: tuple[str, ...]) -> TableLayout:  # noqa: A002
     """How rows of an Arrow schema are to be read; ``InvalidRequest`` for columns that they have not."""
     absent = [name for name in by if name not in schema.names]
     if absent:

@@ -137,7 +137,7 @@ def output(files: Iterable[JobFile], rows: int | None) -> Output:
     if rows == 0:
         return Output(rows=0)
     return Output(
-        added=tuple(_new(file) for file in written),
+        added=tuple(_make_new_file(file) for file in written),
         files=len(written),
         bytes=sum(file.size for file in written),
         partitions=tuple(sorted({file.partition for file in written})),
@@ -222,7 +222,9 @@ def commit_properties(job: FilesJob, job_id: str, output: Output) -> CommitDescr
     if job.read:
         properties["read"] = tuple(dict.fromkeys(job.read))[:READS_TOLD_MAX]
     return CommitDescription(
-        message=job.message if job.message is not None else _message(job, output.files, len(partitions)),
+        message=job.message
+        if job.message is not None
+        else _commit_message(job, output.files, len(partitions)),
         authors=None if job.author is None else tuple(filter(None, (job.author,))),
         properties=properties,
     )
@@ -247,7 +249,7 @@ def _describe_job(job: JobInfo) -> str:
     return " ".join([*filter(None, parts), f"since {job.began:%Y-%m-%d %H:%M} UTC"])
 
 
-def _message(job: FilesJob, files: int, partitions: int) -> str:
+def _commit_message(job: FilesJob, files: int, partitions: int) -> str:
     count = _format_count(files, "file")
     match job.mode:
         case SaveMode.APPEND:
@@ -286,7 +288,9 @@ def check_fits(job: FilesJob, about: FilesAbout) -> None:
     It only saves work: what is there when the job commits decides.
     """
     mixed = (
-        find_difference(_layout(about.layout), _layout(job.layout)) if about.files and job.is_beside else None
+        find_difference(_make_layout(about.layout), _make_layout(job.layout))
+        if about.files and job.is_beside
+        else None
     )
     if mixed is not None:
         raise InvalidRequest(
@@ -320,11 +324,11 @@ def _format_count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def _new(file: JobFile) -> NewFile:
+def _make_new_file(file: JobFile) -> NewFile:
     return NewFile(path=file.path, size=file.size, modified_us=file.modified_us, checksum=file.checksum)
 
 
-def _layout(table_layout: TableLayout) -> Layout:
+def _make_layout(table_layout: TableLayout) -> Layout:
     return Layout(**msgspec.structs.asdict(table_layout))
 
 

@@ -76,7 +76,7 @@ def job_of(facts: WriteFacts) -> FilesJob | None:
     """
     check_settings(facts.settings)
     options = lake_options(facts.options, "write")
-    table = _table(facts, options.get("table"))
+    table = _find_target(facts, options.get("table"))
     if table is None:
         check_table_named(options)
         return None
@@ -88,7 +88,7 @@ def job_of(facts: WriteFacts) -> FilesJob | None:
             "with --jars.",
             table=str(key),
         )
-    mode = _mode(facts, key, options.get("mode"))
+    mode = _parse_mode(facts, key, options.get("mode"))
     return FilesJob(
         key=key,
         branch=options.get("branch"),
@@ -96,10 +96,10 @@ def job_of(facts: WriteFacts) -> FilesJob | None:
         is_dynamic=mode is SaveMode.OVERWRITE and _is_dynamic(facts, options.get("partition_overwrite")),
         folder=folder,
         static_folder=facts.static_folder,
-        layout=_layout(facts, folder),
-        own_branch=_truth(options, "job_branch"),
-        success_file=_truth(options, "success_file"),
-        timeout_s=_seconds(options.get("timeout_s")),
+        layout=_make_layout(facts, folder),
+        own_branch=_parse_boolean_option(options, "job_branch"),
+        success_file=_parse_boolean_option(options, "success_file"),
+        timeout_s=_parse_seconds(options.get("timeout_s")),
         application=facts.application,
         application_name=facts.application_name,
         message=options.get("message"),
@@ -136,7 +136,7 @@ def check_table_named(options: Mapping[str, str]) -> None:
         )
 
 
-def _mode(facts: WriteFacts, key: Key, mode_name: str | None) -> SaveMode:
+def _parse_mode(facts: WriteFacts, key: Key, mode_name: str | None) -> SaveMode:
     if not facts.mode:
         raise InvalidRequest(
             f"{facts.path} is mapped to '{key}' of the lake, and Spark does not pass on the details of a "
@@ -182,7 +182,7 @@ def _is_dynamic(facts: WriteFacts, mode_name: str | None) -> bool:
     return mode == "dynamic" and facts.static_folder.count("/") < len(facts.partition_by)
 
 
-def _layout(facts: WriteFacts, folder: str) -> TableLayout:
+def _make_layout(facts: WriteFacts, folder: str) -> TableLayout:
     above = tuple(part.partition("=")[0] for part in folder.split("/") if "=" in part)
     return TableLayout(
         format=facts.format,
@@ -192,14 +192,14 @@ def _layout(facts: WriteFacts, folder: str) -> TableLayout:
     )
 
 
-def _truth(options: Mapping[str, str], name: str) -> bool:
+def _parse_boolean_option(options: Mapping[str, str], name: str) -> bool:
     text = options.get(name, "false").lower()
     if text not in ("true", "false"):
         raise InvalidRequest(f"{OPTION}{name} must be true or false, got '{options[name]}'")
     return text == "true"
 
 
-def _seconds(text: str | None) -> float | None:
+def _parse_seconds(text: str | None) -> float | None:
     try:
         return None if text is None else float(text)
     except ValueError:
@@ -209,7 +209,7 @@ def _seconds(text: str | None) -> float | None:
 # -- which table -------------------------------------------------------------------------------------------
 
 
-def _table(facts: WriteFacts, named: str | None) -> tuple[Key, str] | None:
+def _find_target(facts: WriteFacts, named: str | None) -> tuple[Key, str] | None:
     """The table that a write is to, and the folder of it."""
     if named is not None:
         return Key.parse(named), ""

@@ -127,11 +127,12 @@ def read_files(by: SessionCaller, session_read: SessionRead) -> FilesToRead:
     if facts.is_stream:
         raise InvalidRequest(
             f"'{key}' is a file table, which cannot be read as a stream: its files are not at "
-            f"{_shown(facts)}\n  Read it as a batch by spark.read, or keep its rows in a Delta table, which "
+            f"{_describe_read(facts)}\n  Read it as a batch by spark.read, or keep its rows in a Delta "
+            "table, which "
             "streams read by penstock.spark.stream.",
             table=str(key),
         )
-    ref = _revision(options)
+    ref = _read_revision(options)
     return _Reader(by, facts, key, ref, tables).answer(folders)
 
 
@@ -140,13 +141,13 @@ def read_table(by: SessionCaller, key: Key, facts: ReadFacts) -> FilesToRead:
     return _Reader(by, facts, key, "", {}).answer(("",))
 
 
-def _revision(options: Mapping[str, str]) -> str:
+def _read_revision(options: Mapping[str, str]) -> str:
     if REF in options and "branch" in options:
         raise InvalidRequest(f"give only one of the options '{OPTION}{REF}' and '{OPTION}branch'")
     return options.get(REF) or options.get("branch") or ""
 
 
-def _shown(facts: ReadFacts) -> str:
+def _describe_read(facts: ReadFacts) -> str:
     return ", ".join(facts.paths) or "a path of the session's"
 
 
@@ -230,7 +231,8 @@ class _Reader:
             if self._facts.partition_by is not None:
                 return self._without_table()
             raise KeyNotFound(
-                f"there is no '{self._key}' in the lake, to which {_shown(self._facts)} is mapped: write to "
+                f"there is no '{self._key}' in the lake, to which {_describe_read(self._facts)} is "
+                "mapped: write to "
                 f"it first. Files at the path itself do not belong to the lake.\n{_OLD_FILES}",
                 key=str(self._key),
                 ref=self._ref,
@@ -238,11 +240,11 @@ class _Reader:
         files: list[tuple[str, FileEntry]] = []
         above: set[str] = set()
         for folder in folders:
-            base, entries = self._files(folder)
+            base, entries = self._list_files(folder)
             files += [(entry.path.removeprefix(base), entry) for entry in entries if is_data(entry.path)]
             names = (part.partition("=")[0] for part in base.split("/") if "=" in part)
             above |= {self._rules.fold_case(unescape(name)) for name in names}
-        return self._answer(about, above, files)
+        return self._make_answer(about, above, files)
 
     def _note_read(self, folders: tuple[str, ...]) -> None:
         """In a transaction, remember what is read; as ``Table.note_read`` does."""
@@ -255,7 +257,7 @@ class _Reader:
 
     def _without_table(self) -> FilesToRead:
         """A table of Spark's catalogue that is not in the lake yet: it is empty, unless files lie there."""
-        fields = _fields(self._facts.schema) or []
+        fields = _schema_fields(self._facts.schema) or []
         names = {self._rules.fold_case(name) for name in self._facts.partition_by or ()}
         by = [field for field in fields if self._rules.fold_case(field["name"]) in names]
         inside = [field for field in fields if field not in by]
@@ -264,27 +266,30 @@ class _Reader:
             ref=self._ref,
             pin=self._pin,
             refusal=(
-                f"{_shown(self._facts)} is mapped to '{self._key}', which is not in the lake yet; the "
+                f"{_describe_read(self._facts)} is mapped to '{self._key}', which is not in the lake "
+                "yet; the "
                 "files at the path do not belong to the lake, so their rows would not be "
                 f"read\n{_OLD_FILES}"
             ),
             files=self._pack_files([], PartitionColumns((), {})),
-            schema=_struct(inside),
-            partition_schema=_struct(by),
+            schema=_make_struct_json(inside),
+            partition_schema=_make_struct_json(by),
             how=self._scan_settings(self._facts.format, self._reader_options()),
         )
 
-    def _answer(self, about: FilesAbout, above: set[str], files: list[tuple[str, FileEntry]]) -> FilesToRead:
+    def _make_answer(
+        self, about: FilesAbout, above: set[str], files: list[tuple[str, FileEntry]]
+    ) -> FilesToRead:
         """``above`` are the partition columns whose values the paths that are read have in themselves."""
         facts = self._facts
         self._check_format(about)
         layout = scan_layout(about, facts.format, self._reader_options())
-        fields = _fields(facts.schema)
-        if fields is None and (fields := _fields(layout.schema)) is not None:
+        fields = _schema_fields(facts.schema)
+        if fields is None and (fields := _schema_fields(layout.schema)) is not None:
             fields = [field for field in fields if self._rules.fold_case(field["name"]) not in above]
         types = {field["name"]: field["type"] for field in fields or () if isinstance(field["type"], str)}
         partitions = partition_columns((path for path, _ in files), types, self._rules)
-        constants = [_field(name, kind) for name, kind in partitions.fields]
+        constants = [_make_field_json(name, kind) for name, kind in partitions.fields]
         if facts.partition_by is not None:
             constants = self._as_in_catalogue(about, fields or [], constants, has_files=bool(files))
         names = {self._rules.fold_case(constant["name"]) for constant in constants}
@@ -303,8 +308,8 @@ class _Reader:
             ref=self._ref,
             pin=self._pin,
             files=self._pack_files(files, partitions),
-            schema=None if inside is None else _struct(inside),
-            partition_schema=_struct(constants),
+            schema=None if inside is None else _make_struct_json(inside),
+            partition_schema=_make_struct_json(constants),
             how=self._scan_settings(layout.format, layout.options),
         )
 
@@ -340,7 +345,7 @@ class _Reader:
                 "partition columns: the rows stay in the lake.",
                 table=str(self._key),
             )
-        layout_fields = _fields(about.layout.schema)
+        layout_fields = _schema_fields(about.layout.schema)
         if layout_fields is not None and about.files and self._facts.format.lower() in _OF_NAMED_COLUMNS:
             names = {folded(field["name"]) for field in layout_fields} | {folded(one) for one in by}
             absent = [field["name"] for field in fields if folded(field["name"]) not in names]
@@ -354,7 +359,7 @@ class _Reader:
                 )
         return [fields_by_name[folded(one)] for one in by if folded(one) in fields_by_name]
 
-    def _files(self, folder: str) -> tuple[str, list[FileEntry]]:
+    def _list_files(self, folder: str) -> tuple[str, list[FileEntry]]:
         """The files in a folder, or the one file that it is, and the folder below which names are values."""
         at: dict[str, Any] = {"key": self._key, "at": self._pin.commit, "via": self._pin.via}
         limit = self._lake.page_max or PAGE_MAX
@@ -367,15 +372,15 @@ class _Reader:
                 break
             call = msgspec.structs.replace(call, after=page[-1].path)
         if entries or not folder:
-            return self._base(folder), entries
+            return self._find_base_path(folder), entries
         path = folder.removesuffix("/")
         if not (entries := list(self._by.do(GetFiles(**at, file=(path,))))):
             raise InvalidRequest(
                 f"'{self._key}' has neither a file nor a folder '{path}'", table=str(self._key)
             )
-        return self._base(as_folder(path.rpartition("/")[0])), entries
+        return self._find_base_path(as_folder(path.rpartition("/")[0])), entries
 
-    def _base(self, folder: str) -> str:
+    def _find_base_path(self, folder: str) -> str:
         """The folder below which folders stand for values: that which is read, or the option ``basePath``."""
         base_path = next((v for name, v in self._facts.options.items() if name.lower() == "basepath"), None)
         if base_path is None:
@@ -386,7 +391,7 @@ class _Reader:
                 return ""
         table = table_at(base_path, self._tables, self._facts.home)
         if table is None or table[0] != self._key or not folder.startswith(table[1]):
-            raise InvalidRequest(f"basePath {base_path} is not above {_shown(self._facts)}")
+            raise InvalidRequest(f"basePath {base_path} is not above {_describe_read(self._facts)}")
         return table[1]
 
     def _reader_options(self) -> dict[str, str]:
@@ -420,15 +425,15 @@ class _Reader:
         return {"format": chosen, "options": {**STRICT, **options}, "zone": zone, "origin": origin}
 
 
-def _fields(schema: str) -> list[dict[str, Any]] | None:
+def _schema_fields(schema: str) -> list[dict[str, Any]] | None:
     return msgspec.json.decode(schema)["fields"] if schema else None
 
 
-def _struct(fields: list[dict[str, Any]]) -> str:
+def _make_struct_json(fields: list[dict[str, Any]]) -> str:
     return msgspec.json.encode({"type": "struct", "fields": fields}).decode()
 
 
-def _field(name: str, kind: str) -> dict[str, Any]:
+def _make_field_json(name: str, kind: str) -> dict[str, Any]:
     return {"name": name, "type": kind, "nullable": True, "metadata": {}}
 
 

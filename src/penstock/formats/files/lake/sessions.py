@@ -152,12 +152,12 @@ def commit(by: SessionCaller, asked: SessionWrite) -> EndedSession:
     job, begun = _require_job(asked.facts), _require_begun(asked)
     if begun.has_landed:
         return EndedSession(remove=True)  # of this attempt, whose folder is not that of the one that landed
-    output, marker = _output(asked), None
+    output, marker = _make_output(asked), None
     folder = files_save_job.below_pool(begun.place)
     pool = None if by.places is None else by.places.at(begun.place.removesuffix(folder))
     if job.success_file and pool is not None:
         marker = files_beside.put_marker(pool, folder, job, begun.job, output, begun.began)
-    call = files_save_job.commit(job, begun.job, _fence(begun), begun.place, output, marker)
+    call = files_save_job.commit(job, begun.job, _attempt_fence(begun), begun.place, output, marker)
     written: FilesWritten = by.write(call if pool is None else files_beside.with_file_list(pool, call))
     # What was ignored, and what has no rows, is named by no commit.
     is_ignored = job.mode is SaveMode.IGNORE and written.commit is None
@@ -170,7 +170,9 @@ def abort(by: SessionCaller, session_write: SessionWrite) -> EndedSession:
     if begun.has_landed:
         return EndedSession()
     try:
-        job: JobInfo = by.write(AbortJob(id=begun.job, fence=_fence(begun), why="the Spark job failed"))
+        job: JobInfo = by.write(
+            AbortJob(id=begun.job, fence=_attempt_fence(begun), why="the Spark job failed")
+        )
     except JobNotFound:
         return EndedSession()
     return EndedSession(remove=job.state is JobState.ABORTED)
@@ -208,7 +210,7 @@ def _new_fence(by: SessionCaller, job: FilesJob, facts: WriteFacts) -> str:
     return fence_for(job.branch or by.do(GetAbout()).default_branch, job.key, attempt).hex
 
 
-def _fence(begun: BegunSession) -> str:
+def _attempt_fence(begun: BegunSession) -> str:
     """The fence of the attempt, by which its folder is named."""
     return begun.place.rstrip("/").rpartition("/")[2]
 
@@ -234,7 +236,7 @@ def _has_landed(by: SessionCaller, job_id: str) -> bool:
     return any(job.state is JobState.COMMITTED for job in jobs)
 
 
-def _output(session_write: SessionWrite) -> Output:
+def _make_output(session_write: SessionWrite) -> Output:
     listed_files = session_write.listed
     if listed_files is None:
         return files_save_job.output((file.job_file for file in session_write.files), session_write.rows)

@@ -71,7 +71,7 @@ class FilesSql(SqlFormat):
         )
         columns = None
         if about.layout.schema:
-            names = [*_names(about.layout.schema), *_names(files.partition_schema)]
+            names = [*_column_names(about.layout.schema), *_column_names(files.partition_schema)]
             columns = tuple(ScanColumn(name=name, source=name) for name in dict.fromkeys(names))
         return TableScan(pieces=(piece,), columns=columns)
 
@@ -154,5 +154,5 @@ def _check_no_version(table: Table, version: int | None) -> None:
         )
 
 
-def _names(schema: str) -> list[str]:
+def _column_names(schema: str) -> list[str]:
     return [str(field["name"]) for field in msgspec.json.decode(schema)["fields"]]

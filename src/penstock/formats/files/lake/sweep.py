@@ -170,10 +170,10 @@ class _Folders:
             for folder, entries in groupby(listing(self._place, chosen), _folder_of):
                 if folder and self._named.covers(folder):
                     folders.add(folder)
-                    yield from self._judge(folder, entries)
+                    yield from self._judge_files(folder, entries)
             for folder in self._named.folders:
                 if f"{folder}/".startswith(f"{chosen}/") and folder not in folders:
-                    self._miss(folder, len(self._named.name_hashes_in(folder)))
+                    self._report_missing(folder, len(self._named.name_hashes_in(folder)))
             if not folders:
                 self._tally.emptied.add(chosen)
 
@@ -191,7 +191,7 @@ class _Folders:
     def finish(self, tally: SweepTally) -> None:
         """Folders of days are pruned when all attempts have been swept."""
 
-    def _judge(self, folder: str, entries: Iterator[BucketEntry]) -> Iterator[JudgedFile]:
+    def _judge_files(self, folder: str, entries: Iterator[BucketEntry]) -> Iterator[JudgedFile]:
         """Judge the files of an attempt. If none is named, some may go before all of them are listed."""
         named = self._named.name_hashes_in(folder)
         kept_files, candidates = 0, list[JudgedFile]()
@@ -208,11 +208,11 @@ class _Folders:
             else:
                 yield JudgedFile(entry, FileFate.DATA)
         if kept_files < len(named):
-            self._miss(folder, len(named) - kept_files)
+            self._report_missing(folder, len(named) - kept_files)
         else:
             yield from candidates
 
-    def _miss(self, folder: str, count: int) -> None:
+    def _report_missing(self, folder: str, count: int) -> None:
         if folder in self._law.claims.held:
             return  # its job may have written them since the folder was listed
         self._tally.missing += count

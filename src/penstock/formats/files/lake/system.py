@@ -101,8 +101,8 @@ class FilesSystem(ReadFilesSystem):
     def _open(self, path: str, mode: str = "rb", **kwargs: Any) -> Any:
         if mode not in ("wb", "xb"):
             return super()._open(path, mode, **kwargs)
-        place = self._place(path)
-        target = self._target(place)
+        place = self._parse_path(path)
+        target = self._find_target(place)
         changes = self.transaction.changes if self._intrans else None
 
         def put_file(data: BinaryIO) -> None:
@@ -126,7 +126,7 @@ class FilesSystem(ReadFilesSystem):
                 target.key,
             )
 
-    def _place(self, path: str) -> FilesPath:
+    def _parse_path(self, path: str) -> FilesPath:
         with os_errors(path):
             return parse_path(self._strip_protocol(path))
 
@@ -164,7 +164,7 @@ class FilesSystem(ReadFilesSystem):
             yield changes
             self.commit(changes)
 
-    def _target(self, place: FilesPath, changes: FileBatch | None = None) -> Target:
+    def _find_target(self, place: FilesPath, changes: FileBatch | None = None) -> Target:
         """The table and branch of a path that is written; ``PermissionError`` where nothing can be."""
         target = Target(place.key, self.ref if place.ref is None else place.ref)
         if changes is not None and changes.target == target:
@@ -192,12 +192,12 @@ class FilesSystem(ReadFilesSystem):
         changes: FileBatch | None = None,
         **_: Any,
     ) -> None:
-        source, place = Path(stringify_path(lpath)), self._place(rpath)
+        source, place = Path(stringify_path(lpath)), self._parse_path(rpath)
         if source.is_dir():
             return  # folders come with their files
         callback.set_size(source.stat().st_size)
         with self._one_commit(changes) as mine:
-            mine.put(self._target(place, mine), place.path, source, is_new=mode == "create")
+            mine.put(self._find_target(place, mine), place.path, source, is_new=mode == "create")
 
     def put(
         self, lpath: Any, rpath: Any, *args: Any, changes: FileBatch | None = None, **kwargs: Any
@@ -208,9 +208,9 @@ class FilesSystem(ReadFilesSystem):
     def pipe_file(
         self, path: str, value: bytes, mode: str = "overwrite", changes: FileBatch | None = None, **_: Any
     ) -> None:
-        place = self._place(path)
+        place = self._parse_path(path)
         with self._one_commit(changes) as mine:
-            mine.put(self._target(place, mine), place.path, bytes(value), is_new=mode == "create")
+            mine.put(self._find_target(place, mine), place.path, bytes(value), is_new=mode == "create")
 
     def pipe(
         self,
@@ -234,8 +234,8 @@ class FilesSystem(ReadFilesSystem):
         about = known[path1] if known and path1 in known else self.info(path1)
         if about["type"] == "directory":
             return  # folders come with their files
-        source, place = self._place(path1), self._place(path2)
-        target, at = self._target(place, changes), self.ref if source.ref is None else source.ref
+        source, place = self._parse_path(path1), self._parse_path(path2)
+        target, at = self._find_target(place, changes), self.ref if source.ref is None else source.ref
         is_same = (source.key, at) == target
         copied = CopiedFile(
             path=place.path,
@@ -301,20 +301,20 @@ class FilesSystem(ReadFilesSystem):
         )
         with self._one_commit(changes) as mine:
             for name in names:
-                for match in self._matching(self._strip_protocol(name)) if whole else [name]:
+                for match in self._expand_paths(self._strip_protocol(name)) if whole else [name]:
                     self._rm_one(match, whole, mine)
 
-    def _matching(self, path: str) -> list[str]:
+    def _expand_paths(self, path: str) -> list[str]:
         matches: list[str] = self.glob(path) if glob.has_magic(path) and not self.exists(path) else [path]
         return matches
 
     def _rm_one(self, path: str, whole: bool, changes: FileBatch) -> None:
         with outside_read_set():
-            place, about = self._place(path), self.info(path)
+            place, about = self._parse_path(path), self.info(path)
         if about["type"] == "file":
-            changes.remove(self._target(place, changes), place.path)
+            changes.remove(self._find_target(place, changes), place.path)
         elif whole:
-            changes.remove_folder(self._target(place, changes), place.prefix)
+            changes.remove_folder(self._find_target(place, changes), place.prefix)
         else:
             raise IsADirectoryError(errno.EISDIR, "it is a folder: use recursive=True", path)
 

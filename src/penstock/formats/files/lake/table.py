@@ -53,21 +53,21 @@ class Files:
 
     def list(self, folder: str = "", *, limit: int | None = None) -> Entries:
         """Files in a folder and in those below it, in the order of their paths' UTF-8 bytes."""
-        return [*self._entries(folder, limit, folders=False)]
+        return [*self._list_entries(folder, limit, folders=False)]
 
     def folder(self, folder: str = "") -> Entries:
         """Files and folders right below a folder."""
-        return [*self._entries(folder, None, folders=True)]
+        return [*self._list_entries(folder, None, folders=True)]
 
     def walk(self, folder: str = "") -> Iterator[FileEntry]:
         """As ``list``, page by page: all of one commit, whatever happens meanwhile."""
-        return self._entries(folder, None, folders=False)
+        return self._list_entries(folder, None, folders=False)
 
     def stat(self, path: str) -> FileEntry:
         """A file; ``FileNotFound`` if there is none."""
         entry = self._find(path)
         if entry is None:
-            raise self._missing(path)
+            raise self._file_not_found(path)
         return entry
 
     def exists(self, path: str) -> bool:
@@ -91,7 +91,7 @@ class Files:
         long as a commit that has them is kept."""
         return [entry.address for entry in self.walk(folder)]
 
-    def _missing(self, path: str) -> FileNotFound:
+    def _file_not_found(self, path: str) -> FileNotFound:
         return FileNotFound(
             f"'{self._key}' has no file at '{path}' ({self._table.ref})", table=str(self._key), path=path
         )
@@ -102,7 +102,7 @@ class Files:
         entries = self._lake.do(call)
         return entries[0] if entries else None
 
-    def _entries(self, folder: str, limit: int | None, *, folders: bool) -> Iterator[FileEntry]:
+    def _list_entries(self, folder: str, limit: int | None, *, folders: bool) -> Iterator[FileEntry]:
         if limit is not None and limit < 0:
             raise InvalidRequest(f"limit must be 0 or greater, got {limit}")
         self._table.note_read(as_folder(folder))
@@ -157,7 +157,7 @@ class Files:
         if folder:
             first = next(entries, None)
             if first is None:
-                raise self._missing(folder)
+                raise self._file_not_found(folder)
             entries = chain([first], entries)
         return export(self._bytes, entries, Path(directory), progress)
 

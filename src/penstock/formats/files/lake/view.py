@@ -94,12 +94,12 @@ class FilesView:
         table = self._table
         if rows.there is not None and not is_managed(rows.there):
             raise no_rows_written_error(table.key, rows.there)
-        wanted_format = self._format(rows)
+        wanted_format = self._choose_format(rows)
         if rows.there is not None and rows.mode in (SaveMode.ERROR, SaveMode.IGNORE):
             table.note_read(is_listing=True)  # it may come to nothing for that
         return write(table, rows, wanted_format)
 
-    def _format(self, rows: RowWrite) -> str:
+    def _choose_format(self, rows: RowWrite) -> str:
         """The format of the files; ``InvalidRequest`` if nobody has said it, or Arrow does not write it."""
         if rows.there is None and rows.format is not None:
             return rows.format

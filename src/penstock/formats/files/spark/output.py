@@ -76,7 +76,7 @@ def run(df: DataFrame, target: OutputTarget, attempt: UUID) -> Output:
         else:
             own_committer.warn_of_renames(spark)
             files = _write_and_list(writer, target)
-    finished_output = output(files, _count(counted))
+    finished_output = output(files, _row_count(counted))
     if not finished_output.files:
         remove_files(target.pool, [target.folder + file.path for file in files])
     return finished_output
@@ -86,7 +86,7 @@ def _write_with_own_committer(
     spark: Any, writer: DataFrameWriter, target: OutputTarget, attempt: UUID
 ) -> list[JobFile]:
     writer = writer.options(**{"penstock.attempt": attempt.hex, "penstock.footers": "false"})
-    writer.save(_address(target))
+    writer.save(_target_url(target))
     files = take_files(spark, attempt, TaskFile)
     if files is None:
         raise _no_files_error(target)
@@ -94,7 +94,7 @@ def _write_with_own_committer(
 
 
 def _write_and_list(writer: DataFrameWriter, target: OutputTarget) -> list[JobFile]:
-    writer.options(**own_committer.COMMITTER).save(_address(target))
+    writer.options(**own_committer.COMMITTER).save(_target_url(target))
     is_disk = "://" not in target.pool.url
     files = [
         _job_file(target.folder, entry, is_disk)
@@ -123,7 +123,7 @@ def _is_data(path: str) -> bool:
     return first != "_temporary" and not last.startswith((".", "_"))
 
 
-def _count(counted: Any) -> int | None:
+def _row_count(counted: Any) -> int | None:
     """How many rows Spark has counted; ``None`` if it does not say.
 
     The number comes to the driver by a queue that drops what is too much for it, and Spark itself would wait
@@ -139,7 +139,7 @@ def _count(counted: Any) -> int | None:
     return rows
 
 
-def _address(target: OutputTarget) -> str:
+def _target_url(target: OutputTarget) -> str:
     return spark_address(f"{target.pool.url.rstrip('/')}/{target.folder.rstrip('/')}")
 
 

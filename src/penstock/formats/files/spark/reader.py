@@ -70,7 +70,7 @@ def _open(spark: SparkSession, table: Table, request: ReadRequest) -> _Scan:
     folder = as_folder(request.extra.get("folder", ""))
     table.note_read(folder)
     about = table.lake.do(GetFilesTable(key=table.key, at=table.ref, via=table.via))
-    layout = _layout(about, request.extra)
+    layout = _make_layout(about, request.extra)
     listing = ListFiles(key=table.key, at=table.ref, via=table.via, prefix=folder)
     pages = table.lake.pages(listing, None, lambda last: {"after": last.path})
     files = [entry for entry in pages if is_data(entry.path)]
@@ -88,7 +88,7 @@ class _Layout(msgspec.Struct, frozen=True, kw_only=True):
     """Whether rows have their columns in the order of the schema."""
 
 
-def _layout(about: FilesAbout, extra: ReadOptions) -> _Layout:
+def _make_layout(about: FilesAbout, extra: ReadOptions) -> _Layout:
     options = {name: as_text(value) for name, value in (extra.get("options") or {}).items()}
     layout = scan_layout(about, extra.get("format"), options)
     schema = extra.get("schema")
@@ -122,10 +122,14 @@ class _Scan:
         """The rows of all files, or of those that are chosen, with the columns that all have."""
         from pyspark.sql.types import StructType
 
-        schema, rules = self._schema() if all_columns is None else all_columns, self._rules()
+        schema, rules = self._read_schema() if all_columns is None else all_columns, self._partition_rules()
         # The types of partition columns follow from the paths of all files.
-        partitions = partition_columns((file.path for file in self.files), _types(schema), rules)
-        constants = StructType.fromJson({"type": "struct", "fields": list(map(_field, partitions.fields))})
+        partitions = partition_columns(
+            (file.path for file in self.files), _partition_column_types(schema), rules
+        )
+        constants = StructType.fromJson(
+            {"type": "struct", "fields": list(map(_make_struct_field, partitions.fields))}
+        )
         inside = None if schema is None else _without_partitions(schema, partitions, rules)
         if inside is None and not any(file.size for file in self.files):
             raise InvalidRequest(
@@ -137,8 +141,8 @@ class _Scan:
         files = ((file.path, file) for file in (self.files if chosen is None else chosen))
         scanned = scan_files(self._table.key, lake.warehouse, files, partitions)
         try:
-            frame = read_files(self._spark, place, scanned, inside, constants, self._how())
-        except _errors(self._spark) as problem:
+            frame = read_files(self._spark, place, scanned, inside, constants, self._read_settings())
+        except _spark_errors(self._spark) as problem:
             raise InvalidRequest(
                 f"'{self._table.key}' cannot be read as {self._layout.format}: {_first_line(problem)}",
                 table=str(self._table.key),
@@ -152,7 +156,7 @@ class _Scan:
             )
         )
 
-    def _schema(self) -> StructType | None:
+    def _read_schema(self) -> StructType | None:
         schema = self._layout.schema
         if not isinstance(schema, str):
             return schema
@@ -163,7 +167,7 @@ class _Scan:
         except PySparkException as problem:
             raise InvalidRequest(f"Spark cannot read the schema {schema!r}: {_first_line(problem)}") from None
 
-    def _rules(self) -> PartitionRules:
+    def _partition_rules(self) -> PartitionRules:
         get_setting = self._spark.conf.get
         return PartitionRules(
             infers=get_setting("spark.sql.sources.partitionColumnTypeInference.enabled") == "true",
@@ -173,7 +177,7 @@ class _Scan:
             is_case_sensitive=get_setting("spark.sql.caseSensitive") == "true",
         )
 
-    def _how(self) -> ReadSettings:
+    def _read_settings(self) -> ReadSettings:
         options = self._layout.options
         zones = [value for name, value in options.items() if name.lower() == "timezone"]
         zone = zones[0] if zones else str(self._spark.conf.get("spark.sql.session.timeZone"))
@@ -182,13 +186,13 @@ class _Scan:
         )
 
 
-def _types(schema: StructType | None) -> dict[str, str]:
+def _partition_column_types(schema: StructType | None) -> dict[str, str]:
     """The types of columns that may be partition columns, as Spark's JSON names them."""
     kinds = [] if schema is None else [(field.name, field.dataType.jsonValue()) for field in schema]
     return {name: kind for name, kind in kinds if isinstance(kind, str)}
 
 
-def _field(field: tuple[str, str]) -> dict[str, Any]:
+def _make_struct_field(field: tuple[str, str]) -> dict[str, Any]:
     name, kind = field
     return {"name": name, "type": kind, "nullable": True, "metadata": {}}
 
@@ -203,7 +207,7 @@ def _without_partitions(
     return StructType([field for field in schema if rules.fold_case(field.name) not in names])
 
 
-def _errors(spark: SparkSession) -> tuple[type[Exception], ...]:
+def _spark_errors(spark: SparkSession) -> tuple[type[Exception], ...]:
     """What Spark raises. Not all errors of Java are made ones of PySpark; Spark Connect knows no others."""
     from pyspark.errors import PySparkException
 

@@ -65,7 +65,7 @@ def write(df: DataFrame, request: WriteRequest) -> WriteResult | None:
         elif table.files and job.mode is SaveMode.ERROR:
             why = f"already has files: {table.files}; nothing was written"
             raise CommitConflict([Conflict(ConflictKind.FORMAT, key, why=why)])
-        layout = _layout(df, request, by, table)
+        layout = _make_layout(df, request, by, table)
         job = msgspec.structs.replace(job, layout=layout, read=tuple(list_origins(df)))
         if table is not None:
             files_save_job.check_fits(job, table)
@@ -118,14 +118,14 @@ def _check_new(attempt: JobAttempt) -> None:
         )
 
 
-def _layout(
+def _make_layout(
     df: DataFrame, request: WriteRequest, chosen: tuple[str, ...] | None, table: FilesAbout | None
 ) -> TableLayout:
     """How the files are to be read. Partition columns that are not named are those that the table has."""
     if chosen is not None or table is None:
-        by = _columns(df, chosen or ())
+        by = _check_partition_columns(df, chosen or ())
     else:
-        by = _columns(df, table.layout.partition_by, AS_THE_TABLE)
+        by = _check_partition_columns(df, table.layout.partition_by, AS_THE_TABLE)
     return TableLayout(
         format=request.source,
         partition_by=by,
@@ -134,7 +134,7 @@ def _layout(
     )
 
 
-def _columns(df: DataFrame, names: tuple[str, ...], hint: str = "") -> tuple[str, ...]:
+def _check_partition_columns(df: DataFrame, names: tuple[str, ...], hint: str = "") -> tuple[str, ...]:
     """Columns to partition by, as the data spells them; ``InvalidRequest`` if they cannot be."""
     folded = str if is_case_sensitive(df.sparkSession) else str.lower
     columns = {folded(column): column for column in df.columns}

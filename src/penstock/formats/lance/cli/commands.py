@@ -98,18 +98,18 @@ def _list(call: Call, ref: str | None) -> None:
     tables = [lake.do(GetLanceTable(key=key, at=at.id, via=at.via)) for key in keys]
     call.answer(
         lambda: ListPage.of(tables),
-        lambda screen: _tables(screen, tables),
+        lambda screen: _format_tables(screen, tables),
     )
 
 
-def _tables(screen: Screen, tables: Sequence[LanceAbout]) -> Iterator[str]:
+def _format_tables(screen: Screen, tables: Sequence[LanceAbout]) -> Iterator[str]:
     if not tables:
         yield "no Lance tables. Programs create them through the lake's namespace; 'penstock lance import'"
         yield "  takes over those of a directory"
     rows: list[Row] = [
         [
             Cell(printable(str(table.key)), "strong"),
-            _number(table.version),
+            _format_version_number(table.version),
             Cell("private" if table.is_private else "", "warning"),
             Cell(printable(table.folder), "dim"),
         ]
@@ -118,7 +118,7 @@ def _tables(screen: Screen, tables: Sequence[LanceAbout]) -> Iterator[str]:
     yield from columns(screen, rows, flexible=-1)
 
 
-def _number(version: int | None) -> str:
+def _format_version_number(version: int | None) -> str:
     return "declared" if version is None else f"v{version}"
 
 
@@ -140,7 +140,7 @@ def lance_show(call: Call, key: str, ref: str | None) -> None:
             ["id", str(about.id)],
             ["location", printable(about.location)],
             ["open at", printable(about.folder) if about.folder != about.location else ""],
-            ["version", _number(about.version)],
+            ["version", _format_version_number(about.version)],
             ["private", "yes, its versions are visible only through the lake" if about.is_private else ""],
             *([printable(name), printable(value)] for name, value in sorted(about.properties.items())),
             *(
@@ -184,7 +184,7 @@ def lance_versions(call: Call, key: str, ref: str | None, branch: str, below: in
     def text(screen: Screen) -> Iterator[str]:
         if not versions:
             yield f"{printable(key)} has no version yet" if below is None else "no more versions"
-        yield from columns(screen, [_version(screen, version) for version in versions])
+        yield from columns(screen, [_format_version_row(screen, version) for version in versions])
         if following is not None:
             yield screen.paint(f"  more with --below {following}", "dim")
 
@@ -194,7 +194,7 @@ def lance_versions(call: Call, key: str, ref: str | None, branch: str, below: in
     )
 
 
-def _version(screen: Screen, version: LanceVersion) -> Row:
+def _format_version_row(screen: Screen, version: LanceVersion) -> Row:
     when = "" if version.created is None else ago(version.created, screen.now)
     return [Cell(f"v{version.version}", "strong"), version.operation, when, Cell(size(version.size), "dim")]
 
@@ -224,15 +224,15 @@ def lance_status(call: Call, key: str | None) -> None:
     ]
     call.answer(
         lambda: ListPage.of(statuses_found),
-        lambda screen: _statuses(screen, statuses_found),
+        lambda screen: _format_statuses(screen, statuses_found),
     )
 
 
-def _statuses(screen: Screen, table_statuses: Sequence[LanceStatus]) -> Iterator[str]:
+def _format_statuses(screen: Screen, table_statuses: Sequence[LanceStatus]) -> Iterator[str]:
     lines = [
         StatusLine(
             table,
-            version=_number(table.version),
+            version=_format_version_number(table.version),
             done="" if table.version is None else "promoted",
             to_do="promote",
         )
@@ -262,7 +262,7 @@ def lance_promote(call: Call, key: str | None, branch: str | None) -> None:
             found_tables.append(lake.do(PromoteLance(key=table_key, branch=branch)))
     call.answer(
         lambda: ListPage.of(found_tables),
-        lambda screen: _tables(screen, found_tables) if found_tables else iter(["nothing to promote"]),
+        lambda screen: _format_tables(screen, found_tables) if found_tables else iter(["nothing to promote"]),
     )
 
 
@@ -353,7 +353,7 @@ def lance_export(call: Call, root: str, ref: str | None, dry_run: bool) -> None:
         rows: list[Row] = [
             [
                 Cell(printable(str(table.key)), "strong"),
-                _number(table.version),
+                _format_version_number(table.version),
                 Cell(printable(table.folder), "dim"),
             ]
             for table in exported.tables

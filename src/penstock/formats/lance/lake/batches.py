@@ -84,9 +84,9 @@ class BatchOperations(OwnRefOperations):
             of_operation(number, self._as_asked, commit_table_operation, places, now)
             for number, commit_table_operation in enumerate(request.operations)
         ]
-        committed = self.change(operations, request.context, _key(request))
+        committed = self.change(operations, request.context, _batch_key(request))
         results = [
-            _result(commit_table_operation, result)
+            _table_result(commit_table_operation, result)
             for commit_table_operation, result in zip(request.operations, committed.done, strict=True)
         ]
         transaction_id = None if committed.commit is None else committed.commit.id
@@ -124,7 +124,7 @@ class BatchOperations(OwnRefOperations):
 
     @operation(DescribeTransactionRequest)
     def describe_transaction(self, request: DescribeTransactionRequest) -> DescribeTransactionResponse:
-        transaction = self.do(GetTransaction(id=_transaction(request.id)))
+        transaction = self.do(GetTransaction(id=_transaction_id(request.id)))
         return DescribeTransactionResponse(
             status=_STATUS[transaction.state], properties=_transaction_properties(transaction)
         )
@@ -135,12 +135,12 @@ class BatchOperations(OwnRefOperations):
 
         Repeated, it is answered with what it came to.
         """
-        identity = _transaction(request.id)
+        identity = _transaction_id(request.id)
         transaction = self.do(GetTransaction(id=identity))
-        status = _status(request.actions)
+        status = _requested_status(request.actions)
         is_repeated = transaction.state in _SENT.get(status, ())
-        properties = _properties(transaction, request.actions, is_repeated=is_repeated)
-        if properties and not (is_repeated and _has(transaction, properties)):
+        properties = _changed_properties(transaction, request.actions, is_repeated=is_repeated)
+        if properties and not (is_repeated and _has_properties(transaction, properties)):
             transaction = self.do(RenewTransaction(id=identity, properties=properties))
         if status == "succeeded":
             transaction = self.do(CommitTransaction(id=identity, who=self.lake.author)).info
@@ -160,7 +160,7 @@ def _is_writing(commit_table_operation: CommitTableOperation) -> bool:
     return commit_table_operation.create_table_version is not None
 
 
-def _result(commit_table_operation: CommitTableOperation, result: LanceDone) -> CommitTableResult:
+def _table_result(commit_table_operation: CommitTableOperation, result: LanceDone) -> CommitTableResult:
     if commit_table_operation.declare_table is not None:
         return CommitTableResult(declare_table=declare_response(result))
     if commit_table_operation.create_table_version is not None:
@@ -175,7 +175,7 @@ def _result(commit_table_operation: CommitTableOperation, result: LanceDone) -> 
     )
 
 
-def _key(request: BatchCommitTablesRequest) -> str | None:
+def _batch_key(request: BatchCommitTablesRequest) -> str | None:
     """The key of a batch that has none of its own: nobody asks twice for the same manifest by mistake."""
     if all(operation.create_table_version is None for operation in request.operations):
         return None
@@ -183,7 +183,7 @@ def _key(request: BatchCommitTablesRequest) -> str | None:
     return f"lance batch {hashlib.sha256(msgspec.json.encode(fields, order='sorted')).hexdigest()}"
 
 
-def _transaction(parts: list[str] | None) -> str:
+def _transaction_id(parts: list[str] | None) -> str:
     """The id of a transaction: the last part, whatever table is named before it."""
     if not parts or not parts[-1]:
         raise InvalidRequest("the id of the transaction is missing")
@@ -193,7 +193,7 @@ def _transaction(parts: list[str] | None) -> str:
     return identity
 
 
-def _status(actions: list[AlterTransactionAction]) -> str:
+def _requested_status(actions: list[AlterTransactionAction]) -> str:
     """The status that a transaction is to have; nothing if it keeps its own."""
     status = ""
     for action in actions:
@@ -207,7 +207,7 @@ def _status(actions: list[AlterTransactionAction]) -> str:
     return status
 
 
-def _properties(
+def _changed_properties(
     transaction: TransactionInfo, actions: list[AlterTransactionAction], *, is_repeated: bool
 ) -> dict[str, str | None]:
     """What becomes of a transaction's properties. What a request asks for that ``is_repeated`` may be so
@@ -241,7 +241,7 @@ def _properties(
     return properties
 
 
-def _has(transaction: TransactionInfo, properties: dict[str, str | None]) -> bool:
+def _has_properties(transaction: TransactionInfo, properties: dict[str, str | None]) -> bool:
     return all(transaction.properties.get(name) == value for name, value in properties.items())
 
 

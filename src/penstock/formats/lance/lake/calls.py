@@ -303,7 +303,9 @@ class _LandedCommit:
         at = self.before if isinstance(operation, DeregisterLance) else self.commit
         try:
             if isinstance(operation, CreateLanceVersion):
-                return LanceDone(version=self._version(operation.key, operation.branch, operation.version))
+                return LanceDone(
+                    version=self._find_version(operation.key, operation.branch, operation.version)
+                )
             if isinstance(operation, PutLanceBranch):
                 return LanceDone(version=self._first_version(operation.key, operation.branch))
             if isinstance(operation, DeleteLanceVersions):
@@ -318,7 +320,7 @@ class _LandedCommit:
             return LanceDone()
         return LanceDone(location=about.location, folder=about.folder, properties=about.properties)
 
-    def _version(self, key: Key, branch: str, version: int) -> LanceVersion | None:
+    def _find_version(self, key: Key, branch: str, version: int) -> LanceVersion | None:
         query = ListLanceVersions(key=key, branch=branch, version=version, at=self.commit, via=self.branch)
         return next(iter(self.ask(query)), None)
 
@@ -327,19 +329,19 @@ class _LandedCommit:
         branches = ListLanceBranches(key=key, at=self.commit, via=self.branch)
         for branch in self._list_all(branches, lambda last: {"after": last.name}):
             if branch.name == name:
-                return self._version(key, name, branch.version)
+                return self._find_version(key, name, branch.version)
         return None
 
     def _deleted_versions(self, operation: DeleteLanceVersions) -> Iterator[int]:
         """The versions that an operation deleted."""
-        remaining_versions = set(self._numbers(operation, self.commit))
-        for number in self._numbers(operation, self.before):
+        remaining_versions = set(self._version_numbers(operation, self.commit))
+        for number in self._version_numbers(operation, self.before):
             if number not in remaining_versions and any(
                 start <= number and (end < 0 or number < end) for start, end in operation.ranges
             ):
                 yield number
 
-    def _numbers(self, operation: DeleteLanceVersions, at: str) -> Iterator[int]:
+    def _version_numbers(self, operation: DeleteLanceVersions, at: str) -> Iterator[int]:
         versions = ListLanceVersions(key=operation.key, branch=operation.branch, at=at, via=self.branch)
         return (version.version for version in self._list_all(versions, lambda last: {"below": last.version}))
 

@@ -78,7 +78,7 @@ def find_earlier_creation(table: Table, idempotency_key: str | None) -> Ratified
         return None
     if is_transaction(table.ref):
         return find_earlier_write(table, idempotency_key)
-    for info in attempts(table.lake, _name(table, idempotency_key)):
+    for info in attempts(table.lake, _attempt_prefix(table, idempotency_key)):
         if (ended := _end_attempt(table, info)).state is TransactionState.COMMITTED:
             return ratified_version(table, ended.commit, None, 1, is_repeated=True)
     return None
@@ -129,7 +129,7 @@ def _take_back(table: Table) -> None:
 def _next_id(table: Table, idempotency_key: str | None) -> str:
     if idempotency_key is None:
         return uuid4().hex
-    name = _name(table, idempotency_key)
+    name = _attempt_prefix(table, idempotency_key)
     before = attempts(table.lake, name)
     if len(before) >= ATTEMPTS_MAX:
         raise InvalidRequest(
@@ -138,7 +138,7 @@ def _next_id(table: Table, idempotency_key: str | None) -> str:
     return next_attempt_id(name, before)
 
 
-def _name(table: Table, idempotency_key: str) -> str:
+def _attempt_prefix(table: Table, idempotency_key: str) -> str:
     """What the ids of all attempts begin with. A branch that was deleted and made anew is another one."""
     incarnation = table.lake.do(GetReference(name=table.ref)).incarnation.hex()
     return attempts_name("lance rows", idempotency_key, str(table.key), table.ref, incarnation)

@@ -118,7 +118,7 @@ class DataOperations(QueryOperations, IndexOperations, ColumnOperations):
         with self.of_table(parsed_request):
             if not parsed_request.on:
                 raise InvalidInputError("'on' must name the columns by which rows are matched")
-            rows, limit = read_rows(request_data), _duration(parsed_request.timeout)
+            rows, limit = read_rows(request_data), _parse_duration(parsed_request.timeout)
         with self.open_to_write(parsed_request, parsed_request.branch) as dataset:
             merge = dataset.merge_insert(parsed_request.on)
             if parsed_request.when_matched_update_all:
@@ -175,7 +175,7 @@ class DataOperations(QueryOperations, IndexOperations, ColumnOperations):
                 fragment_stats=FragmentStats(
                     num_fragments=len(lengths),
                     num_small_fragments=dataset.stats.dataset_stats()["num_small_files"],
-                    lengths=_summary(lengths),
+                    lengths=_summarize_lengths(lengths),
                 ),
             )
 
@@ -245,7 +245,7 @@ def _table_exists_error(table: list[str]) -> TableAlreadyExistsError:
     return TableAlreadyExistsError(f"the table {table_name(table)} already exists")
 
 
-def _duration(text: str | None) -> timedelta | None:
+def _parse_duration(text: str | None) -> timedelta | None:
     """``30s``, ``500ms``, ``2m``; seconds if no unit is given."""
     if text is None:
         return None
@@ -255,7 +255,7 @@ def _duration(text: str | None) -> timedelta | None:
     return timedelta(seconds=int(match[1]) * _UNITS_S[match[2] or "s"])
 
 
-def _summary(lengths: Sequence[int]) -> FragmentSummary:
+def _summarize_lengths(lengths: Sequence[int]) -> FragmentSummary:
     """How many rows fragments have; ``lengths`` are sorted."""
 
     def at(share: float) -> int:

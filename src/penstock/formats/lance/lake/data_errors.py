@@ -113,16 +113,16 @@ class WatchedNamespace(LanceNamespace):
         return self._namespace.namespace_id()
 
     def describe_table(self, request: DescribeTableRequest) -> DescribeTableResponse:
-        return self._reading(self._namespace.describe_table, request)
+        return self._read_with_errors(self._namespace.describe_table, request)
 
     def list_table_versions(self, request: ListTableVersionsRequest) -> ListTableVersionsResponse:
-        return self._reading(self._namespace.list_table_versions, request)
+        return self._read_with_errors(self._namespace.list_table_versions, request)
 
     def describe_table_version(self, request: DescribeTableVersionRequest) -> DescribeTableVersionResponse:
-        return self._reading(self._namespace.describe_table_version, request)
+        return self._read_with_errors(self._namespace.describe_table_version, request)
 
     def declare_table(self, request: DeclareTableRequest) -> DeclareTableResponse:
-        return self._reading(self._namespace.declare_table, request)
+        return self._read_with_errors(self._namespace.declare_table, request)
 
     def create_table_version(self, request: CreateTableVersionRequest) -> CreateTableVersionResponse:
         try:
@@ -131,7 +131,7 @@ class WatchedNamespace(LanceNamespace):
             self._write = error
             raise
 
-    def _reading(self, ask: Callable[[Asked], Told], request: Asked) -> Told:
+    def _read_with_errors(self, ask: Callable[[Asked], Told], request: Asked) -> Told:
         try:
             return ask(request)
         except LanceNamespaceError as error:
@@ -158,7 +158,7 @@ def lance_work(
     except BaseException as error:
         if type(error).__name__ != "PanicException":
             raise
-        raise _error(ErrorCode.UNSUPPORTED, table, _BUG) from error
+        raise _make_error(ErrorCode.UNSUPPORTED, table, _BUG) from error
 
 
 def _translate_error(
@@ -170,33 +170,35 @@ def _translate_error(
         str(error.args[0]) if isinstance(error, KeyError | NotImplementedError) and error.args else str(error)
     )
     if text == _PANIC:
-        return _error(ErrorCode.UNSUPPORTED, table, _BUG)
+        return _make_error(ErrorCode.UNSUPPORTED, table, _BUG)
     if lost := _FILE.search(text):
-        return _error(ErrorCode.INVALID_TABLE_STATE, table, _LOST.format(file=lost[1]))
+        return _make_error(ErrorCode.INVALID_TABLE_STATE, table, _LOST.format(file=lost[1]))
     if type(error).__name__ == "CommitConflictError" or _CONFLICT.match(text):
-        return _error(ErrorCode.CONCURRENT_MODIFICATION, table, text)
+        return _make_error(ErrorCode.CONCURRENT_MODIFICATION, table, text)
     if _STORAGE.search(text) and not _ABSENT.search(text):
         return _of_storage(text, table)
     for pattern, code in _MEANINGS:
         if pattern.search(text):
-            return _error(code, table, _error_text(code, text, watched, table, branch))
+            return _make_error(code, table, _error_text(code, text, watched, table, branch))
     is_of_python = not _SOURCE.search(text)  # of the library's wrapper, which looks at what it is given
     if is_of_python and isinstance(error, ValueError | TypeError | LookupError | OverflowError):
-        return _error(ErrorCode.INVALID_INPUT, table, text)
-    return _error(ErrorCode.INTERNAL, table, text)
+        return _make_error(ErrorCode.INVALID_INPUT, table, text)
+    return _make_error(ErrorCode.INTERNAL, table, text)
 
 
 def _of_storage(text: str, table: list[str]) -> LanceNamespaceError:
     """What storage did not do. Its own words name hosts and buckets, and are left to those who run it."""
     if _NO_RIGHT.search(text):
-        return _error(ErrorCode.PERMISSION_DENIED, table, "access to the storage of this table is denied")
+        return _make_error(
+            ErrorCode.PERMISSION_DENIED, table, "access to the storage of this table is denied"
+        )
     if is_full(text):
         storage_full = "the storage of this table has no room left: free space there, then try again"
-        return _error(ErrorCode.SERVICE_UNAVAILABLE, table, storage_full)
+        return _make_error(ErrorCode.SERVICE_UNAVAILABLE, table, storage_full)
     kind = _NETWORK.search(text)
     which = f" ({kind[1]})" if kind and kind[1] != "LocalFileSystem" else ""
     storage_full = f"the storage of this table{which} cannot be used at the moment"
-    return _error(ErrorCode.SERVICE_UNAVAILABLE, table, storage_full)
+    return _make_error(ErrorCode.SERVICE_UNAVAILABLE, table, storage_full)
 
 
 def is_full(text: str) -> bool:
@@ -240,7 +242,7 @@ def _is_only_declared(watched: WatchedNamespace, table: list[str]) -> bool:
     return bool(target_table.is_only_declared)
 
 
-def _error(code: ErrorCode, table: list[str], text: str) -> LanceNamespaceError:
+def _make_error(code: ErrorCode, table: list[str], text: str) -> LanceNamespaceError:
     error: Any = from_error_code(code, f"{table_name(table)}: {shorten_message(text)}")
     assert isinstance(error, LanceNamespaceError)
     return error

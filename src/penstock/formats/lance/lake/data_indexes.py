@@ -61,7 +61,7 @@ class IndexOperations(Work):
 
     def create_table_scalar_index(self, request: Any) -> CreateTableScalarIndexResponse:
         parsed_request = read_request(CreateTableIndexRequest, request)
-        if _kind(parsed_request.index_type) not in SCALAR:
+        if _normalise_kind(parsed_request.index_type) not in SCALAR:
             raise InvalidInputError(
                 f"'{parsed_request.index_type}' is not a scalar index type; the types are: "
                 f"{', '.join(SCALAR)}"
@@ -80,7 +80,7 @@ class IndexOperations(Work):
                 if index_description.name > (parsed_request.page_token or "")
             ]
             page = [
-                _content(dataset, index_description)
+                _describe_index(dataset, index_description)
                 for index_description in rest[: page_size(parsed_request.limit)]
             ]
             more = page[-1].index_name if page and len(rest) > len(page) else None
@@ -88,7 +88,7 @@ class IndexOperations(Work):
 
     def describe_table_index_stats(self, request: Any) -> DescribeTableIndexStatsResponse:
         parsed_request = read_request(DescribeTableIndexStatsRequest, request)
-        name = _name(parsed_request.index_name)
+        name = _check_index_name(parsed_request.index_name)
         with self.open_dataset(parsed_request, parsed_request.branch, parsed_request.version) as dataset:
             _require(dataset, require_table_id(parsed_request.id), name)
             index_stats = dataset.stats.index_stats(name)
@@ -105,14 +105,14 @@ class IndexOperations(Work):
 
     def drop_table_index(self, request: Any) -> DropTableIndexResponse:
         parsed_request = read_request(DropTableIndexRequest, request)
-        name = _name(parsed_request.index_name)
+        name = _check_index_name(parsed_request.index_name)
         with self.open_to_write(parsed_request, parsed_request.branch) as dataset:
             _require(dataset, require_table_id(parsed_request.id), name)
             dataset.drop_index(name)
         return DropTableIndexResponse()
 
     def _create(self, request: CreateTableIndexRequest) -> None:
-        kind = _kind(request.index_type)
+        kind = _normalise_kind(request.index_type)
         with self.open_to_write(request, request.branch) as dataset:
             name = request.name or f"{request.column}_idx"
             if any(index.name == name for index in dataset.describe_indices()):
@@ -139,7 +139,7 @@ class IndexOperations(Work):
                 )
 
 
-def _kind(name: str) -> str:
+def _normalise_kind(name: str) -> str:
     kind = name.upper().replace("-", "_")
     return {"LABELLIST": "LABEL_LIST", "BLOOM_FILTER": "BLOOMFILTER", "ZONE_MAP": "ZONEMAP"}.get(kind, kind)
 
@@ -148,7 +148,7 @@ def _set_fields(request: CreateTableIndexRequest, names: tuple[str, ...]) -> dic
     return {name: getattr(request, name) for name in names if getattr(request, name) is not None}
 
 
-def _name(name: str | None) -> str:
+def _check_index_name(name: str | None) -> str:
     if not name:
         raise InvalidInputError("'index_name' is missing")
     return name
@@ -159,7 +159,7 @@ def _require(dataset: LanceDataset, table: list[str], name: str) -> None:
         raise TableIndexNotFoundError(f"{table_name(table)} has no index '{name}'")
 
 
-def _content(dataset: LanceDataset, one: Any) -> IndexContent:
+def _describe_index(dataset: LanceDataset, one: Any) -> IndexContent:
     """An index, as it is listed."""
     rows, segments = dataset.count_rows(), list(one.segments)
     newest = max(segments, key=lambda segment: segment.created_at.timestamp() if segment.created_at else 0)

@@ -71,9 +71,9 @@ class QueryOperations(Work):
 
 def scanner(dataset: LanceDataset, query: QueryTableRequest | AnalyzeTableQueryPlanRequest) -> LanceScanner:
     """What reads the rows that a query wants."""
-    nearest = _nearest(dataset, query)
+    nearest = _nearest_search(dataset, query)
     return dataset.scanner(
-        columns=_columns(query),
+        columns=_query_columns(query),
         filter=query.filter or None,
         # Of several vectors, each has its own nearest rows.
         limit=None if nearest is not None and query.vector.multi_vector else query.k,
@@ -86,7 +86,7 @@ def scanner(dataset: LanceDataset, query: QueryTableRequest | AnalyzeTableQueryP
     )
 
 
-def _columns(query: QueryTableRequest | AnalyzeTableQueryPlanRequest) -> Any:
+def _query_columns(query: QueryTableRequest | AnalyzeTableQueryPlanRequest) -> Any:
     if query.columns is None:
         return None
     names, aliases = query.columns.column_names, query.columns.column_aliases
@@ -95,7 +95,7 @@ def _columns(query: QueryTableRequest | AnalyzeTableQueryPlanRequest) -> Any:
     return aliases if aliases is not None else names
 
 
-def _nearest(
+def _nearest_search(
     dataset: LanceDataset, query: QueryTableRequest | AnalyzeTableQueryPlanRequest
 ) -> dict[str, Any] | None:
     """The search for neighbours, if there is a vector: an empty one is none."""
@@ -164,7 +164,7 @@ def _full_text_query(query: FtsQuery) -> FullTextQuery:
             "a structured query must be one of match, phrase, boost, multi_match and boolean"
         )
     if query.match is not None:
-        return _match(query.match)
+        return _match_query(query.match)
     if query.phrase is not None:
         column = _require_column(query.phrase.column)
         return PhraseQuery(query.phrase.terms, column, slop=query.phrase.slop or 0)
@@ -173,7 +173,9 @@ def _full_text_query(query: FtsQuery) -> FullTextQuery:
         factor = 0.5 if query.boost.negative_boost is None else float(query.boost.negative_boost)
         return BoostQuery(positive, negative, negative_boost=factor)
     if query.multi_match is not None:
-        return BooleanQuery([(Occur.SHOULD, _match(query)) for query in query.multi_match.match_queries])
+        return BooleanQuery(
+            [(Occur.SHOULD, _match_query(query)) for query in query.multi_match.match_queries]
+        )
     assert query.boolean is not None
     clauses = [(Occur.MUST, fts_query) for fts_query in query.boolean.must]
     clauses += [(Occur.MUST_NOT, fts_query) for fts_query in query.boolean.must_not]
@@ -181,7 +183,7 @@ def _full_text_query(query: FtsQuery) -> FullTextQuery:
     return BooleanQuery([(occur, _full_text_query(clause)) for occur, clause in clauses])
 
 
-def _match(query: MatchQuery) -> FullTextQuery:
+def _match_query(query: MatchQuery) -> FullTextQuery:
     from lance.query import FullTextOperator, MatchQuery
 
     operator = (query.operator or "or").lower()

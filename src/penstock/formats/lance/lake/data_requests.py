@@ -88,7 +88,7 @@ def _describe_problems(problems: Iterable[Any]) -> str:
 
 def _describe_problem(problem: Mapping[str, Any]) -> str:
     """Describe one validation problem of a request's field."""
-    kind, place = str(problem["type"]), _place(problem["loc"])
+    kind, place = str(problem["type"]), _format_field_path(problem["loc"])
     if kind == "missing":
         return f"'{place}' is missing"
     expected = _KINDS.get(kind.removesuffix("_type").removesuffix("_parsing"))
@@ -98,7 +98,7 @@ def _describe_problem(problem: Mapping[str, Any]) -> str:
     return f"'{place}': {what[:1].lower()}{what[1:]}"
 
 
-def _place(parts: Iterable[str | int]) -> str:
+def _format_field_path(parts: Iterable[str | int]) -> str:
     """Where in a request, as people write it: ``operations[0].version``."""
     text = ""
     for part in parts:

@@ -36,48 +36,50 @@ def unpacked_size(data: bytes) -> int:
 def _in_stream(data: bytes, start: int = 0) -> Iterator[int]:
     """Where each message of a stream begins."""
     while start < len(data):
-        at, size = _metadata(data, start)
+        at, size = _find_metadata(data, start)
         if size == 0:
             return
         yield start
-        body = _field(data, _root(data, at), 3)
-        start = at + size + (0 if body is None else _number("<q", data, body))
+        body = _find_field(data, _find_root_table(data, at), 3)
+        start = at + size + (0 if body is None else _read_number("<q", data, body))
 
 
 def _in_file(data: bytes) -> Iterator[int]:
     """Where each message of a file begins that its footer names, as often as it is named."""
-    size = _number("<i", data, len(data) - len(FILE_MAGIC) - 4)
-    footer = _root(data, len(data) - len(FILE_MAGIC) - 4 - size)
+    size = _read_number("<i", data, len(data) - len(FILE_MAGIC) - 4)
+    footer = _find_root_table(data, len(data) - len(FILE_MAGIC) - 4 - size)
     for field in (2, 3):
-        place = _field(data, footer, field)
+        place = _find_field(data, footer, field)
         if place is not None:
-            for block in _items(data, place, _BLOCK_BYTES):
-                yield _number("<q", data, block)
+            for block in _list_items(data, place, _BLOCK_BYTES):
+                yield _read_number("<q", data, block)
 
 
 def _message_size(data: bytes, start: int) -> int:
-    at, size = _metadata(data, start)
-    message, body = _root(data, at), at + size
-    kind, place = _field(data, message, 1), _field(data, message, 2)
+    at, size = _find_metadata(data, start)
+    message, body = _find_root_table(data, at), at + size
+    kind, place = _find_field(data, message, 1), _find_field(data, message, 2)
     if kind is None or place is None or data[kind] not in (_DICTIONARY, _RECORDS):
         return 0
-    batch = _follow(data, place)
+    batch = _follow_offset(data, place)
     if data[kind] == _DICTIONARY:
-        inside = _field(data, batch, 1)
+        inside = _find_field(data, batch, 1)
         if inside is None:
             return 0
-        batch = _follow(data, inside)
-    buffers, is_packed = _field(data, batch, 2), _field(data, batch, 3) is not None
+        batch = _follow_offset(data, inside)
+    buffers, is_packed = _find_field(data, batch, 2), _find_field(data, batch, 3) is not None
     if buffers is None:
         return 0
-    return sum(_buffer_size(data, buffer, body, is_packed) for buffer in _items(data, buffers, _BUFFER_BYTES))
+    return sum(
+        _buffer_size(data, buffer, body, is_packed) for buffer in _list_items(data, buffers, _BUFFER_BYTES)
+    )
 
 
 def _buffer_size(data: bytes, place: int, body: int, is_packed: bool) -> int:
     offset, length = struct.unpack_from("<qq", data, place)
     if not is_packed or not length:
         return _require_size(length)
-    size = _number("<q", data, body + _require_size(offset))
+    size = _read_number("<q", data, body + _require_size(offset))
     return _require_size(length - 8 if size == _NOT_PACKED else size)
 
 
@@ -90,43 +92,43 @@ def _require_size(size: int) -> int:
 # -- what Arrow's metadata is made of ----------------------------------------------------------------------
 
 
-def _metadata(data: bytes, start: int) -> tuple[int, int]:
+def _find_metadata(data: bytes, start: int) -> tuple[int, int]:
     """Where the metadata of a message is, and how many bytes it has: none at the end of a stream."""
-    size = _number("<i", data, start)
+    size = _read_number("<i", data, start)
     if size == _CONTINUES:
         start += 4
-        size = _number("<i", data, start)
+        size = _read_number("<i", data, start)
     return start + 4, _require_size(size)
 
 
-def _number(kind: str, data: bytes, place: int) -> int:
+def _read_number(kind: str, data: bytes, place: int) -> int:
     if place < 0:
         raise ValueError(f"a place {place}")
     value: int = struct.unpack_from(kind, data, place)[0]
     return value
 
 
-def _follow(data: bytes, place: int) -> int:
-    return place + _number("<I", data, place)
+def _follow_offset(data: bytes, place: int) -> int:
+    return place + _read_number("<I", data, place)
 
 
-def _root(data: bytes, start: int) -> int:
-    return _follow(data, start)
+def _find_root_table(data: bytes, start: int) -> int:
+    return _follow_offset(data, start)
 
 
-def _field(data: bytes, table: int, number: int) -> int | None:
+def _find_field(data: bytes, table: int, number: int) -> int | None:
     """Where a field of a table is; ``None`` if it has its default."""
-    fields = table - _number("<i", data, table)
+    fields = table - _read_number("<i", data, table)
     place = 4 + 2 * number
-    if place >= _number("<H", data, fields):
+    if place >= _read_number("<H", data, fields):
         return None
-    offset = _number("<H", data, fields + place)
+    offset = _read_number("<H", data, fields + place)
     return table + offset if offset else None
 
 
-def _items(data: bytes, place: int, size: int) -> Iterator[int]:
-    start = _follow(data, place)
-    count = _number("<I", data, start)
+def _list_items(data: bytes, place: int, size: int) -> Iterator[int]:
+    start = _follow_offset(data, place)
+    count = _read_number("<I", data, start)
     if start + 4 + count * size > len(data):
         raise ValueError(f"a list of {count} items")
     return iter(range(start + 4, start + 4 + count * size, size))

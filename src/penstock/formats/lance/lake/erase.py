@@ -99,9 +99,9 @@ class LanceErasure:
 
     @property
     def content(self) -> LanceTable:
-        return self._at(self._kernel.references.get(self._branch).head)
+        return self._read_table(self._kernel.references.get(self._branch).head)
 
-    def _at(self, commit: ObjectId) -> LanceTable:
+    def _read_table(self, commit: ObjectId) -> LanceTable:
         content = content_of(self._kernel.objects, self._kernel.state(commit).get(self._key.encode()))
         if not isinstance(content, LanceTable) or not is_managed(content):
             raise KeyNotFound(f"the Lance table '{self._key}' no longer exists", key=str(self._key))
@@ -115,7 +115,7 @@ class LanceErasure:
     def _state(self) -> LanceState:
         return state_of(self.content)
 
-    def _newest(self) -> tuple[Manifest, str]:
+    def _read_newest_manifest(self) -> tuple[Manifest, str]:
         """The newest version, and the folder that it is at."""
         content = self.content
         newest = Versions(self._kernel.objects, state_of(content)).newest()
@@ -158,9 +158,9 @@ class LanceErasure:
                     "delete it (delete_table_tag of the Lance namespace); --all-references deletes it as well"
                 )
                 yield TableHolder(f"Lance's own tag '{name}' of the table", True, way)
-        yield from self._sharing()
+        yield from self._find_sharing_tables()
 
-    def _sharing(self) -> Iterator[TableHolder]:
+    def _find_sharing_tables(self) -> Iterator[TableHolder]:
         location = normalise(self.content.location)
         yield from clones_of(self._lake, location)
         sweep = self._sweep(dry_run=True)
@@ -230,7 +230,7 @@ class LanceErasure:
 
     def _to_rewrite(self) -> tuple[int, int]:
         """How many fragments are written anew because of columns that they hold, or else because of rows."""
-        manifest, folder = self._newest()
+        manifest, folder = self._read_newest_manifest()
         removed = self._removed_before()
         if removed is None:
             columns, deletions = fragments_with_old_columns(manifest), fragments_with_deletions(manifest)
@@ -261,7 +261,7 @@ class LanceErasure:
 
     def _require_known(self, rewriting: TableRewrite) -> None:
         """``UnsupportedFeature`` for a table in which values may be where nobody looks for them here."""
-        manifest, _ = self._newest()
+        manifest, _ = self._read_newest_manifest()
         why = ""
         try:
             check_movable(manifest)
@@ -283,9 +283,9 @@ class LanceErasure:
         return stale_indexes(manifest, self._first, Versions(self._kernel.objects, self._state))
 
     def _make_indexes(self, rewriting: TableRewrite) -> None:
-        for name in self._indexes_to_make(self._newest()[0]):
+        for name in self._indexes_to_make(self._read_newest_manifest()[0]):
             rewriting.make_index(name)
-        manifest, _ = self._newest()
+        manifest, _ = self._read_newest_manifest()
         self._sound = manifest.version, frozenset(map(index_id, manifest.indexes))
 
     def _are_indexes_sound(self, manifest: Manifest) -> bool:
@@ -306,7 +306,7 @@ class LanceErasure:
         that deletes nothing.
         """
         for _ in range(TRIES_MAX):
-            manifest, folder = self._newest()
+            manifest, folder = self._read_newest_manifest()
             if not self._are_indexes_sound(manifest):  # an index came that others made of an earlier version
                 self.rewrite()
                 continue
@@ -349,7 +349,7 @@ class LanceErasure:
             fingerprint=erase.encode,
         )
         is_new = bool(outcome.commits)
-        return self._at(outcome.commits[-1] if is_new else outcome.head), is_new
+        return self._read_table(outcome.commits[-1] if is_new else outcome.head), is_new
 
     def _overtaken_error(self) -> Unavailable:
         return Unavailable(
@@ -381,7 +381,7 @@ class LanceErasure:
         """The manifests that are retained, each with its folder: the newest, or all from the first one that
         references have."""
         if self._first is None:
-            yield self._newest()
+            yield self._read_newest_manifest()
             return
         seen: set[ObjectId] = set()
         kinds = (Kind.BRANCH, Kind.TAG, Kind.TRANSACTION)

@@ -56,13 +56,13 @@ M = TypeVar("M", bound=BaseModel)
 
 def in_lance(problem: PenstockError, *, in_batch: bool = False) -> LanceNamespaceError:
     """An error in Lance's words. In a batch it says which operation it is about, counted from zero."""
-    kind = _kind(problem)
+    kind = _error_class(problem)
     number = problem.details.get("operation") if in_batch else None
-    text = _text(problem)
+    text = _format_message(problem)
     return kind(text if number is None else f"operation {number}: {text}")
 
 
-def _text(problem: PenstockError) -> str:
+def _format_message(problem: PenstockError) -> str:
     """What happened, for who asks as Lance's clients do."""
     if isinstance(problem, CommitConflict):
         for conflict in problem.conflicts:
@@ -71,7 +71,7 @@ def _text(problem: PenstockError) -> str:
     return problem.message
 
 
-def _kind(problem: PenstockError) -> type[LanceNamespaceError]:
+def _error_class(problem: PenstockError) -> type[LanceNamespaceError]:
     if isinstance(problem, errors.OwnRefNotFound | errors.OwnRefExists):
         is_tag, is_there = "tag" in problem.details, isinstance(problem, errors.OwnRefExists)
         if is_there:

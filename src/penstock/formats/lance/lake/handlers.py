@@ -73,20 +73,20 @@ class LanceAnswers:
         self._opening = TableOpener(lake, parts)
         self.ways: dict[type[Call[Any]], Callable[[Any], Any]] = {
             calls.CommitLance: self._commit,
-            calls.GetLanceTable: self._about,
-            calls.GetLanceStatus: self._status,
-            calls.ListLanceVersions: self._versions,
-            calls.ListLanceBranches: self._branches,
-            calls.ListLanceTags: self._tags,
+            calls.GetLanceTable: self._describe_table,
+            calls.GetLanceStatus: self._get_status,
+            calls.ListLanceVersions: self._list_versions,
+            calls.ListLanceBranches: self._list_branches,
+            calls.ListLanceTags: self._list_tags,
             calls.PromoteLance: self._promote,
         }
 
     # -- reading -------------------------------------------------------------------------------------------
 
-    def _about(self, call: calls.GetLanceTable) -> LanceAbout:
-        return _about(self._opening.table(call.at, call.key, call.via, to_write=call.to_write))
+    def _describe_table(self, call: calls.GetLanceTable) -> LanceAbout:
+        return _make_about(self._opening.table(call.at, call.key, call.via, to_write=call.to_write))
 
-    def _status(self, call: calls.GetLanceStatus) -> LanceStatus:
+    def _get_status(self, call: calls.GetLanceStatus) -> LanceStatus:
         opened = self._opening.table(self._lake.or_default(None), call.key)
         newest, alarm = opened.versions.newest(), ""
         unpromoted: tuple[WaitingVersion, ...] = ()
@@ -108,18 +108,20 @@ class LanceAnswers:
             alarm=alarm,
         )
 
-    def _versions(self, call: calls.ListLanceVersions) -> tuple[LanceVersion, ...]:
+    def _list_versions(self, call: calls.ListLanceVersions) -> tuple[LanceVersion, ...]:
         opened = self._opening.table(call.at, call.key, call.via, to_write=call.to_write)
         branch = self._own_branch(opened, call.branch)
         if call.version is not None:
             version = opened.versions.get(branch, call.version)
             if version is None:
                 self._opening.require_version(opened, call.version)
-            return () if version is None else (self._version(opened, branch, call.version, version),)
+            return () if version is None else (self._describe_version(opened, branch, call.version, version),)
         listed = first(opened.versions.all(branch, call.below), call.limit)
-        return tuple(self._version(opened, branch, number, version) for number, version in listed)
+        return tuple(self._describe_version(opened, branch, number, version) for number, version in listed)
 
-    def _version(self, opened: OpenedTable, branch: str, number: int, version: Version) -> LanceVersion:
+    def _describe_version(
+        self, opened: OpenedTable, branch: str, number: int, version: Version
+    ) -> LanceVersion:
         placed = self._opening.place(opened, branch, number, version)
         return LanceVersion(
             version=number,
@@ -136,11 +138,11 @@ class LanceAnswers:
             raise OwnRefNotFound(f"'{opened.key}' has no branch '{branch}'", branch=branch)
         return branch
 
-    def _branches(self, call: calls.ListLanceBranches) -> tuple[LanceBranch, ...]:
+    def _list_branches(self, call: calls.ListLanceBranches) -> tuple[LanceBranch, ...]:
         opened = self._opening.table(call.at, call.key, call.via)
         return tuple(first(_own_branches(opened, call.after), call.limit))
 
-    def _tags(self, call: calls.ListLanceTags) -> tuple[LanceTag, ...]:
+    def _list_tags(self, call: calls.ListLanceTags) -> tuple[LanceTag, ...]:
         opened = self._opening.table(call.at, call.key, call.via)
         return tuple(first(_own_tags(opened, call.after), call.limit))
 
@@ -152,7 +154,7 @@ class LanceAnswers:
             raise InvalidRequest(f"'{call.key}' is private: its versions exist in the lake only")
         self._opening.promote(opened.branch, call.key)
         self._check_promoted(opened)
-        return _about(opened)
+        return _make_about(opened)
 
     def _check_promoted(self, opened: OpenedTable) -> None:
         """``Unavailable`` if not all of a table's versions are where every reader of Lance looks, or whatever
@@ -181,7 +183,7 @@ class LanceAnswers:
             if not asked_for:
                 return self._nothing_to_do(call)
             try:
-                return self._try(call, asked_for)
+                return self._try_commit(call, asked_for)
             except TableExists as problem:
                 operation = call.operations[int(problem.details.get("operation", 0))]
                 if (
@@ -204,7 +206,9 @@ class LanceAnswers:
         doings = self._committed_request(call)
         return result_of_commit(doings, None, self._lake.commit_of(call.branch))
 
-    def _try(self, call: calls.CommitLance, asked_for: list[tuple[int, LanceOperation]]) -> LanceCommitted:
+    def _try_commit(
+        self, call: calls.CommitLance, asked_for: list[tuple[int, LanceOperation]]
+    ) -> LanceCommitted:
         with ExitStack() as reserved:
             return self._try_reserved(call, asked_for, reserved)
 
@@ -295,7 +299,7 @@ class LanceAnswers:
             raise TableNotFound(f"there is no Lance table '{key}' at '{branch}'", table=str(key)) from None
 
 
-def _about(opened: OpenedTable) -> LanceAbout:
+def _make_about(opened: OpenedTable) -> LanceAbout:
     newest = opened.versions.newest()
     assert opened.content.id is not None
     return LanceAbout(

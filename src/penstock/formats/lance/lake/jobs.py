@@ -158,14 +158,14 @@ class JobNamespace(PenstockNamespace):
             with own_errors(self, job.key) as client:
                 made = work(client)
         except PenstockError as problem:
-            landing = self._landing()
+            landing = self._find_landing()
             if landing is None:
-                raise self._refusal(problem) from None
+                raise self._commit_error(problem) from None
             about = self.do(GetLanceTable(key=job.key, at=landing.head, via=job.branch))
             return CommittedJob(version=about.version or 0, commit=landing.commit, head=landing.head)
         if self._answer is not None:
             return CommittedJob(version=made.version, commit=self._answer.commit, head=self._answer.head)
-        landing = self._landing()
+        landing = self._find_landing()
         if landing is None:
             raise OutcomeUnknown(
                 f"Lance says that '{job.key}' was written as version {made.version}, but the lake did not "
@@ -211,7 +211,7 @@ class JobNamespace(PenstockNamespace):
                     table=str(operation.key),
                 )
 
-    def _landing(self) -> Landing | None:
+    def _find_landing(self) -> Landing | None:
         """What became of what was sent. ``OutcomeUnknown`` if the lake cannot be asked."""
         # Of whatever else it was refused for, it is known that it was not done.
         in_doubt = (VersionTaken, OutcomeUnknown, Unavailable)
@@ -229,7 +229,7 @@ class JobNamespace(PenstockNamespace):
                 key=job.id,
             ) from None
 
-    def _refusal(self, problem: PenstockError) -> PenstockError:
+    def _commit_error(self, problem: PenstockError) -> PenstockError:
         """The error to raise for a commit that was refused."""
         penstock_error = self._problem
         if penstock_error is not None and not isinstance(penstock_error, VersionTaken):

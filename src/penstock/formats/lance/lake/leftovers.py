@@ -70,13 +70,13 @@ def is_data(key: str) -> bool:
 
 def judge(entry: BucketEntry, needs: LanceNeeds) -> FileFate:
     """What becomes of a file."""
-    fate = _fate(entry.key, needs)
+    fate = _decide_fate(entry.key, needs)
     if fate in (FileFate.DATA, FileFate.SCRATCH) and entry.modified_us >= needs.before_us:
         return FileFate.WAITING
     return fate
 
 
-def _fate(key: str, needs: LanceNeeds) -> FileFate:
+def _decide_fate(key: str, needs: LanceNeeds) -> FileFate:
     table = needs.table
     if needs.names(f"{table.location}/{key}") or key in needs.foreign:
         return FileFate.KEPT

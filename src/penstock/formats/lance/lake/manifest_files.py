@@ -51,12 +51,12 @@ class ManifestFiles:
         if unknown := manifest.unknown_fields:
             raise UnclearManifest(f"has fields that this version of Penstock does not know ({unknown})")
         try:
-            roots = _roots(manifest, folder)
+            roots = _read_roots(manifest, folder)
             if name := manifest.transaction_file:
                 yield f"{folder}/{TRANSACTIONS}{name}"
             for index in manifest.indexes:
-                root = _root(roots, index.number(_BASE_OF_INDEX))[0]
-                yield f"{root}/{INDICES}{_uuid(index)}"
+                root = _find_root(roots, index.number(_BASE_OF_INDEX))[0]
+                yield f"{root}/{INDICES}{_index_uuid(index)}"
             context = repr(sorted(roots.items(), key=repr)).encode()
             for packed in manifest.body.all(2):
                 digest = blake2b(
@@ -72,7 +72,7 @@ class ManifestFiles:
 def fragments_with_files(manifest: Manifest, folder: str) -> Iterator[tuple[Message, frozenset[str]]]:
     """The fragments of a version that lies in the chain at a folder, each with its data files.
     ``UnclearManifest`` if these cannot be told."""
-    roots = _roots(manifest, folder)
+    roots = _read_roots(manifest, folder)
     for fragment in manifest.fragments:
         plain = fragment.with_field(DELETION_FILE)
         yield fragment, frozenset(_of_fragment(plain, roots))
@@ -82,7 +82,7 @@ _Roots = dict[int | None, tuple[str, bool]]
 """By the numbers of bases: a folder, and whether it is that of a table, and not only one of data files."""
 
 
-def _roots(manifest: Manifest, folder: str) -> _Roots:
+def _read_roots(manifest: Manifest, folder: str) -> _Roots:
     roots: _Roots = {None: (folder, True)}
     for base in manifest.bases:
         try:
@@ -96,7 +96,7 @@ def _roots(manifest: Manifest, folder: str) -> _Roots:
     return roots
 
 
-def _root(roots: _Roots, base: int | None) -> tuple[str, bool]:
+def _find_root(roots: _Roots, base: int | None) -> tuple[str, bool]:
     if base not in roots:
         raise UnclearManifest(f"refers to the base path {base}, which its manifest does not list")
     return roots[base]
@@ -107,16 +107,16 @@ def _of_fragment(fragment: Message, roots: _Roots) -> Iterator[str]:
         raise UnclearManifest(f"has fragments that Penstock does not understand (fields {sorted(unknown)})")
     for packed in fragment.all(FILES):
         file = Message.read(packed)
-        root, is_table = _root(roots, file.number(_BASE_OF_FILE))
+        root, is_table = _find_root(roots, file.number(_BASE_OF_FILE))
         yield f"{root}/{_DATA if is_table else ''}{file.text(_PATH)}"
     if (deletion := fragment.message(DELETION_FILE)) is not None:
-        root = _root(roots, deletion.number(_BASE_OF_FILE))[0]
+        root = _find_root(roots, deletion.number(_BASE_OF_FILE))[0]
         number = fragment.number(FRAGMENT_ID) or 0
         read, deletion_id = deletion.number(_READ_VERSION) or 0, deletion.number(_DELETION_ID) or 0
         yield f"{root}/{_DELETIONS}{number}-{read}-{deletion_id}"
 
 
-def _uuid(index: Message) -> str:
+def _index_uuid(index: Message) -> str:
     message = index.message(_INDEX_UUID)
     uuids = message.all(1) if message is not None else []
     if not uuids or len(uuids[-1]) != 16:

@@ -131,7 +131,7 @@ def _remove_others(lake: Lake, directory: Any, tables: list[ExportedTable]) -> i
     from lance_namespace import DeregisterTableRequest, DescribeTableRequest
 
     listed, removed = {tuple(table.key) for table in tables}, 0
-    for name in _names(directory, ()):
+    for name in _list_table_names(directory, ()):
         if name not in listed:
             table = directory.describe_table(DescribeTableRequest(id=[*name]))
             if _is_given(lake, normalise(table.location)):
@@ -140,18 +140,18 @@ def _remove_others(lake: Lake, directory: Any, tables: list[ExportedTable]) -> i
     return removed
 
 
-def _names(directory: Any, namespace: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+def _list_table_names(directory: Any, namespace: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     """All tables that are listed in a namespace, however deep."""
     from lance_namespace import ListNamespacesRequest, ListTablesRequest
 
-    for page in _pages(directory.list_tables, ListTablesRequest(id=[*namespace])):
+    for page in _read_pages(directory.list_tables, ListTablesRequest(id=[*namespace])):
         yield from ((*namespace, name) for name in page.tables)
-    for page in _pages(directory.list_namespaces, ListNamespacesRequest(id=[*namespace])):
+    for page in _read_pages(directory.list_namespaces, ListNamespacesRequest(id=[*namespace])):
         for name in page.namespaces:
-            yield from _names(directory, (*namespace, name))
+            yield from _list_table_names(directory, (*namespace, name))
 
 
-def _pages(ask: Callable[[Any], Any], request: Any) -> list[Any]:
+def _read_pages(ask: Callable[[Any], Any], request: Any) -> list[Any]:
     """All of a list, before anything of it is changed."""
     pages = [ask(request)]
     while pages[-1].page_token:

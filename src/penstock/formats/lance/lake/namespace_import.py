@@ -88,7 +88,7 @@ def import_lance(
     tables.sort(key=lambda table: table.key)
     if not dry_run:
         lake.begin_write()
-    problems += _problems(lake, tables)
+    problems += _find_problems(lake, tables)
     if problems:
         listed = "\n".join(f"  {problem}" for problem in problems)
         raise InvalidRequest(
@@ -127,7 +127,7 @@ def _list_tables(place: str) -> Iterator[ListedTable]:
             directory: Any = DirectoryNamespace(root=place, **way)  # type: ignore[no-untyped-call]
             listed_tables = [
                 listed_table
-                for listed_table in _below(directory, place, ())
+                for listed_table in _list_tables_below(directory, place, ())
                 if listed_table.parts not in names and listed_table.location not in locations
             ]
             names.update(listed_table.parts for listed_table in listed_tables)
@@ -138,13 +138,13 @@ def _list_tables(place: str) -> Iterator[ListedTable]:
 
 
 def _has_list(place: str) -> bool:
-    names = _folders(place)
+    names = _list_folders(place)
     if not names:
         raise InvalidRequest(f"there is no Lance directory namespace at {place}", root=place)
     return MANIFEST in names
 
 
-def _below(directory: Any, place: str, namespace: tuple[str, ...]) -> Iterator[ListedTable]:
+def _list_tables_below(directory: Any, place: str, namespace: tuple[str, ...]) -> Iterator[ListedTable]:
     from lance_namespace import (
         DescribeTableRequest,
         ListNamespacesRequest,
@@ -152,7 +152,7 @@ def _below(directory: Any, place: str, namespace: tuple[str, ...]) -> Iterator[L
         TableNotFoundError,
     )
 
-    for name in _pages(directory.list_tables, ListTablesRequest, "tables", namespace):
+    for name in _read_pages(directory.list_tables, ListTablesRequest, "tables", namespace):
         parts = (*namespace, name)
         try:
             table = directory.describe_table(DescribeTableRequest(id=[*parts], check_declared=True))
@@ -165,15 +165,15 @@ def _below(directory: Any, place: str, namespace: tuple[str, ...]) -> Iterator[L
             continue
         location = normalise(table.location)
         yield ListedTable(parts, location, bool(table.is_only_declared) and not _has_versions(location))
-    for name in _pages(directory.list_namespaces, ListNamespacesRequest, "namespaces", namespace):
-        yield from _below(directory, place, (*namespace, name))
+    for name in _read_pages(directory.list_namespaces, ListNamespacesRequest, "namespaces", namespace):
+        yield from _list_tables_below(directory, place, (*namespace, name))
 
 
 def _has_versions(location: str) -> bool:
-    return VERSIONS.rstrip("/") in _folders(location)
+    return VERSIONS.rstrip("/") in _list_folders(location)
 
 
-def _folders(location: str) -> set[str]:
+def _list_folders(location: str) -> set[str]:
     places = Places()
     try:
         return {*places.at(location).folders()}
@@ -181,7 +181,7 @@ def _folders(location: str) -> set[str]:
         places.close()
 
 
-def _pages(listing: Any, request: Any, field: str, namespace: tuple[str, ...]) -> Iterator[str]:
+def _read_pages(listing: Any, request: Any, field: str, namespace: tuple[str, ...]) -> Iterator[str]:
     token = None
     while True:
         page = listing(request(id=[*namespace], page_token=token))
@@ -193,7 +193,7 @@ def _pages(listing: Any, request: Any, field: str, namespace: tuple[str, ...]) -
 # -- what stands against it --------------------------------------------------------------------------------
 
 
-def _problems(lake: Lake, tables: list[ImportedTable]) -> Iterator[str]:
+def _find_problems(lake: Lake, tables: list[ImportedTable]) -> Iterator[str]:
     """Why tables cannot come to the lake, each with its reason."""
     roots = lake.do(GetAbout()).roots
     keys = {key for some in _table_batches(tables) for key in _existing_keys(lake, some)}

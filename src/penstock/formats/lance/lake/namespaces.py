@@ -56,7 +56,7 @@ class NamespaceOperations(NamespaceBase):
             return CreateNamespaceResponse(properties=earlier_change.after.properties)
         for _ in range(TRIES_MAX):
             snapshot = self.snapshot()
-            namespace = self._namespace(snapshot, key)
+            namespace = self._find_namespace(snapshot, key)
             if namespace is not None and mode == "existok":
                 return CreateNamespaceResponse(properties=namespace.properties)
             if namespace is not None and (mode == "create" or key is None):
@@ -120,7 +120,7 @@ class NamespaceOperations(NamespaceBase):
             return DropNamespaceResponse(properties=earlier_change.before.properties)
         for _ in range(TRIES_MAX):
             snapshot = self.snapshot()
-            namespace = self._namespace(snapshot, key)
+            namespace = self._find_namespace(snapshot, key)
             if namespace is None:
                 if mode == "skip":
                     return DropNamespaceResponse()
@@ -164,19 +164,19 @@ class NamespaceOperations(NamespaceBase):
         key = namespace_key(parts)
         if key is not None:
             self.note_read(key)
-        namespace = self._namespace(self.snapshot(), key)
+        namespace = self._find_namespace(self.snapshot(), key)
         if namespace is None:
             raise _not_found_error(key)
         return namespace
 
-    def _namespace(self, snapshot: Snapshot, key: Key | None) -> Namespace | None:
+    def _find_namespace(self, snapshot: Snapshot, key: Key | None) -> Namespace | None:
         if key is None:
             return Namespace()
         namespace = snapshot.get(key)
         return namespace if isinstance(namespace, Namespace) else None
 
     def _require(self, snapshot: Snapshot, key: Key | None) -> None:
-        if self._namespace(snapshot, key) is None:
+        if self._find_namespace(snapshot, key) is None:
             raise _not_found_error(key)
 
     def children(

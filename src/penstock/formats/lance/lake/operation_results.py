@@ -83,26 +83,26 @@ class _OperationResults:
 
     def result_of(self, operation: LanceOperation) -> LanceDone:
         if isinstance(operation, calls.DeregisterLance):
-            return self._describe_table(self._table(self._before, operation.key))
+            return self._describe_table(self._find_table(self._before, operation.key))
         is_known = operation.key in self._tables
-        table = self._tables[operation.key] if is_known else self._table(self._after, operation.key)
+        table = self._tables[operation.key] if is_known else self._find_table(self._after, operation.key)
         if table is None:
             return LanceDone()
         if isinstance(operation, calls.CreateLanceVersion):
             return LanceDone(
-                version=self._version(
+                version=self._find_version(
                     operation.key, table, own_branch_name(operation.branch), operation.version
                 )
             )
         if isinstance(operation, calls.PutLanceBranch):
             begun = table.versions.branch(operation.branch)
             number = 0 if begun is None else begun.version
-            return LanceDone(version=self._version(operation.key, table, operation.branch, number))
+            return LanceDone(version=self._find_version(operation.key, table, operation.branch, number))
         if isinstance(operation, calls.DeleteLanceVersions):
             return LanceDone(deleted=self._count_deleted(operation))
         return self._describe_table(table)
 
-    def _table(self, commit: ObjectId, key: Key) -> TableAt | None:
+    def _find_table(self, commit: ObjectId, key: Key) -> TableAt | None:
         return table_at(self._lake, commit, key)
 
     def _describe_table(self, table: TableAt | None) -> LanceDone:
@@ -115,7 +115,7 @@ class _OperationResults:
             properties=table.state.properties,
         )
 
-    def _version(self, key: Key, table: TableAt, branch: str, number: int) -> LanceVersion | None:
+    def _find_version(self, key: Key, table: TableAt, branch: str, number: int) -> LanceVersion | None:
         version = table.versions.get(branch, number)
         if version is None:
             return None
@@ -131,7 +131,7 @@ class _OperationResults:
         )
 
     def _count_deleted(self, operation: calls.DeleteLanceVersions) -> int:
-        table, branch = self._table(self._before, operation.key), own_branch_name(operation.branch)
+        table, branch = self._find_table(self._before, operation.key), own_branch_name(operation.branch)
         if table is None or self._before == self._after:
             return 0
         count = 0

@@ -116,13 +116,13 @@ class OwnRefOperations(VersionOperations):
         limit, after = page_size(request.limit), require_token(request.page_token) or ""
         call = msgspec.structs.replace(call, after=after)
         most = None if limit is None else limit + 1
-        pages = self.lake.pages(call, most, _after)
+        pages = self.lake.pages(call, most, _next_page)
         if limit is None or len(pages) <= limit:
             return pages, None
         return pages[:limit], pages[limit - 1].name if limit else None
 
 
-def _after(last: LanceBranch | LanceTag) -> dict[str, Any]:
+def _next_page(last: LanceBranch | LanceTag) -> dict[str, Any]:
     return {"after": last.name}
 
 

@@ -64,8 +64,8 @@ class LanceParts:
             self.manifests,
             kernel.objects,
             self.ownership,
-            refs=RefFiles(places, kernel.objects, lake_id, self._current, kernel.clock),
-            current=self._current,
+            refs=RefFiles(places, kernel.objects, lake_id, self._current_content, kernel.clock),
+            current=self._current_content,
             has_table=self._has_table,
             meter=kernel.meter,
             clock=kernel.clock,
@@ -104,7 +104,7 @@ class LanceParts:
         """Promote what was ratified here, for at most so long."""
         self.promoter.close(timeout_s)
 
-    def _current(self, task: PromoteTask) -> LanceTable | None:
+    def _current_content(self, task: PromoteTask) -> LanceTable | None:
         """The table of a task, as its branch has it now; nothing if it does not."""
         try:
             head = self._kernel.references.get(task.branch).head
@@ -123,12 +123,12 @@ class LanceParts:
             head = self._kernel.references.get(task.branch or self._kernel.formats.default_branch).head
         except ReferenceNotFound:
             return False
-        return head != NO_COMMIT and find_table(partial(self._look, head), task.table) is not None
+        return head != NO_COMMIT and find_table(partial(self._read_content, head), task.table) is not None
 
     def find_last(self, identity: UUID) -> LanceTable | None:
         """A table as the default branch has it, or had it when it was dropped."""
         head = self._kernel.references.get(self._kernel.formats.default_branch).head
-        content = None if head == NO_COMMIT else last_content(partial(self._look, head), identity)
+        content = None if head == NO_COMMIT else last_content(partial(self._read_content, head), identity)
         return content if isinstance(content, LanceTable) and is_managed(content) else None
 
     def folder_alarm(self, key: Key, content: LanceTable) -> str:
@@ -153,7 +153,7 @@ class LanceParts:
         before that, or cannot have them there, leaves the table to the lake, which can register it again.
         """
         before = self._kernel.history.commit(commit).parent
-        old_content = None if before == NO_COMMIT else self._look(before, key.encode())
+        old_content = None if before == NO_COMMIT else self._read_content(before, key.encode())
         if (
             not isinstance(old_content, LanceTable)
             or not is_managed(old_content)
@@ -184,7 +184,7 @@ class LanceParts:
         for each in (landed, *brought):
             for intent in self._kernel.objects.intents(each):
                 if (intent.format, intent.data) == (NAME, DEREGISTERED):
-                    before = None if each.parent == NO_COMMIT else self._look(each.parent, intent.key)
+                    before = None if each.parent == NO_COMMIT else self._read_content(each.parent, intent.key)
                     if before is not None and before.id == table.id:
                         return True
         return False
@@ -192,23 +192,23 @@ class LanceParts:
     def is_location_of_table(self, location: str) -> bool:
         """Whether any branch has a table at a place."""
         for reference in self._kernel.references.all(Kind.BRANCH):
-            look = partial(self._look, reference.head)
+            look = partial(self._read_content, reference.head)
             identity = None if reference.head == NO_COMMIT else holder(look, location)
             if identity is not None and find_table(look, identity) is not None:
                 return True
         return False
 
-    def _look(self, commit: ObjectId, stored: bytes) -> AnyContent | None:
+    def _read_content(self, commit: ObjectId, stored: bytes) -> AnyContent | None:
         return content_of(self._kernel.objects, self._kernel.state(commit).get(stored))
 
     def _catch_up(self) -> None:
-        for branch, key, content in self._tables():
+        for branch, key, content in self._list_tables():
             if self.promoter.is_closing:
                 return
             is_default = branch == self._kernel.formats.default_branch
             self.promoter.table_committed(key, content, is_default=is_default, branch=branch)
 
-    def _tables(self) -> Iterator[tuple[str, Key, LanceTable]]:
+    def _list_tables(self) -> Iterator[tuple[str, Key, LanceTable]]:
         """The tables of the default branch, and those of other branches that differ from them."""
         default = self._kernel.formats.default_branch
         head = self._kernel.references.get(default).head

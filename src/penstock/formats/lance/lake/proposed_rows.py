@@ -62,7 +62,7 @@ class LanceRows:
         if self._opened is None:
             self._opened = open_rows(self._key, self.version)
         dataset = self._opened()
-        return pa.RecordBatchReader.from_batches(dataset.schema, self._batches(dataset))
+        return pa.RecordBatchReader.from_batches(dataset.schema, self._watch_batches(dataset))
 
     @cached_property
     def version(self) -> ProposedVersion | None:
@@ -82,7 +82,7 @@ class LanceRows:
             folder_at(place.url, version.chain), number, path_from_root(f"{place.url}/{name}"), size
         )
 
-    def _batches(self, reader: Any) -> Iterator[Any]:
+    def _watch_batches(self, reader: Any) -> Iterator[Any]:
         yield from reader  # and this object stays as long as somebody reads
 
 

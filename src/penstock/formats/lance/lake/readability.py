@@ -87,12 +87,12 @@ class LanceReadability:
             return
         for reference in references:
             try:
-                yield from self._at(reference)
+                yield from self._check_reference(reference)
             except (PenstockError, AttributeError, TypeError, ValueError, LookupError) as problem:
                 # Objects that are damaged are told by whoever checks them.
                 logger.warning("not all Lance tables at '%s' were checked: %s", reference.name, problem)
 
-    def _at(self, reference: Reference) -> Iterator[Unreadable]:
+    def _check_reference(self, reference: Reference) -> Iterator[Unreadable]:
         if reference.head == NO_COMMIT:
             return
         for key, content in tables_at(self._kernel, reference.head):
@@ -105,7 +105,7 @@ class LanceReadability:
                 continue
             cache_key = location, newest[1].id(newest[0])
             if cache_key not in self._known:
-                self._known[cache_key] = self._problem(content, *newest)
+                self._known[cache_key] = self._find_problem(content, *newest)
             why, is_index = self._known[cache_key]
             if why and self._is_there(reference):
                 yield Unreadable(reference.kind, reference.name, key, location, why, is_index)
@@ -116,7 +116,7 @@ class LanceReadability:
             return self._kernel.references.get(reference.name).head == reference.head
         return False
 
-    def _problem(self, content: LanceTable, number: int, version: Version) -> tuple[str, bool]:
+    def _find_problem(self, content: LanceTable, number: int, version: Version) -> tuple[str, bool]:
         """Why a version cannot be read, and whether that is for want of an index; nothing if it can be, as
         far as is known."""
         try:
@@ -131,14 +131,14 @@ class LanceReadability:
             named = [file for file in ManifestFiles().of(manifest, folder) if file.startswith(f"{location}/")]
         except UnclearManifest:
             return "", False
-        files = self._files(location)
+        files = self._list_named_files(location)
         gone = [file for file in named if f"/{TRANSACTIONS}" not in file and name_hash(file) not in files]
         shown_files = ", ".join(file.removeprefix(f"{location}/") for file in sorted(gone)[:NAMES_MAX])
         more = f" and {len(gone) - NAMES_MAX} more" if len(gone) > NAMES_MAX else ""
         why = f"files of version {number} are gone ({shown_files}{more})" if gone else ""
         return why, all(f"/{INDICES}" in file for file in gone)
 
-    def _files(self, location: str) -> set[bytes]:
+    def _list_named_files(self, location: str) -> set[bytes]:
         """The files with rows, deletions and indexes of a table, by hashes of the names that manifests have
         for them."""
         if location not in self._there:

@@ -117,7 +117,7 @@ class _Steps:
             case calls.CreateLanceVersion():
                 return self._create(number, operation)
             case _:
-                return _plain(operation)
+                return _make_step(operation)
 
     def _create(self, number: int, operation: calls.CreateLanceVersion) -> intents.Create:
         if self._location is None:
@@ -142,7 +142,7 @@ class _Steps:
         )
 
 
-def _plain(operation: LanceOperation) -> intents.Step:
+def _make_step(operation: LanceOperation) -> intents.Step:
     """A step that says the same as its operation."""
     match operation:
         case calls.DeleteLanceVersions():
@@ -181,26 +181,30 @@ def check_together(ones: Sequence[tuple[int, LanceOperation]]) -> None:
     created: dict[str, dict[int, int]] = {}
     for place, (number, operation) in enumerate(ones):
         if isinstance(operation, calls.DeclareLance | calls.RegisterLance) and place > 0:
-            raise _contradicts(
+            raise _contradiction_error(
                 operation.key, number, ones[0][0], "the creation of a table must be its first operation"
             )
         if isinstance(operation, calls.DeregisterLance) and len(ones) > 1:
             other = ones[0][0] if place else ones[1][0]
-            raise _contradicts(operation.key, number, other, "a table that is dropped cannot also be changed")
+            raise _contradiction_error(
+                operation.key, number, other, "a table that is dropped cannot also be changed"
+            )
         if isinstance(operation, calls.CreateLanceVersion):
             versions = created.setdefault(own_branch_name(operation.branch), {})
             if (other_one := versions.setdefault(operation.version, number)) != number:
-                raise _contradicts(
+                raise _contradiction_error(
                     operation.key, number, other_one, f"both create version {operation.version}"
                 )
-        for name in _names(operation):
+        for name in _touched_names(operation):
             if (other_one := named.setdefault(name, number)) != number:
-                raise _contradicts(operation.key, number, other_one, f"both are about {name[0]} '{name[1]}'")
+                raise _contradiction_error(
+                    operation.key, number, other_one, f"both are about {name[0]} '{name[1]}'"
+                )
     for number, operation in ones:
         if isinstance(operation, calls.DeleteLanceVersions):
             for version, other_one in created.get(own_branch_name(operation.branch), {}).items():
                 if any(start <= version and (end < 0 or version < end) for start, end in operation.ranges):
-                    raise _contradicts(
+                    raise _contradiction_error(
                         operation.key,
                         number,
                         other_one,
@@ -208,7 +212,7 @@ def check_together(ones: Sequence[tuple[int, LanceOperation]]) -> None:
                     )
 
 
-def _names(operation: LanceOperation) -> list[tuple[str, str | int]]:
+def _touched_names(operation: LanceOperation) -> list[tuple[str, str | int]]:
     if isinstance(operation, calls.PutLanceTag | calls.DropLanceTag):
         return [("tag", operation.tag_name)]
     if isinstance(operation, calls.PutLanceBranch | calls.DropLanceBranch):
@@ -216,7 +220,7 @@ def _names(operation: LanceOperation) -> list[tuple[str, str | int]]:
     return []
 
 
-def _contradicts(key: Key, number: int, other: int, why: str) -> InvalidRequest:
+def _contradiction_error(key: Key, number: int, other: int, why: str) -> InvalidRequest:
     first, second = sorted((number, other))
     return InvalidRequest(
         f"operations {first} and {second} on '{key}' contradict each other: {why}",

@@ -42,7 +42,7 @@ class LanceSync:
 
     def resync(self, key: Key) -> ResyncedTable | None:
         for _ in range(TRIES_MAX):
-            head = self._head()
+            head = self._default_branch_head()
             content = self._lake.content_at(head, key)
             if not isinstance(content, LanceTable) or not is_managed(content):
                 raise KeyNotFound(f"the Lance table '{key}' no longer exists", key=str(key))
@@ -53,7 +53,7 @@ class LanceSync:
         raise InvalidRequest(f"'{key}' was changed by other writers too often; try again", key=str(key))
 
     def bring_back(self, key: Key, before: LanceTable) -> ResyncedTable | None:
-        return self._take_over(key, before, self._head(), is_dropped=True)
+        return self._take_over(key, before, self._default_branch_head(), is_dropped=True)
 
     def _take_over(
         self, key: Key, content: LanceTable, head: ObjectId, *, is_dropped: bool
@@ -95,7 +95,7 @@ class LanceSync:
             self._commit(key, intents.Resync(id=identity, location=place.location, known=0))
         return ResyncedTable(key=key, location=place.location, known=-1, version=max(versions))
 
-    def _head(self) -> ObjectId:
+    def _default_branch_head(self) -> ObjectId:
         return self._lake.kernel.references.get(self._lake.or_default(None)).head
 
     def _commit(self, key: Key, step: intents.Resync) -> None:

@@ -53,7 +53,7 @@ def tables_at(kernel: Kernel, commit: ObjectId) -> Iterator[tuple[Key, LanceTabl
     look = partial(_content_at, kernel, commit)
     for stored, _ in kernel.state(commit).scan(LEDGER, prefix_end(LEDGER)):
         key = find_table(look, UUID(hex=stored.removeprefix(LEDGER).decode()))
-        content = None if key is None else _own(look(key.encode()))
+        content = None if key is None else _lance_content(look(key.encode()))
         if key is not None and content is not None:
             yield key, content
 
@@ -157,7 +157,7 @@ class RetainedTables:
     def look(self) -> None:
         """Take in what kept commits have. ``Damaged`` if some of it cannot be read."""
         for key, content in self._history.unseen():
-            self._take(key, content)
+            self._add_table(key, content)
         self._look_at_branches()
         self._look_at_heads()
         for table in self.tables.values():
@@ -216,12 +216,12 @@ class RetainedTables:
         for stored, value in values:
             content = content_of(self._kernel.objects, value)
             self.neighbours.take(stored, content)
-            own = None if stored.startswith(RESERVED) else _own(content)
+            own = None if stored.startswith(RESERVED) else _lance_content(content)
             retained = None if own is None else self._history.drop_erased(own)
             if retained is not None:
                 yield Key.decode(stored), retained
 
-    def _take(self, key: Key, content: LanceTable) -> RetainedTable:
+    def _add_table(self, key: Key, content: LanceTable) -> RetainedTable:
         location = normalise(content.location)
         table = self.tables.get(location)
         if table is None:
@@ -234,8 +234,8 @@ class RetainedTables:
         for numbered_manifest in (*self._in_tree(location, state), *recent):
             if numbered_manifest.branch != MAIN or numbered_manifest.number >= state.first:
                 table.take(numbered_manifest)
-        for numbered_manifest in _newest(Versions(self._kernel.objects, state)):
-            _note(table.history, numbered_manifest)
+        for numbered_manifest in _newest_versions(Versions(self._kernel.objects, state)):
+            _add_version(table.history, numbered_manifest)
         return table
 
     def _in_tree(self, location: str, state: LanceState) -> Iterator[NumberedManifest]:
@@ -271,7 +271,7 @@ class RetainedTables:
                 if (retained := self._history.drop_erased(content)) is None:
                     continue
                 versions = Versions(self._kernel.objects, state_of(retained))
-                table = self._take(key, retained)
+                table = self._add_table(key, retained)
                 table.is_there = True
                 table.lines.add(new_line(WriteTarget(branch.incarnation), content, versions).folder)
                 if (newest := versions.newest()) is not None:
@@ -290,7 +290,7 @@ class RetainedTables:
         for location, versions in (each for head in self._heads.values() for each in head):
             if (known_table := self.tables.get(location)) is not None:
                 for version in versions:
-                    _note(known_table.heads, version)
+                    _add_version(known_table.heads, version)
 
     def _versions_at(self, commit: ObjectId) -> Iterator[tuple[str, list[NumberedManifest]]]:
         """What a commit needs of each table: its newest version, and what Lance's own branches and tags lead
@@ -306,7 +306,7 @@ class RetainedTables:
                 for version_at in named
                 if (version := versions.get(*version_at)) is not None
             ]
-            yield normalise(content.location), [*_newest(versions), *numbered_manifests]
+            yield normalise(content.location), [*_newest_versions(versions), *numbered_manifests]
 
     # -- what manifests tell -------------------------------------------------------------------------------
 
@@ -353,7 +353,7 @@ class RetainedTables:
             elif is_of(numbered_manifest.version, data):
                 self._take_version(table, numbered_manifest, data)
             else:
-                table.problem = _other(table, numbered_manifest)
+                table.problem = _different_manifest_message(table, numbered_manifest)
 
     def _take_version(self, table: RetainedTable, numbered_manifest: NumberedManifest, data: bytes) -> None:
         try:
@@ -369,14 +369,14 @@ def _is_inside(path: str, location: str) -> bool:
     return path.rstrip("/") == location or path.startswith(f"{location}/")
 
 
-def _newest(versions: Versions) -> Iterator[NumberedManifest]:
+def _newest_versions(versions: Versions) -> Iterator[NumberedManifest]:
     """The newest version of each of Lance's own branches."""
     for branch in (MAIN, *versions.branches()):
         if (newest := versions.newest(branch)) is not None:
             yield NumberedManifest(branch, *newest)
 
 
-def _note(
+def _add_version(
     versions_by_branch: dict[tuple[str, str], dict[int, Version]], numbered_manifest: NumberedManifest
 ) -> None:
     versions_by_branch.setdefault((numbered_manifest.version.chain, numbered_manifest.branch), {})[
@@ -384,11 +384,11 @@ def _note(
     ] = numbered_manifest.version
 
 
-def _own(content: AnyContent | None) -> LanceTable | None:
+def _lance_content(content: AnyContent | None) -> LanceTable | None:
     return content if isinstance(content, LanceTable) and is_managed(content) else None
 
 
-def _other(table: RetainedTable, numbered_manifest: NumberedManifest) -> str:
+def _different_manifest_message(table: RetainedTable, numbered_manifest: NumberedManifest) -> str:
     return (
         f"the manifest of version {numbered_manifest.number} of the Lance table '{table.key}' differs from "
         f"the committed one: {numbered_manifest.place}"

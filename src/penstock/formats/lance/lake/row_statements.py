@@ -55,7 +55,7 @@ def update_rows(
         raise InvalidRequest("no column is assigned; name at least one")
     if (earlier := _find_earlier(table, idempotency_key)) is not None:
         return earlier
-    texts = {name: _sql(name, value) for name, value in values.items()}
+    texts = {name: _value_as_sql(name, value) for name, value in values.items()}
     count = _count_rows(table, EVERYTHING if where is None else where)
     if not count:
         return ChangedRows(key=table.key)
@@ -196,7 +196,7 @@ def _count_rows(table: Table, where: str) -> int:
     return count
 
 
-def _sql(name: str, value: Any) -> str:
+def _value_as_sql(name: str, value: Any) -> str:
     """A value as Lance's SQL: text is that already."""
     match value:
         case str():

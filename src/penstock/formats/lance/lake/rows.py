@@ -128,9 +128,9 @@ class Source:
         self.rows = _arrow_rows(data)
         self._problem: Exception | None = None
         if isinstance(self.rows, pa.RecordBatchReader):
-            self.rows = pa.RecordBatchReader.from_batches(self.rows.schema, self._batches(self.rows))
+            self.rows = pa.RecordBatchReader.from_batches(self.rows.schema, self._read_batches(self.rows))
 
-    def _batches(self, rows: Any) -> Iterator[Any]:
+    def _read_batches(self, rows: Any) -> Iterator[Any]:
         try:
             yield from rows
         except Exception as problem:

@@ -121,14 +121,14 @@ class TableOpener:
     def write_target(self, branch: str) -> WriteTarget:
         """The write target of a branch or transaction."""
         if branch.startswith(PREFIX):
-            transaction = self._transaction(branch)
+            transaction = self._read_transaction(branch)
             is_default = transaction.target == self._lake.or_default(None)
             return WriteTarget(b"" if is_default else transaction.incarnation, transaction.id)
         if branch == self._lake.or_default(None):
             return WriteTarget(b"")
         return WriteTarget(self._kernel.branch(branch).incarnation)
 
-    def _transaction(self, branch: str) -> StoredTransaction:
+    def _read_transaction(self, branch: str) -> StoredTransaction:
         transaction = transaction_of(self._kernel.references.get(branch))
         if transaction is None:
             raise TransactionNotFound(
@@ -264,7 +264,7 @@ class TableOpener:
     def _promote_current(self, opened: OpenedTable, branch: str, number: int, version: Version) -> None:
         """Have a version put in its place if the branch whose chain it is in has it now."""
         with suppress(ReferenceNotFound, TransactionNotFound, TransactionOver):
-            owner = self._owner(opened)
+            owner = self._chain_branch(opened)
             if owner is None:
                 return
             content = self._lake.content_at(self._lake.commit_of(owner), opened.key)
@@ -273,13 +273,13 @@ class TableOpener:
                 if known_version is not None and known_version.id(number) == version.id(number):
                     self.promote(owner, opened.key)
 
-    def _owner(self, opened: OpenedTable) -> str | None:
+    def _chain_branch(self, opened: OpenedTable) -> str | None:
         """The branch that a table's chain may be of: for a transaction that which it is to land on."""
         if not opened.chain:
             return self._lake.or_default(None)
         name = opened.via
         if name is not None and name.startswith(PREFIX):
-            return self._transaction(name).target
+            return self._read_transaction(name).target
         return name if name is not None and self._kernel.references.get(name).kind is Kind.BRANCH else None
 
     def _is_there(self, content: LanceTable, canonical: str, number: int, version: Version) -> bool:

@@ -150,7 +150,7 @@ class TablePlacement:
         """Where every table is that a format of this lake manages."""
         if commit == NO_COMMIT:
             return
-        look = partial(_look, self._lake, commit)
+        look = partial(_read_content, self._lake, commit)
         for stored, _ in self._lake.kernel.state(commit).scan(LEDGER, prefix_end(LEDGER)):
             key = find_table(look, UUID(hex=stored.removeprefix(LEDGER).decode()))
             content = None if key is None else look(key.encode())
@@ -158,5 +158,5 @@ class TablePlacement:
                 yield key, content.location
 
 
-def _look(lake: Embedded, commit: ObjectId, stored: bytes) -> AnyContent | None:
+def _read_content(lake: Embedded, commit: ObjectId, stored: bytes) -> AnyContent | None:
     return content_of(lake.kernel.objects, lake.kernel.state(commit).get(stored))

@@ -62,14 +62,14 @@ class TableRewrite:
         with self._open_dataset() as dataset:
             for index in dataset.describe_indices():
                 if index.name in names:
-                    self._options(dataset, index)
+                    self._index_options(dataset, index)
 
     def make_index(self, name: str) -> None:
         """Make an index anew from the rows that there are now, if it is still there."""
         with self._open_dataset() as dataset:
             for index in dataset.describe_indices():
                 if index.name == name:
-                    options, (column,) = self._options(dataset, index), index.field_names
+                    options, (column,) = self._index_options(dataset, index), index.field_names
                     kind: Any = _KINDS.get(index.index_type, index.index_type)
                     create = (
                         dataset.create_scalar_index if index.index_type in _KINDS else dataset.create_index
@@ -83,7 +83,7 @@ class TableRewrite:
         with own_errors(self._namespace, self._key) as client:
             yield lance.dataset(namespace_client=client, table_id=[*self._key])
 
-    def _options(self, dataset: LanceDataset, index: Any) -> dict[str, Any]:
+    def _index_options(self, dataset: LanceDataset, index: Any) -> dict[str, Any]:
         """The options by which an index is made again as it is."""
         options: dict[str, Any] | None = None
         if len(index.field_names) == 1:

@@ -33,29 +33,29 @@ class LanceTableRows(TableRows):
                 return self._begin_scan(columns=named, filter=hint)
             except (pa.ArrowException, OSError, ValueError):
                 pass  # what Lance cannot be told is filtered afterwards
-        with self._telling():
+        with self._translate_errors():
             return self._begin_scan(columns=named, filter=where)
 
     def _begin_scan(self, **scan: Any) -> Any:
         reader = self._dataset.scanner(**scan).to_reader()
-        return pa.RecordBatchReader.from_batches(reader.schema, self._batches(reader))
+        return pa.RecordBatchReader.from_batches(reader.schema, self._read_batches(reader))
 
-    def _batches(self, reader: Any) -> Iterator[Any]:
-        with self._telling():
+    def _read_batches(self, reader: Any) -> Iterator[Any]:
+        with self._translate_errors():
             yield from reader
 
-    def _telling(self) -> AbstractContextManager[Any]:
+    def _translate_errors(self) -> AbstractContextManager[Any]:
         table = self._table
         return own_errors(table.lake.lance(table.ref, via=table.via), table.key)
 
     @property
     def num_rows(self) -> int | None:
-        with self._telling():
+        with self._translate_errors():
             counted: int = self._dataset.count_rows()
         return counted
 
     def count(self, where: str | None = None) -> int:
-        with self._telling():
+        with self._translate_errors():
             counted: int = self._dataset.count_rows(where)
         return counted
 
@@ -66,7 +66,7 @@ class LanceTableRows(TableRows):
         if not parts:
             schema = pa.schema([self.schema.field(name) for name in columns])
             return pa.RecordBatchReader.from_batches(schema, [])
-        with self._telling():
+        with self._translate_errors():
             return self._begin_scan(columns=list(columns), fragments=[part.source for part in parts])
 
     def bindings(self) -> dict[str, Hashable]:
@@ -81,7 +81,7 @@ def list_fragments(dataset: Any) -> Iterator[RowPart]:
 
 def bind_columns(dataset: Any) -> dict[str, Hashable]:
     """For each column of a version the numbers by which files name it, and its type."""
-    numbered = {field.name(): _number(field) for field in dataset.lance_schema.fields()}
+    numbered = {field.name(): _field_numbers(field) for field in dataset.lance_schema.fields()}
     return {field.name: (numbered.get(field.name), str(field.type)) for field in dataset.schema}
 
 
@@ -97,6 +97,6 @@ def _identify(fragment: dict[str, Any]) -> Hashable:
     return json.dumps([files, rows, fragment.get("overlays")], sort_keys=True)
 
 
-def _number(field: Any) -> Hashable:
+def _field_numbers(field: Any) -> Hashable:
     """The numbers by which files name a column and its parts."""
-    return field.id(), tuple(_number(part) for part in field.children())
+    return field.id(), tuple(_field_numbers(part) for part in field.children())

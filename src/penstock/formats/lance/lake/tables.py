@@ -133,12 +133,12 @@ class TableOperations(NamespaceOperations):
     def table_exists(self, request: TableExistsRequest) -> TableExistsResponse:
         key = table_key(request.id)
         self.note_read(key, is_listing=True)
-        self._content(self.snapshot(), key)
+        self._require_content(self.snapshot(), key)
         if request.version is not None:
             self.version(key, None, request.version)
         return TableExistsResponse()
 
-    def _content(self, snapshot: Snapshot, key: Key) -> LanceTable:
+    def _require_content(self, snapshot: Snapshot, key: Key) -> LanceTable:
         content = snapshot.get(key)
         if not isinstance(content, LanceTable) or not is_managed(content):
             raise TableNotFound(f"there is no Lance table '{key}'", table=str(key))
@@ -152,7 +152,7 @@ class TableOperations(NamespaceOperations):
 
     def declare_operation(self, request: DeclareTableRequest) -> DeclareLance:
         """A request to declare a table, as the lake is asked."""
-        properties, is_private = _properties(request.properties)
+        properties, is_private = _table_properties(request.properties)
         location = None if request.location is None else self.whole_location(request.location)
         return DeclareLance(
             key=table_key(request.id), location=location, is_private=is_private, properties=properties
@@ -161,7 +161,7 @@ class TableOperations(NamespaceOperations):
     @operation(RegisterTableRequest)
     def register_table(self, request: RegisterTableRequest) -> RegisterTableResponse:
         mode = parse_choice(request.mode, "create", ("create", "overwrite"), "mode")
-        properties, is_private = _properties(request.properties)
+        properties, is_private = _table_properties(request.properties)
         key = table_key(request.id)
         operation = RegisterLance(
             key=key,
@@ -218,7 +218,7 @@ class TableOperations(NamespaceOperations):
             )
         for _ in range(TRIES_MAX):
             snapshot = self.snapshot()
-            content = self._content(snapshot, key)
+            content = self._require_content(snapshot, key)
             try:
                 self.put([Delete(key)], snapshot.id, f"drop {key}", request.context)
             except CommitConflict:
@@ -238,7 +238,7 @@ class TableOperations(NamespaceOperations):
             raise InvalidRequest(f"'{key}' already has that name")
         for _ in range(TRIES_MAX):
             snapshot = self.snapshot()
-            content = self._content(snapshot, key)
+            content = self._require_content(snapshot, key)
             self._require(snapshot, namespace_key(list(parts)))
             if (target_content := snapshot.get(becomes)) is not None:
                 raise TableExists(f"'{becomes}' already exists: it is {target_content.type_in_words}")
@@ -270,7 +270,7 @@ def uri_of(folder: str) -> str:
     return folder if "://" in folder else Path(folder).as_uri()
 
 
-def _properties(said: dict[str, str] | None) -> tuple[dict[str, str], bool]:
+def _table_properties(said: dict[str, str] | None) -> tuple[dict[str, str], bool]:
     """A table's properties, and whether one of them says that it is private."""
     properties = dict(said or {})
     value = properties.get(PRIVATE, "false").lower()

@@ -55,10 +55,10 @@ class VersionOperations(TableOperations):
         One that belongs to no chain, which Lance calls detached, is not the lake's: it is put where Lance
         finds it, and that is all.
         """
-        version = _plain(request).get("version")
+        version = _request_fields(request).get("version")
         if isinstance(version, int) and not 0 <= version <= VERSION_MAX:
             try:
-                return self._create_detached(_plain(request), version)
+                return self._create_detached(_request_fields(request), version)
             except PenstockError as problem:
                 raise in_lance(problem) from problem
         return self._create_version(request)
@@ -75,7 +75,7 @@ class VersionOperations(TableOperations):
         others are where they are ``now``."""
         key = table_key(request.id)
         if (location := (locations or {}).get(key)) is None:
-            location = self._content(now or self.snapshot(), key).location
+            location = self._require_content(now or self.snapshot(), key).location
         scheme = (request.naming_scheme or "V2").upper()
         if scheme not in ("V1", "V2"):
             raise InvalidRequest(f"unknown naming scheme {request.naming_scheme!r}; it must be V1 or V2")
@@ -121,10 +121,10 @@ class VersionOperations(TableOperations):
         return AnsweredVersion(version=response)
 
     def describe_table_version(self, request: Any) -> Any:
-        version = _plain(request).get("version")
+        version = _request_fields(request).get("version")
         if isinstance(version, int) and not 0 <= version <= VERSION_MAX:
             try:
-                return self._describe_detached(_plain(request), version)
+                return self._describe_detached(_request_fields(request), version)
             except PenstockError as problem:
                 raise in_lance(problem) from problem
         return self._describe_version(request)
@@ -166,7 +166,7 @@ class VersionOperations(TableOperations):
         versions = self.versions(
             table_key(request.id),
             request.branch,
-            below=None if token is None else _number(token),
+            below=None if token is None else _parse_page_token(token),
             limit=page_limit + 1 if page_limit > 1 else 1,
         )
         is_more = len(versions) > page_limit or (
@@ -261,13 +261,13 @@ def _check_detached(key: Key, path: str, data: bytes | None, version: int) -> No
         raise InvalidManifest(f"{path} is version {says} of '{key}' according to its content")
 
 
-def _number(token: str) -> int:
+def _parse_page_token(token: str) -> int:
     if not token.isascii() or not token.isdecimal() or int(token) > VERSION_MAX:
         raise InvalidRequest(f"{token!r} is not a page token of this lake")
     return int(token)
 
 
-def _plain(request: Any) -> dict[str, Any]:
+def _request_fields(request: Any) -> dict[str, Any]:
     """A request whose fields are to be looked at before it is checked."""
     if isinstance(request, dict):
         return request

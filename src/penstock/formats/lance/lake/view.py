@@ -30,18 +30,18 @@ if TYPE_CHECKING:
 class LanceView(RowStatements):
     """A Lance table whose versions the lake decides; ``NotManaged`` for any other."""
 
-    def _about(self) -> LanceAbout:
+    def _describe_table(self) -> LanceAbout:
         table = self._table
         return table.lake.do(GetLanceTable(key=table.key, at=table.ref, via=table.via))
 
     @property
     def location(self) -> str:
-        return self._about().location
+        return self._describe_table().location
 
     @property
     def version(self) -> int:
         """``VersionNotFound`` if it has none yet."""
-        version = self._about().version
+        version = self._describe_table().version
         if version is None:
             raise VersionNotFound(f"'{self._table.key}' has no version yet", table=str(self._table.key))
         return version

@@ -105,12 +105,12 @@ def read_object(data: bytes) -> Json:
 
 def model(name: str) -> type[BaseModel]:
     """One of Lance's models; ``UnsupportedFeature`` if Lance is not installed."""
-    model_type: type[BaseModel] = getattr(_models(), name)
+    model_type: type[BaseModel] = getattr(_load_models(), name)
     return model_type
 
 
 @cache
-def _models() -> ModuleType:
+def _load_models() -> ModuleType:
     if not is_installed():
         raise UnsupportedFeature(MISSING, feature="lance")
     import lance_namespace_urllib3_client.models as models

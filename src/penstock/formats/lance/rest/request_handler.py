@@ -80,10 +80,10 @@ def handler(operation: RestOperation, base: str) -> Callable[[Ask], Any]:
     def handle(ask: Ask) -> Any:
         lance_request_parts = LanceRequest.of(operation, base, ask)
         if operation.works_on_rows or isinstance(ask.body, bytes):
-            return _work(operation, lance_request_parts, ask, ask.body or b"")
+            return _run_in_worker(operation, lance_request_parts, ask, ask.body or b"")
         request = lance_request(lance_request_parts, ask.body or {})
         if operation.name == LOOKS_INTO and request.load_detailed_metadata:
-            return _work(operation, lance_request_parts, ask, msgspec.json.encode(ask.body or {}))
+            return _run_in_worker(operation, lance_request_parts, ask, msgspec.json.encode(ask.body or {}))
         with in_words_of_lance():
             namespace = lance_namespace(lance_request_parts, Lake(ask.catalogue, ask.who))
             if operation.changes_table:
@@ -95,7 +95,7 @@ def handler(operation: RestOperation, base: str) -> Callable[[Ask], Any]:
     return handle
 
 
-def _work(operation: RestOperation, asked: LanceRequest, ask: Ask, body: bytes) -> HttpAnswer:
+def _run_in_worker(operation: RestOperation, asked: LanceRequest, ask: Ask, body: bytes) -> HttpAnswer:
     """Have an operation done in a process apart from this one, which makes its commits."""
     model(operation.request)
     if operation.changes_table:
@@ -145,7 +145,7 @@ def lance_request(asked: LanceRequest, body: dict[str, Any]) -> Any:
     kind = model(operation.request)
     from penstock.formats.lance.lake.data_requests import read_request
 
-    values = _values(operation, asked, body)
+    values = _request_values(operation, asked, body)
     version = values.get("version")
     is_detached = operation.name in DETACHED and type(version) is int and version < 0
     with in_words_of_lance():
@@ -166,7 +166,7 @@ def parts(text: str, delimiter: str) -> list[str]:
     return split
 
 
-def _values(operation: RestOperation, asked: LanceRequest, body: dict[str, Any]) -> dict[str, Any]:
+def _request_values(operation: RestOperation, asked: LanceRequest, body: dict[str, Any]) -> dict[str, Any]:
     """All that a request says, by the names that it has in the operation's model."""
     if operation.body_is:
         body = {operation.body_is: body}
@@ -217,10 +217,10 @@ def answer_of(operation: RestOperation, answer: Any) -> HttpAnswer:
         body = body["count"]
     elif operation.name == "update_table_schema_metadata":
         body = body.get("metadata", {})
-    return HttpAnswer(body=json.encode(body, Any), headers=_headers(body))
+    return HttpAnswer(body=json.encode(body, Any), headers=_answer_headers(body))
 
 
-def _headers(body: Any) -> tuple[tuple[str, str], ...]:
+def _answer_headers(body: Any) -> tuple[tuple[str, str], ...]:
     """Entries of an answer's context that are headers."""
     context = body.get("context") if isinstance(body, Mapping) else None
     if not isinstance(context, Mapping):

@@ -49,24 +49,24 @@ def lance_condition(where: str | None, schema: StructType, table: Any, time_zone
     predicate = parse_predicate(where, spark_schema)
     if not all(len(column.fields) == 1 and column.kind in _ALIKE for column in columns_of(predicate)):
         return None
-    return _text(predicate, {field.name: field.type for field in table})
+    return _condition_text(predicate, {field.name: field.type for field in table})
 
 
-def _text(predicate: Predicate, types: Mapping[str, Any]) -> str | None:
+def _condition_text(predicate: Predicate, types: Mapping[str, Any]) -> str | None:
     """What Lance calls a condition; nothing if a part of it has no name there."""
     match predicate:
         case ComparedValues() if predicate.operator in _OPERATORS and _can_be(predicate, types):
-            return f"({_name(predicate.column)} {predicate.operator} {_literal(predicate.value)})"
+            return f"({_column_name(predicate.column)} {predicate.operator} {_literal_text(predicate.value)})"
         case OneOf() if predicate.values and None not in predicate.values and _can_be(predicate, types):
-            listed = ", ".join(map(_literal, predicate.values))
-            return f"({_name(predicate.column)} IN ({listed}))"
+            listed = ", ".join(map(_literal_text, predicate.values))
+            return f"({_column_name(predicate.column)} IN ({listed}))"
         case IsNull():
-            return f"({_name(predicate.column)} IS NULL)"
+            return f"({_column_name(predicate.column)} IS NULL)"
         case Not():
-            inner = _text(predicate.inner, types)
+            inner = _condition_text(predicate.inner, types)
             return None if inner is None else f"(NOT {inner})"
         case And() | Or():
-            parts = [_text(part, types) for part in predicate.parts]
+            parts = [_condition_text(part, types) for part in predicate.parts]
             texts = [part for part in parts if part is not None]
             if not texts or len(texts) < len(parts):
                 return None
@@ -88,11 +88,11 @@ def _can_be(predicate: ComparedValues | OneOf, types: Mapping[str, Any]) -> bool
     return all(isinstance(value, int) and least <= value < end for value in values)
 
 
-def _name(column: Column) -> str:
+def _column_name(column: Column) -> str:
     return f"`{column.path[0]}`"
 
 
-def _literal(value: Value) -> str:
+def _literal_text(value: Value) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, date):

@@ -94,7 +94,7 @@ def _vectors_of(options: Mapping[str, str]) -> dict[str, int]:
     vectors = {}
     for name, value in options.items():
         if name.startswith(VECTOR):
-            vectors[name.removeprefix(VECTOR)] = _number(name, value)
+            vectors[name.removeprefix(VECTOR)] = _parse_number(name, value)
     return vectors
 
 
@@ -102,7 +102,7 @@ def _writer_options(options: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
     """The options for Lance's writer; ``InvalidRequest`` for those that it has not."""
     for name, value in options.items():
         if name in _NUMBERS:
-            yield name, _number(name, value)
+            yield name, _parse_number(name, value)
         elif name == STORAGE_VERSION:
             yield name, value
         elif not name.startswith(VECTOR):
@@ -112,7 +112,7 @@ def _writer_options(options: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
             )
 
 
-def _number(name: str, value: str) -> int:
+def _parse_number(name: str, value: str) -> int:
     if not value.isdecimal() or not 0 < int(value) < 2**63:
         raise InvalidRequest(f"the option '{name}' must be a whole number above zero, got {value!r}")
     return int(value)

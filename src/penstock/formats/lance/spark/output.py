@@ -72,12 +72,12 @@ def run(df: DataFrame, target: FragmentTarget) -> LanceOutput:
     """
     heard = _FinishedFiles(df.sparkSession)
     task = tasks.writing(
-        target.dataset, target.fit.schema, target.mode, target.options, _refusal(), heard.tell
+        target.dataset, target.fit.schema, target.mode, target.options, _encode_refusal(), heard.tell
     )
-    rows = df.select(*_columns(target.fit))
+    rows = df.select(*_fitted_columns(target.fit))
     with heard.removed_if_it_fails(target.place), raise_refusals():
         found_rows = map_in_arrow(rows, task, "message string").collect()
-        return _output(json_decoder(_Message).decode(row.message) for row in found_rows)
+        return _collect_output(json_decoder(_Message).decode(row.message) for row in found_rows)
 
 
 def remove(place: Place, files: Iterable[str]) -> None:
@@ -86,7 +86,7 @@ def remove(place: Place, files: Iterable[str]) -> None:
         remove_files(place, [*files])
 
 
-def _output(messages: Iterable[_Message]) -> LanceOutput:
+def _collect_output(messages: Iterable[_Message]) -> LanceOutput:
     by_partition: dict[int, _Message] = {}
     for message in messages:
         if by_partition.setdefault(message.partition, message) is not message:
@@ -103,7 +103,7 @@ def _output(messages: Iterable[_Message]) -> LanceOutput:
     )
 
 
-def _columns(fit: ColumnFit) -> list[Column]:
+def _fitted_columns(fit: ColumnFit) -> list[Column]:
     """The columns of the table, from those of the rows."""
     from pyspark.sql import functions as f
 
@@ -114,7 +114,7 @@ def _columns(fit: ColumnFit) -> list[Column]:
     ]
 
 
-def _refusal() -> str:
+def _encode_refusal() -> str:
     return ERROR_MARK + encode_error(InvalidRequest("{}"), "").decode()
 
 
@@ -122,8 +122,10 @@ class _FinishedFiles:
     """The files of tasks that finished, whatever became of their job. Spark Connect has no way to tell."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self._told = spark.sparkContext.accumulator([], _lists()) if jar.is_classic(spark) else None
-        self.tell = None if self._told is None else _telling(self._told)
+        self._told = (
+            spark.sparkContext.accumulator([], _make_list_accumulator()) if jar.is_classic(spark) else None
+        )
+        self.tell = None if self._told is None else _make_tell(self._told)
 
     @contextmanager
     def removed_if_it_fails(self, place: Place) -> Iterator[None]:
@@ -135,14 +137,14 @@ class _FinishedFiles:
             raise
 
 
-def _telling(collector: Any) -> Any:
+def _make_tell(collector: Any) -> Any:
     def tell(files: list[str]) -> None:
         collector.add(files)
 
     return tell
 
 
-def _lists() -> Any:
+def _make_list_accumulator() -> Any:
     from pyspark.accumulators import AccumulatorParam
 
     class Lists(AccumulatorParam[list[str]]):

@@ -64,7 +64,7 @@ def new_schema(schema: Any, vectors: Mapping[str, int]) -> Any:
         raise InvalidRequest(
             f"there is no vector column {', '.join(map(repr, absent))}; the columns are {names}"
         )
-    return pa.schema([_new(field, vectors.get(field.name)) for field in schema])
+    return pa.schema([_make_field(field, vectors.get(field.name)) for field in schema])
 
 
 def fit(key: Key, given: Any, table: Any, *, case_sensitive: bool) -> ColumnFit:
@@ -81,7 +81,7 @@ def fit(key: Key, given: Any, table: Any, *, case_sensitive: bool) -> ColumnFit:
         columns.append(name)
         if name is None and not field.nullable:
             problems.append(f"'{field.name}' is missing, but is not nullable in the table")
-        elif name is not None and not _fits(given.field(name).type, field.type):
+        elif name is not None and not _type_fits(given.field(name).type, field.type):
             problems.append(f"'{name}' is {given.field(name).type}, but {field.type} in the table")
     problems += [f"'{name}' is not a column of the table" for name in names.values()]
     if problems:
@@ -96,7 +96,7 @@ def readable(table: Any) -> Any:
     """
     problems, fields = [], []
     for field in table:
-        kind = _readable(field.type)
+        kind = _spark_type(field.type)
         if not field.name or "`" in field.name:
             problems.append(f"{field.name!r} is not a valid column name for Lance")
         elif kind is None:
@@ -141,7 +141,7 @@ def _is_known(kind: DataType) -> bool:
     return isinstance(kind, (*plain, t.TimestampNTZType, t.DayTimeIntervalType))
 
 
-def _new(field: Any, length: int | None) -> Any:
+def _make_field(field: Any, length: int | None) -> Any:
     if length is None:
         return pa.field(field.name, _with_nullable_values(field.type))
     if not pa.types.is_list(field.type) or not pa.types.is_floating(field.type.value_type):
@@ -163,19 +163,21 @@ def _with_nullable_values(kind: Any) -> Any:
     return kind
 
 
-def _fits(given: Any, table_kind: Any) -> bool:
+def _type_fits(given: Any, table_kind: Any) -> bool:
     """Whether every value of a type, or every one that is not too long, can be one of the other."""
     of = pa.types
     if given == table_kind or of.is_null(given):
         return True
     if _is_list(given) and _is_list(table_kind):
-        return _fits(given.value_type, table_kind.value_type)
+        return _type_fits(given.value_type, table_kind.value_type)
     if of.is_struct(given) and of.is_struct(table_kind):
         return [field.name for field in given] == [field.name for field in table_kind] and all(
-            _fits(field.type, other.type) for field, other in zip(given, table_kind, strict=True)
+            _type_fits(field.type, other.type) for field, other in zip(given, table_kind, strict=True)
         )
     if of.is_map(given) and of.is_map(table_kind):
-        return _fits(given.key_type, table_kind.key_type) and _fits(given.item_type, table_kind.item_type)
+        return _type_fits(given.key_type, table_kind.key_type) and _type_fits(
+            given.item_type, table_kind.item_type
+        )
     if of.is_signed_integer(given) and of.is_signed_integer(table_kind):
         return bool(given.bit_width <= table_kind.bit_width)
     if of.is_floating(given) and of.is_floating(table_kind):
@@ -186,7 +188,7 @@ def _fits(given: Any, table_kind: Any) -> bool:
     if of.is_timestamp(given) and of.is_timestamp(table_kind):
         return (given.tz is None) == (table_kind.tz is None)
     if of.is_dictionary(table_kind):
-        return _fits(given, table_kind.value_type)
+        return _type_fits(given, table_kind.value_type)
     kinds = ((of.is_string, of.is_large_string), (of.is_binary, of.is_large_binary, of.is_fixed_size_binary))
     return any(
         any(is_kind(given) for is_kind in kind) and any(is_kind(table_kind) for is_kind in kind)
@@ -210,13 +212,13 @@ _LARGER: Final = {
 }
 
 
-def _readable(kind: Any) -> Any:
+def _spark_type(kind: Any) -> Any:
     """The type of Spark's for one of Arrow's, as Arrow writes it; nothing if there is none."""
     of = pa.types
     if kind in _LARGER:
         return _LARGER[kind]
     if of.is_dictionary(kind):
-        return _readable(kind.value_type)
+        return _spark_type(kind.value_type)
     if of.is_fixed_size_binary(kind):
         return pa.binary()
     if of.is_timestamp(kind):
@@ -224,15 +226,15 @@ def _readable(kind: Any) -> Any:
     if of.is_duration(kind):
         return pa.duration("us")
     if _is_list(kind):
-        inside = _readable(kind.value_type)
+        inside = _spark_type(kind.value_type)
         return None if inside is None else pa.list_(pa.field("element", inside, kind.value_field.nullable))
     if of.is_struct(kind):
-        fields = [(field, _readable(field.type)) for field in kind]
+        fields = [(field, _spark_type(field.type)) for field in kind]
         if any(inside is None for _, inside in fields):
             return None
         return pa.struct([pa.field(field.name, inside, field.nullable) for field, inside in fields])
     if of.is_map(kind):
-        key, item = _readable(kind.key_type), _readable(kind.item_type)
+        key, item = _spark_type(kind.key_type), _spark_type(kind.item_type)
         return None if key is None or item is None else pa.map_(key, item)
     plain = (
         of.is_boolean,

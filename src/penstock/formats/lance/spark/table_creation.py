@@ -108,7 +108,7 @@ def landed_before(lake: Lake, key: Key, branch: str, order: LanceOrder) -> Trans
 
     One that is on its way is waited for; one that still writes is aborted, for this attempt takes its place.
     """
-    for info in attempts(lake, _name(lake, key, branch, order)):
+    for info in attempts(lake, _transaction_prefix(lake, key, branch, order)):
         ended = info
         if ended.state is TransactionState.OPEN:
             why = "a later attempt of its job began"
@@ -128,14 +128,14 @@ def _next_id(lake: Lake, key: Key, branch: str, order: LanceOrder) -> str:
     """The id of a job's next transaction. Who names a job can find the ones before."""
     if not order.is_named:
         return uuid4().hex
-    name = _name(lake, key, branch, order)
+    name = _transaction_prefix(lake, key, branch, order)
     before = attempts(lake, name)
     if len(before) >= _ATTEMPTS_MAX:
         raise JobOver(f"job {order.job} was tried {_ATTEMPTS_MAX} times; give it another id", job=order.job)
     return next_attempt_id(name, before)
 
 
-def _name(lake: Lake, key: Key, branch: str, order: LanceOrder) -> str:
+def _transaction_prefix(lake: Lake, key: Key, branch: str, order: LanceOrder) -> str:
     """What the ids of a job's transactions begin with.
 
     A job is that of one table on one branch: a branch that was deleted and made anew is another one.

@@ -106,12 +106,12 @@ def scanning(
                 table = table if table is not None else pickle.loads(dataset)
                 for rows in read(table.get_fragment(fragments[at])):
                     if rows.num_rows:
-                        yield pa.RecordBatch.from_arrays(_readable(rows, schema), schema=schema)
+                        yield pa.RecordBatch.from_arrays(_readable_columns(rows, schema), schema=schema)
 
     return scan
 
 
-def _readable(rows: Any, schema: Any) -> list[Any]:
+def _readable_columns(rows: Any, schema: Any) -> list[Any]:
     """Columns in the types that Spark reads. Times lose what is finer than Spark's precision."""
     return [array.cast(to.type, safe=False) for array, to in zip(rows.columns, schema, strict=True)]
 
@@ -135,7 +135,7 @@ def as_rows_of(batch: Any, schema: Any, refusal: str) -> Any:
             raise ValueError(
                 _refusal_text(refusal, f"'{field.name}' is {field.type} in the table: {why}")
             ) from None
-        if "halffloat" in str(field.type) and _infinite(converted) > _infinite(array):
+        if "halffloat" in str(field.type) and _count_infinite(converted) > _count_infinite(array):
             why = f"a number of '{field.name}' is too large for the 16-bit type of the column"
             raise ValueError(_refusal_text(refusal, why))
         arrays.append(_align_decimals(converted))
@@ -175,18 +175,18 @@ def _cast_inside(array: Any, kind: Any) -> Any:
     return made.from_arrays(offsets, values, type=kind, mask=nothing)
 
 
-def _infinite(array: Any) -> int:
+def _count_infinite(array: Any) -> int:
     """How many numbers are infinite, at every depth."""
     import pyarrow as pa
     import pyarrow.compute as pc  # type: ignore[import-untyped]
 
     kind = array.type
     if pa.types.is_struct(kind):
-        return sum(map(_infinite, array.flatten()))
+        return sum(map(_count_infinite, array.flatten()))
     if pa.types.is_map(kind):
-        return _infinite(array.items)
+        return _count_infinite(array.items)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        return _infinite(array.flatten())
+        return _count_infinite(array.flatten())
     return int(pc.sum(pc.is_inf(array)).as_py() or 0) if pa.types.is_floating(kind) else 0
 
 

@@ -46,7 +46,7 @@ def commit(lake: Lake, base: Any, proposal: LanceProposal) -> CommittedJob:
     read_version = 0 if isinstance(base, str) else base.version
     transaction = lance.Transaction(
         read_version=read_version,
-        operation=_operation(proposal),
+        operation=_make_operation(proposal),
         transaction_properties=proposal.properties,
     )
     job = LanceJob(
@@ -69,7 +69,7 @@ def commit(lake: Lake, base: Any, proposal: LanceProposal) -> CommittedJob:
     )
 
 
-def _operation(proposal: LanceProposal) -> Any:
+def _make_operation(proposal: LanceProposal) -> Any:
     from lance import LanceOperation as Lance
     from lance.fragment import FragmentMetadata
 

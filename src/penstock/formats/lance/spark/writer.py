@@ -74,7 +74,7 @@ def write(df: DataFrame, lake: Lake, key: Key, branch: str | None, order: LanceO
             return earlier_result
         except CommitConflict:
             now = find_table(lake, key, where)
-            if not tries_left or order.mode is SaveMode.ERROR or _folder(now) == _folder(about):
+            if not tries_left or order.mode is SaveMode.ERROR or _table_folder(now) == _table_folder(about):
                 raise
             # What it means for this job that the table came, went or moved is decided by what is there now.
     raise AssertionError("the last try returns or raises")
@@ -92,7 +92,7 @@ def find_table(lake: Lake, key: Key, branch: str) -> LanceAbout | None:
         ) from None
 
 
-def _folder(about: LanceAbout | None) -> tuple[str, bool] | None:
+def _table_folder(about: LanceAbout | None) -> tuple[str, bool] | None:
     return None if about is None else (about.folder, about.version is None)
 
 
@@ -106,8 +106,8 @@ def _create_and_write(
         raise KeyNotFound(f"there is no '{key}' on '{branch}', and create is False", key=str(key), ref=branch)
     schema = new_schema(given, order.vectors)  # before anything is asked of the lake
     with table_creation.declare_table(lake, key, branch, order) as new:
-        written = _run(df, lake, new.about, _every(schema), order)
-        proposal = _proposal(df, new.about, new.branch, order, written, schema)
+        written = _run(df, lake, new.about, _fit_all_columns(schema), order)
+        proposal = _make_proposal(df, new.about, new.branch, order, written, schema)
         proposal = msgspec.structs.replace(proposal, job=new.job)
         committed = _commit_with_retries(lake, new.about, new.about.folder, proposal)
         with _removed_if_refused(lake, new.about, written):
@@ -129,8 +129,8 @@ def _write_rows(
         raise CommitConflict([Conflict(ConflictKind.FORMAT, key, why=why)])
     if about.version is None:
         schema = new_schema(given, order.vectors)
-        written = _run(df, lake, about, _every(schema), order)
-        proposal = _proposal(df, about, branch, order, written, schema)
+        written = _run(df, lake, about, _fit_all_columns(schema), order)
+        proposal = _make_proposal(df, about, branch, order, written, schema)
         # Whoever made the first version meanwhile decides what the table is.
         proposal = msgspec.structs.replace(proposal, tries_max=0)
         return _write_result(
@@ -139,13 +139,13 @@ def _write_rows(
     opened = _open_dataset(lake, key, branch)
     is_overwrite = order.mode is SaveMode.OVERWRITE
     if is_overwrite and order.overwrite_schema:
-        fitting = _every(new_schema(given, order.vectors))
+        fitting = _fit_all_columns(new_schema(given, order.vectors))
     else:
         fitting = fit(key, given, opened.schema, case_sensitive=is_case_sensitive(df.sparkSession))
     written = _run(df, lake, about, fitting, order, opened)
     if not written.fragments and not is_overwrite:
         return None
-    proposal = _proposal(df, about, branch, order, written, fitting.schema if is_overwrite else None)
+    proposal = _make_proposal(df, about, branch, order, written, fitting.schema if is_overwrite else None)
     if is_overwrite and not order.overwrite_schema:
         # A column that somebody else adds meanwhile is not dropped by that.
         proposal = msgspec.structs.replace(proposal, keeps_columns=True)
@@ -181,7 +181,7 @@ def _run(
     return written
 
 
-def _every(schema: Any) -> ColumnFit:
+def _fit_all_columns(schema: Any) -> ColumnFit:
     """How rows become those of a table that has the same columns."""
     return ColumnFit(schema=schema, columns=tuple(schema.names))
 
@@ -189,7 +189,7 @@ def _every(schema: Any) -> ColumnFit:
 # -- the commit --------------------------------------------------------------------------------------------
 
 
-def _proposal(
+def _make_proposal(
     df: DataFrame, about: LanceAbout, branch: str, order: LanceOrder, done: LanceOutput, schema: Any
 ) -> LanceProposal:
     return LanceProposal(
@@ -212,7 +212,9 @@ def _commit_with_retries(lake: Lake, about: LanceAbout, base: Any, proposal: Lan
             except CommitConflict:
                 # The same rows may go together with what is there now: after somebody else's overwrite, say.
                 again = (
-                    None if isinstance(base, str) or not tries_left else _again(lake, about, base, proposal)
+                    None
+                    if isinstance(base, str) or not tries_left
+                    else _reopen_table(lake, about, base, proposal)
                 )
                 if again is None:
                     raise
@@ -230,7 +232,7 @@ def _removed_if_refused(lake: Lake, about: LanceAbout, done: LanceOutput) -> Ite
         raise
 
 
-def _again(lake: Lake, about: LanceAbout, base: Any, proposal: LanceProposal) -> Any:
+def _reopen_table(lake: Lake, about: LanceAbout, base: Any, proposal: LanceProposal) -> Any:
     """The table as it is now, if fragments that were written for it as it was are still some of its own.
 
     ``CommitConflict`` if they are to have the columns that it had, and it has others by now.
