@@ -357,7 +357,7 @@ def unregister_a_backup(store: FaultyStore) -> Prepared:
     return Prepared(ROW_NAME, lambda: (unregister_backups(kernel, ["p"]), read_description(store).backups))
 
 
-@writer("kernel.backup:BackupMaker._put")
+@writer("kernel.backup:BackupMaker._replace_point")
 def note_a_backup_at_its_target(store: FaultyStore) -> Prepared:
     maker = BackupMaker(store, QUICK)
 
