@@ -136,6 +136,7 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
 def test_a_change_that_does_not_fit_is_refused_and_leaves_nothing(lake: Lake, name: str) -> None:
     data = pa.table({"id": pa.array([1, 2], pa.int32()), "name": ["a", None]})
     table = lake.create_table(KEY, data=data)
+    lake.finish_background()
     files = {one.name for one in Path(table.location).rglob("*")}
     change, message = REFUSED[name]
     with pytest.raises((InvalidRequest, UnsupportedFeature), match=message):
@@ -384,6 +385,7 @@ def test_retention_and_checkpoints_follow_the_properties(lake: Lake) -> None:
     assert [int(one.name[:20]) for one in sorted(log.glob("*.checkpoint*.parquet"))] == [2, 5]
     table.overwrite(rows(9))
     lake.delta.set_properties(KEY, {"delta.deletedFileRetentionDuration": "interval 0 seconds"})
+    lake.finish_background()  # a checkpoint is of what is published
     lake.delta.checkpoint(KEY)
     last = json.loads((log / "_last_checkpoint").read_text())
     assert last["version"] == table.version

@@ -265,6 +265,7 @@ def test_whose_files_it_has_stays_known_when_the_table_changes(lake: Lake) -> No
 def test_a_lake_that_was_lost_gives_clones_back(lake: Lake, tmp_path: Path) -> None:
     lake.create_table("source", data=rows(1))
     lake.delta.clone("source", "clone")
+    lake.finish_background()
     with penstock.init(tmp_path / "new", warehouse=str(tmp_path / "ware house")) as new:
         for key in ("source", "clone"):
             new.delta.recover(lake.table(key).location, key, lost=lake.id)
