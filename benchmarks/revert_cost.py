@@ -183,7 +183,7 @@ def _grow(lake: Lake, first: int, end: int) -> None:
     def write(writer: int, number: int) -> None:
         place = first + number * WRITERS + writer
         if place < end:
-            lake.table(TABLE).append_actions(_files(place))
+            _append(lake, place)
 
     write_each(-(-(end - first) // WRITERS), WRITERS, write)
 

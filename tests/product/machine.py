@@ -1,4 +1,4 @@
-"""The whole product at random: writes of every format, branches, merges, transactions, undo, sweeps, crashes.
+"""The whole product at random: writes of every format, branches, merges, transactions, undo, clones, crashes.
 
 Each step is done by the lake and by a model of rows (``model.py``). A step that the lake refuses as a
 conflict changes nothing. After each step all branches hold what the model says, and ``fsck`` and the doctor
@@ -35,8 +35,12 @@ from tests.product.model import Bounds, History, ModelCommit, Rows, Tables
 from tests.product.readers import Readers
 
 MAIN = "main"
-FORMATS = {"sales.orders": "delta", "search.vectors": "lance", "exports.events": "parquet"}
+SOURCE, CLONE = "sales.orders", "sales.trial"
+"""A table, and a clone of it, which has files of the table for as long as nobody has rewritten them."""
+FORMATS = {SOURCE: "delta", CLONE: "delta", "search.vectors": "lance", "exports.events": "parquet"}
+CHANGED_BY_ROWS = ("delta", "lance")
 ERASABLE = ("delta", "parquet")
+VECTORS = "delta.enableDeletionVectors"
 PARTS = ("a", "b", "c")
 BRANCHES_MAX = 3
 DEADLY = (Point.TURN, Point.BEFORE_OBJECTS, Point.BEFORE_SWAP, Point.AFTER_SWAP, Point.FETCH)
@@ -65,17 +69,25 @@ class Machine:
         with penstock.init(place):
             pass
         self._open()
-        rows = {key: self._new_rows() for key in FORMATS}
+        rows = {key: self._new_rows() for key in FORMATS if key != CLONE}
         with self._lake.transaction(message="create") as transaction:
-            for key, format_name in FORMATS.items():
-                by = "part" if format_name == "delta" else None
-                transaction.write(_arrow(rows[key]), key, format=format_name, partition_by=by)
+            for key, new_rows in rows.items():
+                by = "part" if FORMATS[key] == "delta" else None
+                transaction.write(_arrow(new_rows), key, format=FORMATS[key], partition_by=by)
+        self._has_vectors = self._random.random() < 0.5
+        if self._has_vectors:
+            self._lake.delta.set_properties(SOURCE, {VECTORS: "true"})
+        self._lake.delta.clone(SOURCE, CLONE)
+        rows[CLONE] = rows[SOURCE]
         head = self._lake.branch().head
         self._history = History(ModelCommit(head, rows))
         self._heads = {MAIN: head}
         self._steps: Sequence[tuple[int, Callable[[], None]]] = (
             (6, self._write),
             (3, self._transaction),
+            (2, self._change_rows),
+            (2, self._compact),
+            (1, self._clone),
             (1, self._fork),
             (4, self._merge),
             (2, self._transplant),
@@ -137,8 +149,66 @@ class Machine:
 
         self._land("transaction", branch, write, after, overwritten)
 
+    def _change_rows(self) -> None:
+        """Delete rows by a condition, or write some of them anew: into other files, or with vectors."""
+        branch = self._any_branch()
+        before = self._tables(branch)
+        keys = [key for key, rows in before.items() if rows and FORMATS[key] in CHANGED_BY_ROWS]
+        if not keys:
+            return
+        key = self._random.choice(keys)
+        chosen = self._random.sample(sorted(before[key]), min(len(before[key]), self._random.randrange(1, 3)))
+        where = f"id in ({', '.join(map(str, chosen))})"
+        table = self._table(key, branch)
+        if self._random.random() < 0.5:
+            after = {**before, key: before[key] - {*chosen}}
+            self._land("delete", branch, lambda: table.delete(where), after, set())
+        else:
+            self._land("update", branch, lambda: table.update({"marker": "marker"}, where), before, set())
+
+    def _compact(self) -> None:
+        branch, key = self._any_branch(), self._random.choice([*FORMATS])
+        before = self._tables(branch)
+        self._land("compaction", branch, lambda: self._table(key, branch).optimize(), before, set())
+
+    def _clone(self) -> None:
+        """Clone a state of a Delta table for a while: it has the state's rows, and goes its own way."""
+        key = self._random.choice((SOURCE, CLONE))
+        branch = MAIN if self._random.random() < 0.7 else self._any_branch()
+        past = self._random.choice(self._recent(self._any_branch()))
+        name = f"trials.t{next(self._names)}"
+        before = self._tables(branch)
+        try:
+            self._lake.delta.clone(key, name, ref=past.id, branch=branch)
+        except HistoryExpired:
+            assert past.id in self._erased[key], f"commit {past.id} lost {key}"
+            self.counts["clone refused"] += 1
+            return
+        made = self._lake.branch(branch).head
+        clone = self._table(name, branch)
+        assert self._rows_of(clone) == past.tables[key], f"clone of {key}"
+        rows = self._new_rows()
+        clone.write(_arrow(rows), mode="append")
+        assert self._rows_of(clone) == past.tables[key] | rows, f"clone of {key}"
+        if self._random.random() < 0.5:
+            self._sweep()
+            assert self._rows_of(clone) == past.tables[key] | rows, f"clone of {key}, swept"
+        if self._random.random() < 0.5:
+            self._lake.branch(branch).drop(name)
+        else:
+            self._lake.revert(self._lake.branch(branch).head, branch)
+            self._lake.revert(made, branch)
+        assert not clone.exists
+        self._take_head(branch, before, frozenset())
+        if branch == MAIN and self._random.random() < 0.8:  # else it keeps its source from being erased
+            self._lake.finish_background()
+            with penstock.open(self._place, settings=ALONE) as lake, suppress(EraseRefused):
+                assert lake.erase(name, dropped=True).finished
+            self._take_heads()
+        self.counts["clone"] += 1
+
     def _land(
-        self, name: str, branch: str, write: Callable[[], None], after: Tables, overwritten: set[str]
+        self, name: str, branch: str, write: Callable[[], object], after: Tables, overwritten: set[str]
     ) -> None:
         """Write to a branch that nobody else writes to: all of it lands, unless the process dies."""
         died = False
@@ -263,10 +333,11 @@ class Machine:
                 self.counts["erase refused"] += 1
                 return
         assert erased.finished, erased.left
-        for branch in self._heads:
-            self._take_head(branch, self._tables(branch), frozenset())
+        self._take_heads()
         self._erased[key] |= self._history.ids() - {*self._heads.values()}
         alive = frozenset[int]().union(*(self._tables(branch)[key] for branch in self._heads))
+        if FORMATS[key] == "delta":  # rows that the clone and its source have both had are in files of both
+            alive |= self._history.rows_ever(CLONE if key == SOURCE else SOURCE)
         gone = {marker_of(row): row for row in self._history.rows_ever(key) - alive}
         assert not {row: files for row, files in self._find_markers(gone).items() if files}
         self.counts["erase"] += 1
@@ -285,6 +356,8 @@ class Machine:
                 assert rows == self._tables(branch), f"{branch} in the restored lake"
             assert diagnose(lake) == WELL, "in a copy, whose tables the lake owns"
         rmtree(again)
+        for note in self._place.glob("warehouse/_penstock/data/forks/*"):
+            note.unlink()  # of a copy that is gone: else no table can be erased any more
         if self._random.random() < 0.5:
             penstock.expire_backups(self._place, target, made.point.id)
         self.counts["backup"] += 1
@@ -366,8 +439,10 @@ class Machine:
         for key, format_name in FORMATS.items():
             if format_name in ("delta", "lance"):
                 location = self._table(key, MAIN).location
-                read = self._readers.delta if format_name == "delta" else self._readers.lance
-                for reader, rows in read(location).items():
+                is_delta, with_vectors = format_name == "delta", self._has_vectors
+                readers = self._readers
+                read = readers.delta(location, with_vectors) if is_delta else readers.lance(location)
+                for reader, rows in read.items():
                     assert rows == wanted[key], f"{reader} reads {key}"
         assert diagnose(self._lake) == WELL
         assert all(line.state == "ok" for line in check_lake(self._lake)), "nothing waits to be published"
@@ -404,6 +479,11 @@ class Machine:
         if head not in self._history:
             self._history.add(ModelCommit(head, dict(tables), (self._heads[branch], *parents), overwritten))
         self._heads[branch] = head
+
+    def _take_heads(self) -> None:
+        """Every branch has a commit on top that changed no row, or none."""
+        for branch in self._heads:
+            self._take_head(branch, self._tables(branch), frozenset())
 
     def _overwritten_between(self, one: str, other: str) -> frozenset[str]:
         between = self._history.ancestors(one) - self._history.ancestors(other)

@@ -91,18 +91,20 @@ class History:
         """What a table may hold after a source was merged into a target."""
         bases = [self[one].tables.get(table, frozenset()) for one in self.merge_bases(target, source)]
         between = self.ancestors(source) ^ self.ancestors(target)
-        return self._but_known(table, target, self._meet(table, target, source, bases, between))
+        bounds = self._but_known(table, target, self._meet(table, target, source, bases, between))
+        # Of a commit that both had, an undo on the source may stand as well: the line of one side goes on.
+        return self._but_known(table, source, bounds)
 
     def repeat(self, table: str, target: str, commit: str) -> Bounds:
         """What a table may hold after one commit was repeated on a target."""
         base = self[self[commit].parents[0]].tables.get(table, frozenset())
         return self._but_known(table, target, self._meet(table, target, commit, [base], {commit}))
 
-    def _but_known(self, table: str, target: str, bounds: Bounds) -> Bounds:
-        """Rows that the target had may stay away: it has decided otherwise since. They may come again where
+    def _but_known(self, table: str, side: str, bounds: Bounds) -> Bounds:
+        """Rows that a side had may stay away: it has decided otherwise since. They may come again where
         that was a revert."""
-        now = self[target].tables.get(table, frozenset())
-        return bounds._replace(must=bounds.must - (self._rows_before(table, target) - now))
+        now = self[side].tables.get(table, frozenset())
+        return bounds._replace(must=bounds.must - (self._rows_before(table, side) - now))
 
     def _rows_before(self, table: str, head: str) -> Rows:
         past = self.ancestors(head)

@@ -288,3 +288,26 @@ def test_an_overwrite_of_a_day_is_undone_where_its_merge_took_other_days(lake: L
     assert main.ids() == [11, 13]
     revert(lake, day)
     assert main.ids() == foreign_ids(lake) == [11]
+
+
+@pytest.mark.parametrize("undo", ["transplant", "revert"])
+def test_files_that_came_and_went_within_a_merged_branch_and_were_restored_are_a_conflict(
+    lake: Lake, undo: str
+) -> None:
+    """The merge has their rows in the file that they were compacted to."""
+    lake.create_table("t", data=rows(1))
+    for name in ("dev", "third"):
+        lake.branch(name).create()
+    dev = lake.table("t", "dev")
+    appended = dev.append(rows(2, 3)).commit.id
+    dev.optimize()
+    merged = lake.merge("dev", "third").head
+    branch = "dev" if undo == "transplant" else "third"
+    lake.restore(["t"], to=appended, branch=branch)
+    with pytest.raises(MergeConflict, match="with rows of the commit"):
+        lake.transplant(merged, "dev") if undo == "transplant" else lake.revert(merged, "third")
+    assert sorted(lake.table("t", branch).to_arrow()["id"].to_pylist()) == [1, 2, 3]
+    lake.revert(branch, branch)  # as the conflict advises
+    lake.transplant(merged, "dev") if undo == "transplant" else lake.revert(merged, "third")
+    expected = [1, 2, 3] if undo == "transplant" else [1]
+    assert sorted(lake.table("t", branch).to_arrow()["id"].to_pylist()) == expected

@@ -100,7 +100,6 @@ def repeated(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lake]:
 
 FILES_AND_DELTA = pytest.mark.parametrize("repeated", ["parquet", "delta"], indirect=True)
 FILES = pytest.mark.parametrize("repeated", ["parquet"], indirect=True)
-FILES_AND_LANCE = pytest.mark.parametrize("repeated", ["parquet", "lance"], indirect=True)
 
 
 def test_a_commit_whose_files_were_compacted_does_not_come_twice(repeated: Lake) -> None:
@@ -144,7 +143,6 @@ def test_nor_where_a_merge_brought_it(repeated: Lake) -> None:
     assert ids(repeated) == [1, 2, 3, 4]
 
 
-@FILES_AND_LANCE
 @pytest.mark.parametrize("undo", ["revert", "restore"])
 def test_a_commit_that_was_undone_comes_again(repeated: Lake, undo: str) -> None:
     if undo == "revert":
@@ -152,8 +150,11 @@ def test_a_commit_that_was_undone_comes_again(repeated: Lake, undo: str) -> None
     else:
         repeated.restore(["t"], to="main~1")
     assert ids(repeated) == [1]
-    repeated.transplant("dev")
-    assert ids(repeated) == [1, 2, 3]
+    for _ in range(2):  # the second one finds it there
+        repeated.transplant("dev")
+        assert ids(repeated) == [1, 2, 3]
+    repeated.revert("main")
+    assert ids(repeated) == [1]
 
 
 def test_a_commit_that_was_compacted_and_undone_comes_again(repeated: Lake) -> None:
@@ -219,6 +220,37 @@ def test_an_undo_stands_although_the_branch_has_the_rows(repeated: Lake, undo: s
     else:
         repeated.rebase("dev")
     assert ids(repeated, "dev") == [1, 4]
+
+
+BOTH_HAVE_THEM, NONE_HAS_THEM = [1, 2, 3], [1]
+
+
+@pytest.mark.parametrize("undo", ["revert", "restore"])
+@pytest.mark.parametrize(
+    ("repeated", "undone_on", "to_main", "to_dev"),
+    [
+        ("delta", "main", NONE_HAS_THEM, NONE_HAS_THEM),
+        ("delta", "dev", BOTH_HAVE_THEM, BOTH_HAVE_THEM),
+        ("parquet", "main", NONE_HAS_THEM, BOTH_HAVE_THEM),
+        ("parquet", "dev", BOTH_HAVE_THEM, NONE_HAS_THEM),
+        ("lance", "main", BOTH_HAVE_THEM, BOTH_HAVE_THEM),
+        ("lance", "dev", BOTH_HAVE_THEM, BOTH_HAVE_THEM),
+    ],
+    indirect=["repeated"],
+)
+def test_what_a_merge_makes_of_an_undo_of_one_of_two_copies(
+    repeated: Lake, undo: str, undone_on: str, to_main: list[int], to_dev: list[int]
+) -> None:
+    """As the guide says, format by format."""
+    if undo == "revert":
+        repeated.revert(undone_on, undone_on)
+    else:
+        repeated.restore(["t"], to=f"{undone_on}~1", branch=undone_on)
+    repeated.branch("copy").create(at="dev")
+    repeated.merge("main", "copy")
+    assert ids(repeated, "copy") == to_dev
+    repeated.merge("dev")
+    assert ids(repeated) == to_main
 
 
 @FILES
@@ -316,7 +348,6 @@ def test_a_later_overwrite_takes_them(overwritten: Lake) -> None:
     assert ids(overwritten) == [5]
 
 
-@pytest.mark.parametrize("overwritten", ["parquet"], indirect=True)
 def test_an_overwrite_that_was_undone_takes_what_is_there_when_it_comes_again(overwritten: Lake) -> None:
     overwritten.revert("main~1")
     assert ids(overwritten) == [1, 9]

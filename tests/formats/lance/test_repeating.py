@@ -128,6 +128,21 @@ def test_a_deletion_of_rows_that_never_came_is_told(forked: Lake) -> None:
     assert 1 in keys_seen(forked)
 
 
+@pytest.mark.parametrize("change", ["update", "delete"])
+def test_a_transplanted_merge_brings_nothing_else_that_its_branch_had_done(forked: Lake, change: str) -> None:
+    """Not to the branch that was merged either: its rows that main has changed are no part of the merge."""
+    if change == "update":
+        opened(forked).update({"v": "0.5"}, where="k = 1")
+    else:
+        delete(forked, "main", 1)
+    delete(forked, "dev", 4)
+    merged = forked.merge("dev", "main").head
+    write(forked, "dev", 10)
+    forked.transplant(merged, "dev")
+    assert keys_of(forked, "dev") == [1, 2, 3, 5, 10]
+    assert opened(forked, "dev").to_table(filter="k = 1")["v"].to_pylist() == [1.0]
+
+
 def test_what_a_merge_brought_is_known_to_have_come_by_a_transplant(forked: Lake) -> None:
     """By way of a third branch."""
     forked.branch("third").create()

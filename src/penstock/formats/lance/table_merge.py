@@ -254,7 +254,7 @@ class TableMerge:
         except Ungraftable as problem:
             raise refusal(problem, self._here.content.location) from None
         states = [base, *self._others]
-        if not is_again:  # or both have the commit, and nothing of it would come
+        if not self._is_part:  # of a commit nothing comes but what it did to the state before it
             states = newest_states(
                 [*states, *beside(base, self._here, source, self._objects, branch)], branch
             )

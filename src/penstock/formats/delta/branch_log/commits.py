@@ -74,6 +74,21 @@ class Commits:
         """
         return self._get_cached(table, location, version, entry).data
 
+    def read_ahead(self, table: Table, location: str, line: Line, versions: Sequence[int]) -> None:
+        """Read published versions together that are about to be asked for, as far as that may be."""
+        identity = location if table.content is None or table.content.id is None else table.content.id
+        keys = {
+            (identity, version, b"", b""): str(CommitName(version))
+            for version in versions
+            if version <= line.published
+        }
+        missing = {key: name for key, name in keys.items() if self._memory.get(key) is None}
+        if table.may_read and len(missing) > 1:
+            contents = self.places.at(location).read(missing.values())
+            for key, data in zip(missing, contents, strict=True):
+                if data is not None:
+                    self._memory.put(key, _CachedCommit(data))
+
     def actions(
         self, table: Table, location: str, version: int, entry: LineEntry | None
     ) -> tuple[Action, ...]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from itertools import chain
 from typing import Final, NamedTuple
@@ -257,6 +257,12 @@ class Line(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
             repeats=None,
             highest_row_id=None,
         )
+
+    def versions_but_appends(self, after: int, read: Read) -> Sequence[int]:
+        """The versions after one that may have done more than append, oldest first."""
+        if self.changes is None or self.changes.after > after:
+            return range(after + 1, self.latest + 1)
+        return [*self.changes.between(after, self.latest, read)]
 
     def versions_with_repeats(self, after: int, last: int, read: Read) -> set[int]:
         """The versions after one and up to another that may have added files which were there already."""

@@ -58,7 +58,7 @@ from penstock.formats.delta.branch_log.unmerged_commits import (
     select_unmerged,
 )
 from penstock.formats.delta.errors import VersionNotFound
-from penstock.formats.delta.protocol.actions import Action, Metadata, Protocol, write_action
+from penstock.formats.delta.protocol.actions import Action, Add, FileKey, Metadata, Protocol, write_action
 from penstock.formats.delta.protocol.added_columns import can_hold, missing_columns, unite
 from penstock.formats.delta.protocol.column_rules import added_constraints, keep_marks
 from penstock.formats.delta.protocol.conflicts import DeltaConflict, rebase
@@ -414,6 +414,8 @@ class _TableMerge:
             return self._redo_undone()
         if LineTip.of(source).is_on(target, read):
             return self._redo_undone() if self._table.is_repeated else AppliedChange(self._target)
+        if self._table.brings_undone and self._is_known_here():
+            return self._redo_undone()
         may_take = not self._table.is_default and self._base_tip.is_on(target, read)
         # Of a commit that is repeated nothing but its own change may come, on top of all that is here.
         is_repeated = self._table.is_repeated
@@ -424,6 +426,20 @@ class _TableMerge:
         if may_take and not is_repeated and source.fork > target.fork:
             return self._on_top(self._source, self._target)
         return self._on_top(self._target, self._source)
+
+    def _is_known_here(self) -> bool:
+        """Whether this branch has, or had, all files that a commit added which is transplanted: it had the
+        commit then, by another transplant or by a merge."""
+        table, source = self._table, line_of(self._source)
+        if not self._base_tip.is_on(source, table.read):
+            return False
+        brought = steps(table, self._commits, self._source, self._base_tip.version, source.latest)
+        files = _added_files(brought)
+        if not files:
+            return False
+        line = line_of(self._target)
+        parted = parted_at(line, source, table.read)
+        return files <= _added_files(steps(table, self._commits, self._target, parted, line.latest))
 
     def _redo_undone(self) -> AppliedChange:
         """A commit that is repeated where it is already: once more, if it was undone since."""
@@ -638,6 +654,16 @@ def _settle_net(table: Table, commits: Commits, comes: DeltaTable, net: NetChang
     """The net change, with doubtful files resolved by looking up which files were live before."""
     paths = net.doubtful_paths
     return net.settle(live_at(table, commits, comes, net.after)(paths)) if paths else net
+
+
+def _added_files(steps: Sequence[NetStep]) -> set[FileKey]:
+    """The files that commits added with new rows."""
+    return {
+        action.key
+        for step in steps
+        for action in step.actions
+        if isinstance(action, Add) and action.data_change
+    }
 
 
 def _changes_metadata(step: NetStep) -> bool:

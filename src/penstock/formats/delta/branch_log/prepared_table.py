@@ -7,7 +7,7 @@ in. Where they cannot be had without storage the request goes round.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -225,10 +225,40 @@ class PreparedTable:
         self._tip = LineTip(-1, b"") if self._from is None else LineTip.of(line_of(self._from))
         self._more: list[tuple[Action, ...]] = []
         self._told: tuple[int, Files] = (-1, {})
+        self._settled: Files = {}
+        """Files that no commit of the line has named since."""
 
     def note_files(self, version: int, files: Files) -> None:
         """Take somebody's word for some files of a version, who has looked them up there."""
         self._told = (version, files)
+
+    def note_files_unless_named(self, version: int, files: Files, versions_max: int) -> None:
+        """The same, if few versions came since that may have changed one of the files, and none names one.
+
+        Appends take no file away. One that adds a file which may have been there already counts where files
+        are gone or have deletion vectors. Nothing is noted where the log has been cleaned up.
+        """
+        line, read = self._line, self._table.read
+        versions = line.versions_but_appends(version, read)
+        cleaned = (*self._note_key("cleaned"), version)
+        if not all(state is not None and state[0] is None for state in files.values()):
+            versions = sorted({*versions, *line.versions_with_repeats(version, line.latest, read)})
+        if len(versions) > versions_max or cleaned in self._table.notes:
+            return
+        self._commits.read_ahead(self._table, self._content.location, line, versions)
+        entries = (
+            (number, None if number <= line.published else line.at(number, read)) for number in versions
+        )
+        try:
+            steps = [
+                _noted_step(self._table, self._commits, self._content.location, number, entry, True)
+                for number, entry in entries
+            ]
+        except VersionNotFound:
+            self._table.notes[cleaned] = True  # at the turn nobody may look for it again
+            return
+        if not _named_in((step.actions for step in steps), files):
+            self._settled = files
 
     def followed_by(self, actions: Sequence[Action]) -> None:
         """Count in a commit that is about to be the next."""
@@ -237,28 +267,15 @@ class PreparedTable:
     def live(self, paths: Collection[str]) -> dict[str, str | None]:
         """Of some decoded paths, those that are files of the table, each with its deletion vector's id."""
         version, proposed_files = self._told
-        files = self._named_since(version, paths) if proposed_files else {}
-        files |= {
-            path: proposed_files[path] for path in paths if path in proposed_files and path not in files
-        }
+        files: Files = {path: self._settled[path] for path in self._settled.keys() & paths}
+        files |= _named_in(self._more, files) if files else {}
+        remaining = set(paths).difference(files) if proposed_files else ()
+        named = _named_in(self._commits_after(version), remaining) if remaining else {}
+        files |= {path: proposed_files[path] for path in remaining if path in proposed_files} | named
         if unknown := set(paths).difference(files):
-            since = self._named_since(self._tip.version, unknown)
-            files |= self._look_up(unknown.difference(since)) | since
+            named = _named_in(self._commits_after(self._tip.version), unknown)
+            files |= self._look_up(unknown.difference(named)) | named
         return {path: state[0] for path, state in files.items() if state is not None}
-
-    def _named_since(self, version: int, paths: Collection[str]) -> Files:
-        """What those of some paths are that commits after a version name."""
-        files_by_path: Files = {}
-        requested_paths = set(paths)
-        for actions in self._commits_after(version):
-            files = [
-                action
-                for action in actions
-                if isinstance(action, Add | Remove) and action.key.path in requested_paths
-            ]
-            files_by_path |= {file.key.path: None for file in files}
-            files_by_path |= {file.key.path: (file.key.vector,) for file in files if isinstance(file, Add)}
-        return files_by_path
 
     def files_to_replace(self, partitions: tuple[Partitions, ...]) -> ReplacedFiles:
         """The files in some partitions, to be removed."""
@@ -380,6 +397,21 @@ class PreparedTable:
             for step in steps(self._table, self._commits, self._content, version, self._line.latest):
                 yield step.actions
         yield from self._more
+
+
+def _named_in(commits: Iterable[tuple[Action, ...]], paths: Collection[str]) -> Files:
+    """What those of some paths are that commits name."""
+    files_by_path: Files = {}
+    requested_paths = set(paths)
+    for actions in commits:
+        files = [
+            action
+            for action in actions
+            if isinstance(action, Add | Remove) and action.key.path in requested_paths
+        ]
+        files_by_path |= {file.key.path: None for file in files}
+        files_by_path |= {file.key.path: (file.key.vector,) for file in files if isinstance(file, Add)}
+    return files_by_path
 
 
 def _is_about_domains(action: Action) -> bool:

@@ -67,7 +67,8 @@ from penstock.kernel.format import AppliedChange, LaterCommitLookup, Refused, Ta
 from penstock.model.nessie import DeltaTable
 
 FEW_LATER: Final = 64
-"""Up to so many later versions are looked through for files; with more of them the table itself is asked."""
+"""Up to so many later versions are looked through for files, or so many that did more than append; with
+more of them the table itself is asked."""
 INLINE_MAX_BYTES: Final = 256 * 1024
 """How large a deletion vector may be that an undo makes: it is part of the commit."""
 HELD_IN_MAX: Final = 1000
@@ -214,15 +215,18 @@ class _Undo:
     @cached_property
     def _live(self) -> dict[str, str | None]:
         """Those files of the change that the table has now, each with the id of its vector."""
-        few = line_of(self._target).latest - line_of(self._newest).latest <= FEW_LATER
-        if self._since_then.is_on_line and few:
+        if self._since_then.is_on_line:
             side = self._was if self._newest is self._was else self._wanted
             paths = {
                 path: None if add is None else (add.key.vector,)
                 for path, shift in self._shifts.items()
                 for add in (shift.after if side is self._was else shift.before,)
             }
-            self._standing.note_files(line_of(side).latest, paths)
+            version = line_of(side).latest
+            if line_of(self._target).latest - version <= FEW_LATER:
+                self._standing.note_files(version, paths)
+            else:
+                self._standing.note_files_unless_named(version, paths, FEW_LATER)
         return self._standing.live(self._shifts.keys())
 
     @cached_property
@@ -301,6 +305,7 @@ class _Undo:
 
     def _file_actions(self, metadata: Metadata) -> tuple[list[Remove], list[Add]]:
         time_ms = stamp(self._table, self._now_ms)
+        self._check_passing()
         goes = {path: shift for path, shift in self._shifts.items() if shift.is_new and path in self._live}
         returns = {
             path: shift for path, shift in self._shifts.items() if shift.is_gone and path not in self._live
@@ -574,6 +579,19 @@ class _Undo:
             restored = self._standing.live(paths_of(later.adds) - self._shifts.keys())
             if restored:
                 self._add_problem(f"{self._describe(later)} restored {some(sorted(restored))} from before it")
+
+    def _check_passing(self) -> None:
+        """A problem if files are there that came and went within the change, as a restore may bring them:
+        they hold rows that the change has in others of its files."""
+        passing: set[str] = set()
+        for step in self._own_steps:
+            passing |= paths_of(action for action in step.actions if isinstance(action, Remove))
+            passing -= paths_of(action for action in step.actions if isinstance(action, Add))
+        passing -= self._shifts.keys()  # else it was there before
+        live = self._standing.live(passing) if passing else {}
+        if live:
+            later = next((each for each in self._later if paths_of(each.adds) & live.keys()), None)
+            self._add_problem(f"{self._describe(later)} restored {some(sorted(live))}, with rows of the commit")
 
     def _check_taken(self) -> None:
         """A problem if the change replaced partitions, and a merge or a transplant of it took files that
