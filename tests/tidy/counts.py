@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
 
-from tests.tidy.path import find_append_path, find_commit_path
+from tests.tidy.path import find_append_path, find_commit_path, find_loaded
 from tests.tidy.source import Module, Source
 
 PARAMETERS_MAX: Final = 10
@@ -159,4 +159,5 @@ COUNTS: Final = (
     Count("modules named by a gerund", 17, find_gerunds),
     Count("modules that a commit of one table passes", 27, find_commit_path),
     Count("modules that an append of rows passes", 83, find_append_path),
+    Count("modules that a program loads for its first commit", 192, find_loaded),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,14 @@ from tests.tidy.source import Source
 ROOT: Final = f"{Path(penstock.__file__).parent}{os.sep}"
 ROUNDS: Final = 3
 """So many commits come before the one that is followed: it finds all that it needs loaded and remembered."""
+
+FIRST_COMMIT: Final = """
+import sys
+import penstock
+with penstock.open(sys.argv[1]) as lake:
+    lake.branch().put("sales.orders", penstock.IcebergTable(metadata_location="s3://warehouse/orders/1.json"))
+print(*(name for name in sys.modules if name.startswith("penstock.")))
+"""
 
 Step = Callable[[], object]
 
@@ -39,6 +48,15 @@ def find_append_path(_: Source) -> list[str]:
         return lambda: table.append(rows)
 
     return _follow_in_lake(prepare)
+
+
+def find_loaded(_: Source) -> list[str]:
+    """The modules that are loaded by a program which opens a lake in SQLite and commits one table."""
+    with TemporaryDirectory() as directory:
+        ran = subprocess.run(
+            [sys.executable, "-c", FIRST_COMMIT, directory], capture_output=True, text=True, check=True
+        )
+    return ran.stdout.split()
 
 
 def _follow_in_lake(prepare: Callable[[Lake], Step]) -> list[str]:

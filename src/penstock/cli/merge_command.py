@@ -11,14 +11,17 @@ import click
 
 from penstock.cli.call import Call
 from penstock.cli.format_cli import find_format_cli
+from penstock.cli.rendering import contents
 from penstock.cli.rendering.merges import NEEDED_AS_NAMESPACE, MergeSides, SideCommit, merge_page
 from penstock.cli.rendering.screen import Screen
-from penstock.cli.table_changes import TableChanges
 from penstock.cli.via import commit_of, if_readable, reference_in
 from penstock.errors import ConflictError, MergeConflict
+from penstock.lake.calls import GetContents
 from penstock.lake.lake import Lake
-from penstock.model.commits import EMPTY_COMMIT_ID
+from penstock.lake.table import Table
+from penstock.model.commits import EMPTY_COMMIT_ID, Commit
 from penstock.model.conflicts import ConflictKind
+from penstock.model.content import AnyContent
 from penstock.model.keys import Key
 from penstock.model.merges import MergedKey, MergeResult
 
@@ -177,3 +180,45 @@ def to_take(result: MergeResult) -> list[str]:
         for key in result.keys
         if any(conflict.kind not in NEEDED_AS_NAMESPACE for conflict in key.conflicts)
     ]
+
+
+class TableChanges:
+    """Tells what was done to tables of a lake. What cannot be read is told as nothing."""
+
+    def __init__(self, lake: Lake) -> None:
+        self._lake = lake
+
+    def describe_commit(self, commit: Commit, key: Key, revision: str) -> str:
+        """What a commit did to a table that the lake manages; ``revision`` is where it was found."""
+        return if_readable(lambda: self._describe_commit(commit, key, reference_in(revision))) or ""
+
+    def describe_merge(self, result: MergeResult, merged_key: MergedKey, target: str) -> str:
+        """How many files and rows a merge brings to a table, and takes from it.
+
+        A dry run tells itself. Of one that has landed, the table's log may.
+        """
+        if merged_key.change is not None:
+            return contents.file_counts(merged_key.change)
+        return if_readable(lambda: self._describe_merge(result, merged_key, target)) or ""
+
+    def _describe_commit(self, commit: Commit, key: Key, via: str | None) -> str:
+        after = self._read_content(commit.id, via, key)
+        before = self._read_content(commit.parents[0], via, key) if commit.parents else None
+        format_cli = find_format_cli(after)
+        if format_cli is None or not contents.version(after):
+            return ""
+        description = format_cli.describe_commit(Table(self._lake, key, commit.id, via), before, after)
+        if description is not None:
+            return description
+        return contents.change(before, after) if before is not None else "created it"
+
+    def _describe_merge(self, result: MergeResult, merged_key: MergedKey, target: str) -> str:
+        format_cli = find_format_cli(merged_key.after)
+        if not result.applied or format_cli is None:
+            return ""
+        table = Table(self._lake, merged_key.key, result.head, target)
+        return format_cli.describe_merge(table, merged_key.before, merged_key.after)
+
+    def _read_content(self, commit: str, via: str | None, key: Key) -> AnyContent | None:
+        entries = self._lake.do(GetContents(at=commit, via=via, key=(key,)))
+        return entries[0].content if entries else None

@@ -12,7 +12,6 @@ from penstock.kernel.reachable import Progress, silent
 from penstock.lake import calls
 from penstock.lake.answers import Comparison, Difference, Figures, LogSearch
 from penstock.lake.call_maker import CallMaker
-from penstock.lake.lists import CommitLog, Differences
 from penstock.lake.notebook_progress import show_progress
 from penstock.lake.options import CommitFilter
 from penstock.lake.read_calls import SEARCHED_MAX
@@ -22,6 +21,7 @@ from penstock.model.names import parse_time
 
 if TYPE_CHECKING:
     from penstock.lake.sql.row_diff import RowDiff
+
 
 LOG_LIMIT = 100
 
@@ -163,3 +163,19 @@ def _parse_time(text: str | datetime | None) -> datetime | None:
         return parse_time(text)
     except (OverflowError, OSError, ValueError):
         raise InvalidName(f"{text!r} is not a valid commit time") from None
+
+
+class CommitLog(list[Commit]):
+    """Commits, newest first."""
+
+    def _repr_html_(self) -> str:
+        shown: str = load("penstock.lake.notebook:show_log")(self)
+        return shown
+
+
+class Differences(list[Difference]):
+    """Keys that differ, in their order."""
+
+    def _repr_html_(self) -> str:
+        shown: str = load("penstock.lake.notebook:show_differences")(self)
+        return shown

@@ -16,6 +16,7 @@ from penstock.errors import (
     IdempotencyKeyReused,
     InvalidKey,
     InvalidName,
+    InvalidRequest,
     LakeMoved,
     PenstockError,
     RequestError,
@@ -28,11 +29,11 @@ from penstock.lake.read_calls import GetOutcome
 from penstock.lake.remote_connection import Connection, LostAnswer, NotSent, Reply
 from penstock.lake.remote_outcome import holds_for_every_try, recover, unknown_outcome_error
 from penstock.lake.remote_reply import DoneVerdict, RefusedVerdict, UnsettledVerdict, judge
-from penstock.lake.remote_request import encode_request
-from penstock.wire.requests import WireRequest
+from penstock.wire.requests import WireRequest, request_of
 
 if TYPE_CHECKING:
     from penstock.lake.remote import Patience
+
 
 SETTLE_S: Final = 45.0
 """How long a server may still carry out a write whose sender heard nothing of it, if it does not say."""
@@ -183,3 +184,12 @@ class RemoteSender:
         except PenstockError as problem:
             raise unknown_outcome_error(call, doubt) from problem
         return landing
+
+
+def encode_request(call: Call[Any]) -> WireRequest:
+    """The call as a request; ``InvalidName`` or ``InvalidContent`` if that is why it cannot be sent."""
+    try:
+        return request_of(call)
+    except InvalidRequest:
+        call.check_sendable()
+        raise

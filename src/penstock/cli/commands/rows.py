@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
@@ -22,8 +23,8 @@ from penstock.cli.progress import Bar
 from penstock.cli.rendering.columns import Cell, Row, columns
 from penstock.cli.rendering.screen import Screen
 from penstock.cli.rendering.times import format_count, size
-from penstock.errors import NotManaged, PenstockError
-from penstock.formats.rows.row_files import read_row_file
+from penstock.errors import InvalidRequest, NotManaged, PenstockError
+from penstock.formats.rows.arrow_types import pa, pq, read_csv
 from penstock.lake.row_changes import ChangedRows
 from penstock.lake.upkeep import OptimizedTable
 from penstock.model.keys import Key
@@ -290,3 +291,17 @@ def _describe(optimized: OptimizedTable) -> str:
     return (
         text if not optimized.files_skipped else f"{text}; {optimized.files_skipped:,} left to the next run"
     )
+
+
+def read_row_file(path: Path) -> Any:
+    """The rows of a file, read as they are asked for: Parquet, or CSV with a header."""
+    kind = path.suffix.lower()
+    try:
+        if kind == ".parquet":
+            file = pq.ParquetFile(path)
+            return pa.RecordBatchReader.from_batches(file.schema_arrow, file.iter_batches())
+        if kind == ".csv":
+            return read_csv(path)
+    except (pa.ArrowException, OSError) as problem:
+        raise InvalidRequest(f"{path} cannot be read: {problem}") from None
+    raise InvalidRequest(f"{path} is neither .parquet nor .csv; convert it")

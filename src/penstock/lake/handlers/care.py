@@ -10,20 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.errors import PenstockError
+from penstock.errors import InvalidRequest, PenstockError
 from penstock.kernel.description import require_unmoved
 from penstock.kernel.fsck import Checked, Damage, fsck
 from penstock.kernel.reachable import Progress
-from penstock.kernel.sweep import Swept, sweep
+from penstock.kernel.sweep import Swept
+from penstock.kernel.sweep import sweep as sweep_objects
 from penstock.lake import calls
 from penstock.lake.answers import SweptTable
+from penstock.lake.calls import SweepTables
 from penstock.lake.erase import erase
 from penstock.lake.resync import TableResync
 from penstock.lake.resync_calls import Resync, Resynced, describe_ahead
-from penstock.lake.table_sweep import sweep_tables
 
 if TYPE_CHECKING:
     from penstock.lake.embedded import Embedded
+
 
 logger = logging.getLogger("penstock")
 
@@ -45,7 +47,7 @@ class CareHandlers:
         require_unmoved(self._kernel.store)
         if not call.dry_run:
             self._lake.transactions.tidy()
-        return sweep(self._kernel, dry_run=call.dry_run, progress=progress)
+        return sweep_objects(self._kernel, dry_run=call.dry_run, progress=progress)
 
     def _sweep_tables(self, call: calls.SweepTables, progress: Progress) -> tuple[SweptTable, ...]:
         return sweep_tables(self._lake, call, progress) if self._lake.has_any_tables() else ()
@@ -81,3 +83,22 @@ class CareHandlers:
 
     def _resync(self, call: Resync, progress: Progress) -> Resynced:
         return TableResync(self._lake, call, progress).run()
+
+
+def sweep_tables(lake: Embedded, call: SweepTables, progress: Progress) -> tuple[SweptTable, ...]:
+    """Sweep the tables of a page. ``Damaged`` if history cannot be walked."""
+    lake.kernel.graces.require_agreed()
+    if call.limit is not None and call.limit < 0:
+        raise InvalidRequest(f"limit must be 0 or greater, got {call.limit}")
+    candidates = (plugin.table_sweep(call, progress) for plugin in lake.plugins)
+    sweeps = {sweep: sweep.locations() for sweep in candidates if sweep is not None}
+    page = {*sorted(location for locations in sweeps.values() for location in locations)[: call.limit]}
+    swept: list[SweptTable] = []
+    for sweep, locations in sweeps.items():
+        swept += sweep.run(location for location in locations if location in page)
+    is_last = call.limit is None or len(page) < call.limit
+    if is_last and call.key is None:
+        for sweep in sweeps:
+            # As many more as leave this page the last.
+            swept += sweep.run_unlanded(None if call.limit is None else max(0, call.limit - 1 - len(swept)))
+    return tuple(sorted(swept, key=lambda table: table.location))

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import HistoryExpired, InvalidRequest
+from penstock.kernel.restore import RestoreScope
 from penstock.kernel.three_way import MergeOptions
 from penstock.lake import calls
 from penstock.lake.call import commit_meta, in_transaction_error, request_digest
-from penstock.lake.restore import restore_message, restore_scope
+from penstock.lake.calls import Restore
 from penstock.model.clock import utc
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import Key
@@ -21,6 +22,10 @@ from penstock.model.references import Kind
 
 if TYPE_CHECKING:
     from penstock.lake.embedded import Embedded
+
+VERSION_MAX: Final = 2**63 - 1
+NAMED_MAX: Final = 3
+"""How many tables are named in the message of a commit."""
 
 
 class MergeHandlers:
@@ -158,3 +163,32 @@ class MergeHandlers:
         for key_merge in chosen.values():
             self._lake.check_location(key_merge.content)
         return MergeOptions(dict(chosen), call.default)
+
+
+def restore_scope(call: Restore) -> RestoreScope:
+    """What is to be restored; ``InvalidRequest`` unless the call says exactly one thing, and one time."""
+    if sum((bool(call.keys), call.namespace is not None, call.all)) != 1:
+        raise InvalidRequest("give exactly one of keys, a namespace, or all, to say what to restore")
+    if (call.to is None) == (call.version is None):
+        raise InvalidRequest("give the state to restore: a revision ('to'), or a version of one table")
+    if call.version is not None and len(call.keys) != 1:
+        raise InvalidRequest("a version belongs to one table: give one key, or restore to a revision")
+    if call.version is not None and not 0 <= call.version <= VERSION_MAX:
+        raise InvalidRequest(f"version must be 0 or greater, got {call.version}")
+    if len(set(call.keys)) < len(call.keys):
+        raise InvalidRequest("a key is given twice")
+    if call.leave and call.keys:
+        raise InvalidRequest("give only the keys to restore; all others stay as they are")
+    return RestoreScope(call.keys, call.namespace, call.leave)
+
+
+def restore_message(call: Restore, to: ObjectId | int) -> str:
+    """What the commit says if its author says nothing."""
+    if call.all:
+        what = "everything"
+    elif call.namespace is not None:
+        what = f"namespace {call.namespace}"
+    else:
+        more = f" and {len(call.keys) - NAMED_MAX} more" if len(call.keys) > NAMED_MAX else ""
+        what = ", ".join(map(str, call.keys[:NAMED_MAX])) + more
+    return f"restore {what} to {f'version {to}' if isinstance(to, int) else to.hex()[:8]}"

@@ -27,7 +27,6 @@ from penstock.server.nessie.pages import key_token, page, page_size
 from penstock.server.nessie.pynessie import content_view, is_pynessie, keep_properties
 from penstock.server.nessie.references import Fetch
 from penstock.server.nessie.revisions import HASH_RULE, is_name, is_spec
-from penstock.server.nessie.v1_checks import expected_path, read_path
 from penstock.server.nessie.v1_views import (
     contents_view,
     difference_view,
@@ -35,7 +34,7 @@ from penstock.server.nessie.v1_views import (
     merge_view,
     reference_view,
 )
-from penstock.server.nessie.violations import bad_hash, bad_name, null, refuse
+from penstock.server.nessie.violations import bad_hash, bad_name, bad_spec, null, refuse
 from penstock.server.routes import Ask
 
 UNPAGED_MAX: Final = 100_000
@@ -391,3 +390,30 @@ def _truncate_keys(
         is_deeper = len(elements) > depth
         namespace = shapes.NessieEntry(name=shapes.ContentKey(elements=last), type="NAMESPACE")
         yield Key(*elements), namespace if is_deeper else entry
+
+
+def expected_path(
+    name: str, expected_hash: str | None, operation: str, parameter: str, *violations: str | None
+) -> str:
+    """A reference that is to be written and its expected hash, as version 2 has them in paths.
+
+    ``violations`` are those of the request's body, which are told first.
+    """
+    given = f"{operation}.expectedHash"
+    refuse(
+        *violations,
+        bad_name(name, f"{operation}.{parameter}"),
+        null(expected_hash, given),
+        bad_hash(expected_hash, given),
+    )
+    return f"{name}@{expected_hash}"
+
+
+def read_path(name: str | None, spec: str, parameters: tuple[str, str], *violations: str | None) -> str:
+    """A reference and a commit that are to be read, as version 2 has them in paths.
+
+    Without a name the default branch is meant. ``parameters`` are what Nessie calls the two, ``violations``
+    are those of the rest of the request, which are told first.
+    """
+    refuse(*violations, bad_name(name, parameters[0]), bad_spec(spec, parameters[1]))
+    return f"{name or '-'}@{spec}" if spec else name or "-"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -10,13 +11,13 @@ from uuid import UUID, uuid4
 
 import msgspec
 
+from penstock.errors import Denied, RequestError
 from penstock.formats.delta.lake.calls import CommitTables, GetTableVersions, TablePart, WriterReads
-from penstock.formats.delta.lake.final_row_ids import final_row_ids
 from penstock.formats.delta.lake.snapshot import TableSnapshot
 from penstock.formats.delta.lake.table import clustering_of, data_folder, table_commit
 from penstock.formats.delta.lake.written_files import removed_if_refused
 from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, Metadata
-from penstock.formats.delta.protocol.row_ids import FileRowIds
+from penstock.formats.delta.protocol.row_ids import FileRowIds, ids_by_path, row_columns_of
 from penstock.formats.delta.rows.inside import table_place
 from penstock.formats.rows.schema import StructType, parse_schema
 from penstock.lake.answers import Ratified
@@ -27,6 +28,7 @@ from penstock.model.keys import Key
 from penstock.model.reads import Read
 
 if TYPE_CHECKING:
+    from penstock.formats.delta.lake.answers import TableVersions
     from penstock.formats.delta.lake.table import Clustering
     from penstock.lake.lake import Lake
     from penstock.storage.places import Place
@@ -175,3 +177,25 @@ _WORDS: Final = {
     "MERGE": "merge into",
     "OPTIMIZE": "optimize",
 }
+
+
+def final_row_ids(lake: Lake, now: TableVersions, files: Sequence[Add]) -> dict[str, FileRowIds] | None:
+    """Of some files of a table as it is ``now`` on a branch, those whose rows have ids that they keep, with
+    these, by decoded paths; ``None`` if the table does not track rows."""
+    _, metadata = now.parse_declared()
+    if row_columns_of(metadata) is None:
+        return None
+    fork = now.latest_version if now.fork is None else now.fork
+    by_path = ids_by_path(files)
+    final = {path: ids for path, ids in by_path.items() if ids.version <= fork}
+    own = by_path.keys() - final.keys()
+    return {**final, **_landed_row_ids(lake, now, own)} if own else final
+
+
+def _landed_row_ids(lake: Lake, now: TableVersions, paths: set[str]) -> dict[str, FileRowIds]:
+    """The ids of those files that are in the table on the default branch."""
+    with suppress(RequestError, Denied):  # it is not there, or not for this reader
+        snapshot = lake.at(lake.default_branch).outside_read_set.table(now.key).snapshot()
+        if snapshot.location == now.location:
+            return ids_by_path(file for file in snapshot.files() if file.key.path in paths)
+    return {}

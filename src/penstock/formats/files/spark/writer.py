@@ -18,20 +18,26 @@ from penstock.formats.files.lake.calls import GetFilesTable
 from penstock.formats.files.lake.save_job import FilesJob
 from penstock.formats.files.spark import output
 from penstock.formats.files.spark.attempts import JobAttempt
-from penstock.formats.files.spark.orders import job_of
-from penstock.lake.write_jobs import SaveMode, check_new_key
+from penstock.lake.write_jobs import SaveMode, check_new_key, check_properties
 from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.keys import Key
+from penstock.spark.job.applications import application_of
 from penstock.spark.job.concurrent_jobs import warn_of_others
 from penstock.spark.requests import WriteRequest, WriteResult
 from penstock.spark.scan.origins import list_origins
 from penstock.spark.schemas import is_case_sensitive
-from penstock.spark.write_arguments import choose_job_id, partition_columns
+from penstock.spark.write_arguments import (
+    check_reserved_option,
+    choose_job_id,
+    overwrites_partitions,
+    partition_columns,
+)
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from penstock.lake.lake import Lake
+
 
 STACK: Final = 4
 """How far up from here the caller of ``penstock.spark.write`` is."""
@@ -150,3 +156,44 @@ def _check_partition_columns(df: DataFrame, names: tuple[str, ...], hint: str = 
     if chosen and len(chosen) == len(columns):
         raise InvalidRequest("the data has no columns besides the partition columns")
     return chosen
+
+
+def job_of(spark: SparkSession, request: WriteRequest) -> FilesJob:
+    """What is known of a job before anything is asked of the lake.
+
+    ``InvalidRequest`` for what does not go together, or is not the caller's to say.
+    """
+    is_dynamic = overwrites_partitions(spark, request)
+    if is_dynamic and request.mode is not SaveMode.OVERWRITE:
+        raise InvalidRequest(
+            f"'partition_overwrite' can only be used with mode='overwrite', not with '{request.mode}'"
+        )
+    check_properties(request.properties)
+    for name in request.options:
+        if name.lower() == "partitionoverwritemode":
+            raise InvalidRequest(f"give '{name}' as the argument 'partition_overwrite'")
+        check_reserved_option(name)
+    application = application_of(spark)
+    return FilesJob(
+        key=request.key,
+        branch=request.branch,
+        mode=request.mode,
+        is_dynamic=is_dynamic,
+        layout=TableLayout(format=request.source),
+        create=request.create,
+        own_branch=request.extra.get("job_branch", False),
+        success_file=request.extra.get("success_file", False),
+        timeout_s=_timeout_s(request),
+        application=application.id,
+        application_name=application.name,
+        message=request.message,
+        author=request.author,
+        properties=request.properties,
+    )
+
+
+def _timeout_s(request: WriteRequest) -> float | None:
+    timeout_s = request.extra.get("timeout_s")
+    if timeout_s is not None and (not isinstance(timeout_s, int | float) or isinstance(timeout_s, bool)):
+        raise InvalidRequest(f"'timeout_s' must be a number of seconds, got {timeout_s!r}")
+    return timeout_s

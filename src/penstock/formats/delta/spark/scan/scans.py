@@ -21,11 +21,10 @@ from penstock.formats.delta.lake.snapshot import TableSnapshot
 from penstock.formats.delta.protocol.actions import Add, Cdc, Remove, decode_path
 from penstock.formats.delta.protocol.row_ids import FileRowIds, RowColumns, row_columns_of
 from penstock.formats.delta.rows.deletion_words import BitmapWords, WordBudget, with_deleted
-from penstock.formats.delta.spark.scan.columns import show_column
 from penstock.formats.delta.spark.scan.deletions import pick_rows
 from penstock.formats.delta.spark.scan.log_values import log_value
 from penstock.formats.rows.schema import Field, StructType
-from penstock.lake.scan_files import ScanFile
+from penstock.lake.scan_files import ColumnGuard, ScanColumn, ScanFile
 from penstock.spark import jar
 from penstock.spark.scan.frames import ReadSettings, read_files
 from penstock.spark.scan.origins import UNTOLD, Origin
@@ -33,8 +32,9 @@ from penstock.spark.schemas import quote_name, to_spark_schema
 from penstock.storage.places import Place
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType as SparkSchema
+
 
 ROW: Final = "__penstock_row"
 """The number of the row in its file."""
@@ -247,3 +247,20 @@ class _PieceReader:
         return [
             quote_name(one) for one in (*self._columns.names, *others, *((FILE, ROW) if numbered else ()))
         ]
+
+
+def show_column(shown: ScanColumn) -> Column:
+    """A column of the table; Penstock's class in the JVM does the same (``ServerScan``)."""
+    from pyspark.sql import functions as F  # noqa: N812 - as everywhere with Spark
+
+    if shown.source is None:
+        return F.lit(None).alias(shown.name)
+    column = F.col(quote_name(shown.source))
+    if shown.cast is not None:
+        field = Field(name=shown.name, type=shown.cast, nullable=True)
+        column = column.cast(to_spark_schema(StructType((field,))).fields[0].dataType)
+    if shown.guard is ColumnGuard.REAL:
+        column = F.nanvl(column, column)
+    elif shown.guard is ColumnGuard.STRUCT:
+        column = F.when(column.isNotNull(), column)
+    return column.alias(shown.name)
