@@ -64,8 +64,8 @@ class DuckDbThread:
                 raise cause from None
             if isinstance(problem, duckdb.OutOfMemoryException):  # whose advice are settings that are locked
                 raise InvalidRequest(
-                    "the query needs more memory than it may use, and more room on the disk for what does not "
-                    "fit: choose fewer rows or columns"
+                    "the query needs more memory than it may use, and more room on the disk for what "
+                    "does not fit: choose fewer rows or columns"
                 ) from None
             text = str(problem).partition(" Detail: ")[0].strip()
             raise InvalidRequest(f"the query cannot be run: {text}") from None
