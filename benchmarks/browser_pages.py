@@ -32,11 +32,12 @@ PAGES: Final = (
     ("branches", "branches"),
     ("branches, the last ones", "branches?after=branch0900"),
     ("diff of two branches", "diff?base=main&to=branch0000"),
+    ("what a branch changed", "diff?base=main&to=branch0000&since_fork=true"),
     ("preview of a merge", "merge?source=branch0000&into=main"),
     ("maintenance", "maintenance"),
 )
 """What is looked at, and its address."""
-SEARCH: Final = ("log of a table, a search of 10 s at most", "log?table=schema0000.table0000007")
+SEARCH: Final = ("log of a table, a search of 2 s at most", "log?table=schema0000.table0000007")
 """Looks at commits until it has found a page of them: the goal is not about it."""
 
 

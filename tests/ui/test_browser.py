@@ -217,6 +217,20 @@ def test_pages_fit_a_phone(browser: Browser, lake: Lake, path: str) -> None:
         browser.save_screenshot(f"phone-{path.partition('?')[0] or 'overview'}")
 
 
+def test_long_texts_are_shown_whole(browser: Browser, lake: Lake) -> None:
+    """In several lines: nobody has to point at one to read it. A vector has one line."""
+    texts = ["short", "word " * 50, "x" * 250, "two\nlines"]
+    lake.table("notes").write({"n": [*range(len(texts))], "text": texts, "list": [[1.5] * 60] * len(texts)})
+    with serve(lake) as site:
+        browser.go(f"{site.server.url}/ui/rows?key=notes")
+        cut = "return [...document.querySelectorAll('td')].filter(t => t.scrollWidth > t.clientWidth)"
+        assert browser.run(f"{cut}.map(t => t.cellIndex)") == [2] * len(texts)
+        assert all(browser.run(f"{cut}.map(t => t.title === t.textContent)"))
+        assert "word " * 49 in browser.text
+        browser.save_screenshot("long-texts")
+        check_quiet(browser, site)
+
+
 def test_a_branch_is_compared_without_what_others_did(browser: Browser, lake: Lake) -> None:
     """By the keyboard alone, from the list of branches to the rows."""
     with serve(lake) as site:

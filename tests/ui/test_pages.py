@@ -13,6 +13,7 @@ from penstock.errors import CommitConflict
 from penstock.formats.rows.arrow_types import pa
 from penstock.lake.lake import Lake
 from penstock.lake.opener import open_lake
+from penstock.model.keys import Key
 from penstock.model.nessie import IcebergTable
 from penstock.processes.pool import ProcessPool
 from penstock.server.app import ROW_WORK_IMPORTS
@@ -21,6 +22,7 @@ from penstock.server.metrics_endpoint import MetricsEndpoint
 from penstock.server.ui import history_pages, table_pages, visit
 from penstock.server.ui.api import PAGES
 from penstock.server.ui.parts import show_size
+from penstock.server.ui.table_pages import query_rows
 from tests.ui.conftest import HOSTILE, Page, Site, fill, orders, serve
 
 SHOWN = {
@@ -136,6 +138,14 @@ def test_tables_are_offered_where_a_query_is_to_be_written(sales: Site) -> None:
     link = page.find_link("select")
     assert link is not None
     assert "-6.0" in sales.get(link).text
+
+
+@pytest.mark.parametrize(
+    "key", [Key("order", "select"), Key("table"), Key("a.b", 'c"d'), Key("x;y", "1 --z")]
+)
+def test_the_query_that_is_offered_for_a_table_finds_its_rows(own_lake: Lake, key: Key) -> None:
+    own_lake.table(key).write([{"n": 42}])
+    assert own_lake.sql(query_rows(key)).fetchall() == [(42,)]
 
 
 def test_every_page_is_tried() -> None:

@@ -62,5 +62,10 @@ class DuckDbThread:
             cause = find_problem()
             if cause is not None:
                 raise cause from None
+            if isinstance(problem, duckdb.OutOfMemoryException):  # whose advice are settings that are locked
+                raise InvalidRequest(
+                    "the query needs more memory than it may use, and more room on the disk for what "
+                    "does not fit: choose fewer rows or columns"
+                ) from None
             text = str(problem).partition(" Detail: ")[0].strip()
             raise InvalidRequest(f"the query cannot be run: {text}") from None

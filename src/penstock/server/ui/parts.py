@@ -14,6 +14,8 @@ from penstock.server.ui.elements import Child, Html, element
 from penstock.server.ui.links import address, link, link_reference
 from penstock.server.ui.row_requests import ShownRows
 
+LINE_MAX_CHARS = 48
+"""A text of more characters has several lines. A list is cut, and shown whole to who points at it."""
 SIGNS = {"+": "added", "-": "removed", "~": "changed", "=": "same"}
 
 
@@ -235,5 +237,10 @@ def _show_cells(shown: ShownRows, row: Sequence[str | None], marks_changes: bool
         elif value is None:
             cells.append(element("td", "null", class_="null"))
         else:
-            cells.append(element("td", value, class_="number" if column.is_number else None))
+            is_long = len(value) > LINE_MAX_CHARS
+            has_lines = is_long and "string" in column.type and "<" not in column.type
+            class_ = "number" if column.is_number else "long" if has_lines else None
+            cells.append(
+                element("td", value, class_=class_, title=value if is_long and not has_lines else None)
+            )
     return cells

@@ -210,13 +210,6 @@ def show_table_heading(visit: Visit, key: Key, place: ResolvedRef, content: AnyC
     )
 
 
-def _quote_key(key: Key) -> str:
-    """A key as a query names a table."""
-    if all(part.isidentifier() for part in key):
-        return str(key)
-    return '"' + str(key).replace('"', '""') + '"'
-
-
 def _show_fields(content: AnyContent) -> Html:
     """What a content says by itself, of a table that the lake only points at."""
     fields = [
@@ -507,5 +500,6 @@ def _offer_tables(visit: Visit, place: ResolvedRef) -> Html | None:
 
 
 def query_rows(key: Key) -> str:
-    """A query for the first rows of a table."""
-    return f"select * from {_quote_key(key)} limit {ROWS_MAX}"
+    """A query for the first rows of a table. A part of its name may be a word of SQL."""
+    name = ".".join('"' + part.replace('"', '""') + '"' for part in key)
+    return f"select * from {name} limit {ROWS_MAX}"
