@@ -591,7 +591,9 @@ class _Undo:
         live = self._standing.live(passing) if passing else {}
         if live:
             later = next((each for each in self._later if paths_of(each.adds) & live.keys()), None)
-            self._add_problem(f"{self._describe(later)} restored {some(sorted(live))}, with rows of the commit")
+            self._add_problem(
+                f"{self._describe(later)} restored {some(sorted(live))}, with rows of the commit"
+            )
 
     def _check_taken(self) -> None:
         """A problem if the change replaced partitions, and a merge or a transplant of it took files that
