@@ -32,48 +32,46 @@ R = TypeVar("R")
 
 def pytest_configure() -> None:
     """Change the classes for as long as the process lives, before any test has made one of them."""
-    _change(Kernel, "__init__", _impatient)
-    _change(BackgroundPublisher, "_take", _late)
-    _change(BackgroundPublisher, "_catch_up", _late_catch_up)
-    _change(BackgroundPublisher, "finish", _awaited)
-    _change(BackgroundPublisher, "await_catch_up", _awaited)
-    _change(Maintenance, "_maintain", _late_maintenance)
+    _change(Kernel, Kernel.__init__, _wait_for_nothing)
+    _change(BackgroundPublisher, BackgroundPublisher._take_next_job, _take_late)
+    _change(BackgroundPublisher, BackgroundPublisher._catch_up, _catch_up_late)
+    _change(BackgroundPublisher, BackgroundPublisher.finish, _wait_by_event)
+    _change(BackgroundPublisher, BackgroundPublisher.await_catch_up, _wait_by_event)
+    _change(Maintenance, Maintenance._maintain, _maintain_late)
 
 
-def _change(owner: type, name: str, changed: Callable[..., Any]) -> None:
-    real = getattr(owner, name)
-
+def _change(owner: type, real: Callable[..., Any], changed: Callable[..., Any]) -> None:
     def method(self: Any, *given: Any, **named: Any) -> Any:
         return changed(real, self, *given, **named)
 
-    setattr(owner, name, method)
+    setattr(owner, real.__name__, method)
 
 
-def _impatient(real: Callable[..., None], kernel: Kernel, *given: Any, **named: Any) -> None:
+def _wait_for_nothing(real: Callable[..., None], kernel: Kernel, *given: Any, **named: Any) -> None:
     real(kernel, *given, **named)
     usual = Settings()
     hasty = {name: 0.0 for name in WAITS if getattr(kernel.settings, name) == getattr(usual, name)}
     kernel.settings = msgspec.structs.replace(kernel.settings, **hasty)
 
 
-def _late(real: Callable[..., TableJob[Any] | None], publisher: Any) -> TableJob[Any] | None:
+def _take_late(real: Callable[..., TableJob[Any] | None], publisher: Any) -> TableJob[Any] | None:
     job = real(publisher)
     if job is not None:
         _pause(publisher.changed, lambda: bool(_is_awaited(publisher) or job.watchers or job.helpers))
     return job
 
 
-def _late_catch_up(real: Callable[..., None], publisher: Any, look: Callable[[], None]) -> None:
+def _catch_up_late(real: Callable[..., None], publisher: Any, look: Callable[[], None]) -> None:
     _pause(publisher.changed, lambda: _is_awaited(publisher))
     real(publisher, look)
 
 
-def _late_maintenance(real: Callable[..., None], maintenance: Any, *given: Any) -> None:
+def _maintain_late(real: Callable[..., None], maintenance: Any, *given: Any) -> None:
     _pause(maintenance._changed, lambda: bool(maintenance._is_closing or maintenance._urgent))
     real(maintenance, *given)
 
 
-def _awaited(real: Callable[..., R], publisher: Any, timeout_s: float) -> R:
+def _wait_by_event(real: Callable[..., R], publisher: Any, timeout_s: float) -> R:
     """Whoever waits by an event is not held up."""
     with publisher.changed:
         publisher.awaited = getattr(publisher, "awaited", 0) + 1

@@ -70,6 +70,7 @@ def test_a_table_that_began_without_a_schema_is_read_and_taken_over(table: Table
     adopted.append(pa.table({"id": [2]}))
     assert sorted(adopted.to_arrow()["id"].to_pylist()) == [1, 2]
     assert [one.version for one in adopted.history()] == [3, 2, 1, 0]
+    lake.finish_background()
     assert lake.delta.compact_log(KEY, 0, 3).name
     assert lake.delta.checkpoint(KEY).name
     lake.sweep(dry_run=True)
