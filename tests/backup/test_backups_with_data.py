@@ -6,6 +6,7 @@ import re
 import shutil
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from threading import Barrier
 from typing import Any
@@ -721,3 +722,17 @@ def test_a_backup_in_a_bucket(place: Path, bucket: S3Place, monkeypatch: pytest.
     assert verify_backup(bucket.url).damages == ()
     forget_backups(place, *(one.id for one in registered_backups(place)))
     assert list_backups(bucket.url) == []
+
+
+@pytest.mark.verify
+def test_a_store_that_is_open_says_where_its_bucket_is(place: Path, bucket: S3Place) -> None:
+    """Its endpoint, too: the files of tables are there, and not at the service of that name."""
+    ObjectStore(bucket.url, announce_wait_s=0.2).close()
+    for _ in range(2):
+        backup_lake(place, bucket.url, data=True)
+        with penstock.open(place) as lake:
+            lake.table("a.delta").append(ids(7))
+    with closing(ObjectStore(bucket.url)) as store:
+        assert verify_backup(store).damages == ()
+        assert len(expire_backups(place, store, keep_last=1)) == 1
+        assert verify_backup(store).damages == ()

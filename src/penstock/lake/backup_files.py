@@ -136,9 +136,9 @@ def no_room_error(target: str) -> InvalidRequest:
 class _TargetPlaces(Places):
     """Opens the place of the files as the store of backups beside them was opened."""
 
-    def __init__(self, address: str | None) -> None:
+    def __init__(self, address: str) -> None:
         super().__init__()
-        self._address = address or ""
+        self._address = address
 
     def open_bucket(self, scheme: str, bucket: str) -> Bucket:
         if "?" not in self._address:
@@ -168,7 +168,7 @@ class BackupFiles:
     ) -> None:
         self._store, self._location, self._settings, self._clock = store, location, settings, clock
         self._progress = progress
-        self._places = _TargetPlaces(address)
+        self._places = _TargetPlaces(address or store.url)
         self._lock = Lock()
         self._done_bytes = self._all_bytes = 0
 
