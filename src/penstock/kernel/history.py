@@ -37,7 +37,7 @@ class Walk(Iterator[tuple[ObjectId, CommitObject]]):
         """Those that may be next, and the empty lake, which never comes."""
         self._count = 0
         self._came, self._ahead = 0, AHEAD_AFTER
-        """How many commits have come, and how many of them were one by one or ahead read into memory."""
+        """How many commits have come, and after how many of them the next ones are read ahead."""
         self._latest: CommitObject | None = None
         """The commit that came last: its parents are read when the next one is asked for."""
         if len(starts) > 1:
