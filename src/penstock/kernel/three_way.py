@@ -170,13 +170,15 @@ class ThreeWayRequest(Request):
             if managing(content_of(objects, before if after is None else after)) is not None
         }
 
-    def _conclude(self, edit: Edit, applied: ThreeWayApply, reference: Reference, what: str) -> list[Draft]:
+    def _conclude(
+        self, edit: Edit, applied: ThreeWayApply, reference: Reference, subject: str
+    ) -> list[Draft]:
         """The commit of what was applied, if it changes anything. ``MergeConflict`` if something is in the
-        way; ``what`` says of what."""
+        way; ``subject`` says of what."""
         applied.finish()
         self.results = list(applied.results.values())
         if edit.conflicts:
-            raise MergeConflict(edit.conflicts, what=what)
+            raise MergeConflict(edit.conflicts, subject=subject)
         return [self._draft(edit, reference)] if edit.has_changes else []
 
     def _draft(self, edit: Edit, reference: Reference, parents: tuple[ObjectId, ...] = ()) -> Draft:

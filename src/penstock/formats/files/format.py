@@ -75,9 +75,9 @@ class _MergeAnswer(NamedTuple):
     answer: AppliedChange | Refused
     is_much: bool
 
-    def holds(self, table: Table, asked: _MergeQuestion) -> bool:
+    def holds(self, table: Table, question: _MergeQuestion) -> bool:
         """Whether the same is asked about a table to which nothing else was done."""
-        if self.asked != asked:
+        if self.asked != question:
             return False
         return self.own is None or (table.own is not None and tuple(self.own) == table.own.commits)
 

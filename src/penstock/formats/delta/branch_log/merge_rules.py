@@ -645,9 +645,9 @@ def _changes_metadata(step: NetStep) -> bool:
     return any(isinstance(action, Metadata | Protocol) for action in step.actions)
 
 
-def _isolation_of(was: KnownProposal, net: NetChange) -> DeltaIsolation:
+def _isolation_of(proposal: KnownProposal, net: NetChange) -> DeltaIsolation:
     return isolation_for(
-        table_isolation(was.metadata), net.actions, operation_changes_data=net.terms.changes_data
+        table_isolation(proposal.metadata), net.actions, operation_changes_data=net.terms.changes_data
     )
 
 

@@ -348,7 +348,7 @@ class DeltaTables(TableAlterations):
 
         tables = [(self._lake.table(key, branch), data) for key, data in rows.items()]
         said = calls.describe_commit(message, author)
-        return append_all(self._lake, tables, branch, said=said, idempotency_key=idempotency_key)
+        return append_all(self._lake, tables, branch, description=said, idempotency_key=idempotency_key)
 
     def commit(
         self,

@@ -247,6 +247,6 @@ def _spark_type(kind: Any) -> Any:
     return kind if any(is_kind(kind) for is_kind in (*plain, of.is_date32, of.is_null)) else None
 
 
-def _refusal_error(what: str, problems: Iterable[str]) -> InvalidRequest:
+def _refusal_error(subject: str, problems: Iterable[str]) -> InvalidRequest:
     found_problems = list(problems)
-    return InvalidRequest(f"{what}: {'; '.join(found_problems)}", problems=found_problems)
+    return InvalidRequest(f"{subject}: {'; '.join(found_problems)}", problems=found_problems)
