@@ -30,7 +30,7 @@
     │       ├── KeyNotFound
     │       ├── TokenNotFound
     │       ├── JobNotFound         there is no such job, or it no longer exists
-    │       ├── FileNotFound        the file table has no file at that path
+    │       ├── FileNotFound        the table of files has no file at that path
     │       ├── RouteNotFound       the server has no such address
     │       ├── TableNotFound       there is no table at that location
     │       ├── VersionNotFound     the table has no such version, or it no longer exists
@@ -289,7 +289,7 @@ class JobNotFound(NotFound):
 
 
 class FileNotFound(NotFound):
-    """The file table has no file at that path."""
+    """The table of files has no file at that path."""
 
     code = "file_not_found"
 

@@ -384,7 +384,7 @@ class ThreeWayApply:
         base, source, target = map(self._decode_content, (key_sides.was, key_sides.wanted, key_sides.now))
         managing = self._formats.managing(source or target or base)
         if self._options.of(key_sides.key).paths and (managing is None or not managing.has_paths):
-            raise InvalidRequest(f"'{key_sides.key}' is not a file table, so it has no paths to merge")
+            raise InvalidRequest(f"'{key_sides.key}' is not a table of files, so it has no paths to merge")
         if self._is_replaced(key_sides):
             self._replace(key_sides)
         elif managing is not None and (managing.takes_any_base or not key_sides.is_ambiguous):

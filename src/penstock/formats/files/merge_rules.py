@@ -98,7 +98,7 @@ def merge(
         if target == base:
             _take_all(table, objects, sides, coming)
         elif intents is None:
-            raise Refused(f"{BOTH}, and on the other side not only by writes of files; {WAY_OUT}")
+            raise Refused(f"{BOTH}, and on the source not only by writes of files; {WAY_OUT}")
         elif not _is_ignored([decode_write(intent) for intent in intents], sides.ours):
             looked_at = _replay(table, objects, sides, intents, coming)
         elif not coming.changes:
@@ -201,7 +201,8 @@ def _check_rewritten(
     if rewritten:
         clashes = [PathClash(path, "a file", "no file") for path in sorted(rewritten)]
         raise Refused(
-            "has rows of what is to be undone in files that a later commit wrote; revert that commit first; "
+            "has rows of the commit to be reverted in files that a later commit wrote; revert that later "
+            "commit first; "
             f"{WAY_OUT}",
             clashes=clashes,
         )
@@ -248,11 +249,15 @@ def _check_former(
     ]
     is_unknown = since.after is None or since.parallel is None
     if former and is_unknown and not is_as_left:
-        raise Refused(f"was changed since then, and not only by writes of files; {WAY_OUT}")
+        raise Refused(
+            f"was changed after the commit to be reverted, and not only by writes of files; {WAY_OUT}"
+        )
     folders = tuple(replaced_folders(intent for commit in since.commits for intent in commit.intents or ()))
     for path in former:
         if path.startswith(folders) and is_unknown:
-            raise Refused(f"was changed since then, and not only by writes of files; {WAY_OUT}")
+            raise Refused(
+                f"was changed after the commit to be reverted, and not only by writes of files; {WAY_OUT}"
+            )
         if path.startswith(folders):
             raise Refused(f"was also overwritten on another branch, in the folder of '{path}'; {WAY_OUT}")
         if path in written and written[path].is_parallel:
@@ -365,7 +370,7 @@ def _settle_rewritten(
     ]
     if clashes:
         raise Refused(
-            "lacks files that the other side removed, and whose rows one of the two wrote into others; "
+            "has no files that the other side removed, because one side wrote their rows into other files; "
             f"{WAY_OUT}",
             clashes=clashes,
         )
@@ -385,7 +390,7 @@ def _folders_to_replace(table: Table, intents: Sequence[bytes], known: Collectio
         if not folder.startswith(tuple(replaced)) and folder not in known
     ]
     if behind and table.crossed.target is None:
-        raise Refused(f"{BOTH}, and here not only by writes of files; {WAY_OUT}")
+        raise Refused(f"{BOTH}, and on the target not only by writes of files; {WAY_OUT}")
     ours = replaced_folders(table.crossed.target or ())
     for prefix in behind:
         if any(other.startswith(prefix) or prefix.startswith(other) for other in ours):

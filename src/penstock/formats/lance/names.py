@@ -96,7 +96,8 @@ def check_ref_name(name: str, subject: str) -> str:
         raise InvalidRequest(f"'main' is reserved by Lance, and cannot be the name of a {subject}", name=name)
     if subject == "tag" and name.startswith(PINS):
         raise InvalidRequest(
-            f"{name!r} cannot be the name of a tag: this prefix is reserved for the lake", name=name
+            f"{name!r} cannot be the name of a tag: names that begin with '{PINS}' are reserved for the lake",
+            name=name,
         )
     return name
 

@@ -218,8 +218,8 @@ def revert(
         return _undo_creation(table, commits, target, committed, since)
     if target is None:
         raise Refused(
-            "was dropped or renamed since; revert the commit that did so first, or leave it with the mode"
-            " 'drop'"
+            "was dropped or renamed after the commit to be reverted; revert the "
+            "commit that did so first, or leave it with the mode 'drop'"
         )
     _check_phase(target)
     if not target.id == committed.id == previous.id:

@@ -375,7 +375,9 @@ class DeltaTables(TableAlterations):
             ]
         elif versions is not None:
             raise InvalidRequest(
-                "'versions' can only be used with actions by key; a TableCommit has its own version"
+                "'versions' can only be used when 'tables' is a dict from keys to actions; a TableCommit "
+                "has its "
+                "own version"
             )
         call = CommitTables(
             tables=tuple(tables),

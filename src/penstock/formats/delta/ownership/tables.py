@@ -65,8 +65,8 @@ class Tables:
             raise NotManaged(f"'{key}' is {usage}", key=str(key))
         if not isinstance(content, DeltaTable):
             raise NotManaged(
-                f"'{key}' is {content.type_in_words}; the lake reads and writes rows of Delta, Lance and "
-                "file tables only",
+                f"'{key}' is {content.type_in_words}; the lake reads and writes rows of Delta "
+                "tables, Lance tables and tables of files only",
                 key=str(key),
             )
         if not content.state:

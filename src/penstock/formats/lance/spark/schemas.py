@@ -62,7 +62,9 @@ def new_schema(schema: Any, vectors: Mapping[str, int]) -> Any:
     if absent:
         names = ", ".join(schema.names)
         raise InvalidRequest(
-            f"there is no vector column {', '.join(map(repr, absent))}; the columns are {names}"
+            f"the option names a vector column {', '.join(map(repr, absent))}, which the data does not "
+            "have; its "
+            f"columns are {names}"
         )
     return pa.schema([_make_field(field, vectors.get(field.name)) for field in schema])
 
