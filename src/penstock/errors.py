@@ -30,7 +30,7 @@
     │       ├── KeyNotFound
     │       ├── TokenNotFound
     │       ├── JobNotFound         there is no such job, or it no longer exists
-    │       ├── FileNotFound        the file table has no file at that path
+    │       ├── FileNotFound        the table of files has no file at that path
     │       ├── RouteNotFound       the server has no such address
     │       ├── TableNotFound       there is no table at that location
     │       ├── VersionNotFound     the table has no such version, or it no longer exists
@@ -289,7 +289,7 @@ class JobNotFound(NotFound):
 
 
 class FileNotFound(NotFound):
-    """The file table has no file at that path."""
+    """The table of files has no file at that path."""
 
     code = "file_not_found"
 
@@ -371,13 +371,13 @@ class MergeConflict(CommitConflict):
     code = "merge_conflict"
 
     def __init__(
-        self, conflicts: Sequence[Conflict], message: str | None = None, *, what: str = "cannot merge"
+        self, conflicts: Sequence[Conflict], message: str | None = None, *, subject: str = "cannot merge"
     ) -> None:
-        is_revert = what == "cannot revert"
+        is_revert = subject == "cannot revert"
         lines = [
             conflict.in_revert() if is_revert else conflict.in_merge() for conflict in conflicts[:_SHOWN]
         ]
-        super().__init__(conflicts, message or _describe(what, conflicts, lines))
+        super().__init__(conflicts, message or _describe(subject, conflicts, lines))
 
 
 class TableConflict(CommitConflict):
@@ -605,10 +605,10 @@ class UnsupportedFormat(AdministratorError):
     code = "unsupported_format"
 
 
-def _describe(what: str, conflicts: Sequence[Conflict], told: Sequence[Sequence[str]]) -> str:
+def _describe(subject: str, conflicts: Sequence[Conflict], told: Sequence[Sequence[str]]) -> str:
     """All conflicts as one text. The first line of each tells what is in the way; what follows is told once
     where it is the same for several."""
-    lines = [f"{what}: {len(conflicts)} conflict{'s' if len(conflicts) != 1 else ''}"]
+    lines = [f"{subject}: {len(conflicts)} conflict{'s' if len(conflicts) != 1 else ''}"]
     for number, (first, *more) in enumerate(told):
         following = told[number + 1][1:] if number + 1 < len(told) else None
         lines += [f"  {first}", *(f"    {line}" for line in more if more != following)]

@@ -259,7 +259,7 @@ def test_what_is_not_there_is_told_by_its_kind(lake: Lake) -> None:
         (lake.table("raw.x").files.list, KeyNotFound, "no 'raw.x' at 'main'"),
         (lambda: lake.table("raw.x").files.delete("a"), KeyNotFound, "no 'raw.x' at 'main'"),
         (lake.table("ice").files.about, NotManaged, "is an Iceberg table"),
-        (lambda: lake.table("ice").files.put("x", b""), CommitConflict, "is not a file table"),
+        (lambda: lake.table("ice").files.put("x", b""), CommitConflict, "is not a table of files"),
     ):
         with pytest.raises(kind, match=why):
             do()

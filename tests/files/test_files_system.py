@@ -81,7 +81,7 @@ def test_what_is_not_there_is_not_found(fs: FilesSystem, path: str) -> None:
 
 def test_a_table_that_is_no_table_of_files_is_not_found(lake: Lake, fs: FilesSystem) -> None:
     lake.create_table("raw.delta", data=pa.table({"a": [1]}))
-    with pytest.raises(FileNotFoundError, match="not a file table"):
+    with pytest.raises(FileNotFoundError, match="not a table of files"):
         fs.ls("raw.delta")
     assert fs.ls("", detail=False) == ["raw.events"]
 

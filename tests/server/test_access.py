@@ -397,10 +397,10 @@ def is_expected(error: PenstockError) -> bool:
             "has no commits yet",
         ),
         *("is not a Delta table", "has no warehouse", "is outside the lake's roots", "not a table that"),
-        *("not a file table", "there is no job", "there is no transaction", "no Lance table"),
+        *("not a table of files", "there is no job", "there is no transaction", "no Lance table"),
         "not a Lance table of the lake",
         "is not a table that this lake manages",
-        "the lake reads and writes rows of Delta, Lance and file tables only",
+        "the lake reads and writes rows of Delta tables, Lance tables and tables of files only",
         "cannot be out of sync",
     ]
     return any(text in error.message for text in texts)

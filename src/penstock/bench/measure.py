@@ -33,11 +33,11 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
         """Commits a second."""
         return self.commits / self.seconds
 
-    def latency_ms(self, part: float) -> float | None:
+    def latency_ms(self, share: float) -> float | None:
         """How long at most this part of the commits took."""
         if not self.latencies_s:
             return None
-        return self.latencies_s[min(int(part * self.commits), self.commits - 1)] * 1000
+        return self.latencies_s[min(int(share * self.commits), self.commits - 1)] * 1000
 
     @property
     def commits_a_swap(self) -> float | None:
@@ -109,14 +109,16 @@ class Writers:
             raise self._problems[0]
 
 
-def measure(store: TallyStore, load: Load, way: CommitStrategy, seconds: float, warm_up_s: float) -> Measured:
+def measure(
+    store: TallyStore, load: Load, strategy: CommitStrategy, seconds: float, warm_up_s: float
+) -> Measured:
     """Let the writers commit, and look at what they did between the end of the warm-up and the end.
 
     Whatever stops a writer stops all, and is raised here. Interrupted, it waits for the writers' last
     commits, so that nothing is written after it has returned.
     """
     stop = Event()
-    writers = Writers(load, way.start(store, load.writers, stop), stop)
+    writers = Writers(load, strategy.start(store, load.writers, stop), stop)
     try:
         writers.start()
         writers.warm_up(warm_up_s)

@@ -73,10 +73,10 @@ def run(site: Site, plan: Plan, announce: Announce = lambda *_: None) -> Iterato
     store = TallyStore(site.store)
 
     def measure_load(
-        shape: LoadShape, writers: int, way: CommitStrategy, branches: Sequence[str]
+        shape: LoadShape, writers: int, strategy: CommitStrategy, branches: Sequence[str]
     ) -> Measured:
-        announce(shape, writers, way)
-        return measure(store, Load(shape, writers, branches), way, plan.seconds, plan.warm_up_s)
+        announce(shape, writers, strategy)
+        return measure(store, Load(shape, writers, branches), strategy, plan.seconds, plan.warm_up_s)
 
     for shape in plan.shapes:
         branches = site.branches(shape.branches)

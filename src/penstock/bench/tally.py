@@ -62,9 +62,9 @@ class TallyStore(WrappedStore):
                 self._call()
             yield turn
 
-    def advance(self, turn: Turn, wish: Advance) -> AdvanceResult:
+    def advance(self, turn: Turn, advance: Advance) -> AdvanceResult:
         self._call()
-        advanced = wish.on(turn)
+        advanced = advance.on(turn)
         self.note(advanced)
         return advanced
 

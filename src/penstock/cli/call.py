@@ -29,28 +29,28 @@ _SCHEME_CUT_SHORT = re.compile(r"(https?):/?([^/].*)", re.IGNORECASE)
 _HOST_AND_PORT = re.compile(r"(?:[\w.-]+|\[[0-9a-fA-F:]+\]):\d{1,5}(?:/.*)?")
 
 
-def require_place(place: str) -> str:
+def require_place(url: str) -> str:
     """The place of a lake as it was told; a usage error if it was meant as a server's address.
 
     A directory may have any name, so without this a slip of the finger would make a new, empty lake.
     """
-    meant = _address_meant(place)
-    if meant is None or Path(place).exists():
-        return place
-    raise click.UsageError(f"there is no lake at {place}. Did you mean {meant}?")
+    meant = _address_meant(url)
+    if meant is None or Path(url).exists():
+        return url
+    raise click.UsageError(f"there is no lake at {url}. Did you mean {meant}?")
 
 
-def _address_meant(place: str) -> str | None:
+def _address_meant(url: str) -> str | None:
     """The server's address that a place looks like, but is not."""
-    scheme, is_url, address = place.partition("://")
+    scheme, is_url, address = url.partition("://")
     if is_url:
         from difflib import get_close_matches
 
         near = get_close_matches(scheme.lower(), _SERVER_SCHEMES, n=1, cutoff=0.8)
         return f"{near[0]}://{address}" if near and scheme.lower() not in _SERVER_SCHEMES else None
-    if cut_short := _SCHEME_CUT_SHORT.fullmatch(place):
+    if cut_short := _SCHEME_CUT_SHORT.fullmatch(url):
         return f"{cut_short[1].lower()}://{cut_short[2]}"
-    return f"http://{place}" if _HOST_AND_PORT.fullmatch(place) else None
+    return f"http://{url}" if _HOST_AND_PORT.fullmatch(url) else None
 
 
 class Call:

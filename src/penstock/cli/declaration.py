@@ -214,12 +214,12 @@ def key_option(f: F) -> F:
     )(f)
 
 
-def if_head_option(what: str) -> Callable[[F], F]:
+def if_head_option(subject: str) -> Callable[[F], F]:
     return click.option(
         "--if-head",
         metavar="REVISION",
         shell_complete=complete_revision,
-        help=f"Refuse unless {what} is at this commit.",
+        help=f"Refuse unless {subject} is at this commit.",
     )
 
 

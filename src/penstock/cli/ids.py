@@ -16,7 +16,7 @@ _ID: Final = re.compile(r"[0-9a-f]{32}")
 
 
 def whole_id(
-    start: str, what: str, known: Callable[[], Iterable[str]], missing: Callable[[], NotFound]
+    start: str, subject: str, known: Callable[[], Iterable[str]], missing: Callable[[], NotFound]
 ) -> str:
     """The id that begins so; an error if none does, or several. A whole one is not looked up."""
     if _ID.fullmatch(start):
@@ -26,7 +26,7 @@ def whole_id(
     matches = [candidate for candidate in known() if candidate.startswith(start)]
     if len(matches) > 1:
         raise InvalidRequest(
-            f"'{start}' is ambiguous: {len(matches)} {what} begin with it ({', '.join(matches[:5])})"
+            f"'{start}' is ambiguous: {len(matches)} {subject} begin with it ({', '.join(matches[:5])})"
         )
     if not matches:
         raise missing()

@@ -21,8 +21,8 @@ class Progress:
         self._next = time.monotonic() + REDRAW_S
         self._silent = quiet or not self._stream.isatty()
 
-    def __call__(self, what: str, count: int) -> None:
-        self._draw(f"{what} {count:,} objects")
+    def __call__(self, subject: str, count: int) -> None:
+        self._draw(f"{subject} {count:,} objects")
 
     def _draw(self, line: str) -> None:
         if self._silent or time.monotonic() < self._next:
@@ -46,21 +46,21 @@ class Progress:
 class Bar(Progress):
     """Also told how much there is in all: draws a bar, where that is known."""
 
-    def __call__(self, what: str, count: int, total: int = 0) -> None:
+    def __call__(self, subject: str, count: int, total: int = 0) -> None:
         if not total:
-            self._draw(f"{what} {count:,}")
+            self._draw(f"{subject} {count:,}")
             return
         share = min(count / total, 1.0)
         filled = int(share * BAR_CHARS)
-        self._draw(f"{what} {'█' * filled}{'░' * (BAR_CHARS - filled)} {share:4.0%} of {total:,}")
+        self._draw(f"{subject} {'█' * filled}{'░' * (BAR_CHARS - filled)} {share:4.0%} of {total:,}")
 
 
 class WaitingLine(Progress):
     """Something that takes a while and cannot tell how far it is: counts the seconds."""
 
-    def __init__(self, what: str, quiet: bool = False) -> None:
+    def __init__(self, subject: str, quiet: bool = False) -> None:
         super().__init__(quiet)
-        self._what, self._ended = what, Event()
+        self._what, self._ended = subject, Event()
         self._ticking = Thread(target=self._draw_elapsed_time, name="penstock-waiting", daemon=True)
 
     def __enter__(self) -> Self:

@@ -62,7 +62,7 @@ def side_options(*, default: bool = True) -> Callable[[F], Callable[..., Any]]:
                 f"--{name}",
                 multiple=True,
                 metavar="KEY[/FOLDER/]",
-                help=f"Resolve a key, or a folder of a file table, by taking {whose} side. Repeatable.",
+                help=f"Resolve a key, or a folder of a table of files, by taking {whose} side. Repeatable.",
             )(command)
         return click.option(
             "--take",

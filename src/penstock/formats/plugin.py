@@ -217,7 +217,7 @@ class TableView(Protocol):
     def to_arrow(self, columns: Sequence[str] | None, where: str | None) -> Any:
         """The rows as a ``pyarrow.Table``."""
 
-    def append(self, data: Any, said: CommitDescription, idempotency_key: str | None) -> Ratified:
+    def append(self, data: Any, description: CommitDescription, idempotency_key: str | None) -> Ratified:
         """Add rows."""
 
     def overwrite(
@@ -225,7 +225,7 @@ class TableView(Protocol):
         data: Any,
         partitions: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None,
         where: str | None,
-        said: CommitDescription,
+        description: CommitDescription,
         idempotency_key: str | None,
     ) -> Ratified:
         """Put rows in the place of all, or of those in some partitions."""
@@ -238,15 +238,21 @@ class ChangeView(Protocol):
     """What else a program does with a table, of formats that can: views of others lack the methods."""
 
     def append_with_columns(
-        self, data: Any, said: CommitDescription, idempotency_key: str | None
+        self, data: Any, description: CommitDescription, idempotency_key: str | None
     ) -> Ratified:
         """Add rows, and the columns that only they have."""
 
-    def delete(self, where: str | None, said: CommitDescription, idempotency_key: str | None) -> ChangedRows:
+    def delete(
+        self, where: str | None, description: CommitDescription, idempotency_key: str | None
+    ) -> ChangedRows:
         """Delete the rows for which a condition is true."""
 
     def update(
-        self, values: RowValues, where: str | None, said: CommitDescription, idempotency_key: str | None
+        self,
+        values: RowValues,
+        where: str | None,
+        description: CommitDescription,
+        idempotency_key: str | None,
     ) -> ChangedRows:
         """Give columns new values in the rows for which a condition is true."""
 
@@ -255,15 +261,15 @@ class ChangeView(Protocol):
         source: Any,
         on: str | Sequence[str],
         clauses: tuple[MergeClause, ...],
-        said: CommitDescription,
+        description: CommitDescription,
         idempotency_key: str | None,
     ) -> ChangedRows:
         """Update, delete and insert rows by those of a source."""
 
-    def optimize(self, order: OptimizeOrder, said: CommitDescription) -> OptimizedTable:
+    def optimize(self, order: OptimizeOrder, description: CommitDescription) -> OptimizedTable:
         """Rewrite files with the same rows: fewer, sorted, without deleted rows."""
 
-    def analyze(self, said: CommitDescription) -> AnalyzedTable:
+    def analyze(self, description: CommitDescription) -> AnalyzedTable:
         """Complete the statistics of files."""
 
     def checkpoint(self) -> int:

@@ -149,11 +149,11 @@ def find_declared(is_meant: Callable[[TableFormat], bool]) -> TableFormat | None
     return own if own is not None else next(filter(is_meant, other_formats().formats), None)
 
 
-def not_installed(what: str) -> FormatUnavailable:
-    """What is said where a format is needed that no installed package has. ``what`` names the need."""
+def not_installed(subject: str) -> FormatUnavailable:
+    """What is said where a format is needed that no installed package has. ``subject`` names the need."""
     problems = "".join(f"\n  {problem}" for problem in other_formats().problems)
     return FormatUnavailable(
-        f"{what}; no installed package provides that format\n  Install the Python package of the format "
+        f"{subject}; no installed package provides that format\n  Install the Python package of the format "
         "in this environment; where a server answers, in the server's, which finds formats when it "
         f"starts.{problems}"
     )

@@ -126,16 +126,16 @@ def out_of_sync(key: object, location: str, state: SyncState, name: str = "") ->
     )
 
 
-def own_versions_left(key: object, location: str, first: int, last: int, commit: str) -> OutOfSync:
+def own_versions_left(key: object, location: str, first_version: int, last: int, commit: str) -> OutOfSync:
     """The error for a table of which the lake has versions that cannot be repeated on top of its own."""
     return OutOfSync(
-        f"'{key}' is out of sync: versions {first} to {last} of the lake are others than those at "
+        f"'{key}' is out of sync: versions {first_version} to {last} of the lake are others than those at "
         f"{location}, and cannot be repeated on top of them\n"
         f"  'penstock resync {key} --leave-own' takes the table's versions over. The lake's own stay "
         f"readable at commit {commit}, for as long as history is kept: write again what they did.",
         table=str(key),
         location=location,
         known=last,
-        version=first,
+        version=first_version,
         commit=commit,
     )

@@ -67,7 +67,7 @@ class Copied(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it had been complete before."""
 
 
-def silent(what: str, count: int, total: int) -> None:
+def silent(subject: str, count: int, total: int) -> None:
     """No progress shown."""
 
 
@@ -319,11 +319,11 @@ class _Copy:
                 names=names,
             )
 
-    def _start_again(self, what: str) -> NoReturn:
+    def _start_again(self, subject: str) -> NoReturn:
         """The target is not what it should be: its objects are to be copied once more."""
         self._write_progress(phase=Phase.OBJECTS, token=b"", objects=0, size_bytes=0)
         raise Damaged(
-            f"the copy at {self._places[1]} is damaged: {what}\n  If 'penstock fsck' finds nothing wrong "
+            f"the copy at {self._places[1]} is damaged: {subject}\n  If 'penstock fsck' finds nothing wrong "
             f"with {self._places[0]}, run the same command again; if that does not help, choose another "
             "location (cancel a move first)."
         )
@@ -341,21 +341,21 @@ class _Copy:
         )
 
 
-def target_taken_error(description: Description, place: str) -> LakeExists | InvalidRequest:
+def target_taken_error(description: Description, url: str) -> LakeExists | InvalidRequest:
     """The error for a target that holds something else than the copy that is to be made there."""
     arrival = description.arrival
     if description.is_backup:
         return InvalidRequest(
-            f"{place} holds backups of lake {description.id}; choose an empty location", url=place
+            f"{url} holds backups of lake {description.id}; choose an empty location", url=url
         )
     if arrival is not None and arrival.phase is not Phase.COMPLETE:
         what = "a restore" if arrival.point else "a copy" if arrival.is_fork else "a move"
         return InvalidRequest(
-            f"{place} holds part of {what} of {arrival.source}; complete that, or choose another location"
+            f"{url} holds part of {what} of {arrival.source}; complete that, or choose another location"
         )
     return LakeExists(
-        f"there is already a lake at {place}; choose an empty location",
-        url=place,
+        f"there is already a lake at {url}; choose an empty location",
+        url=url,
     )
 
 

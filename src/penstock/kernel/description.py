@@ -250,9 +250,9 @@ def with_moved_root(lake: Description, old: str, new: str) -> Description:
     return _with_moved(lake, map_roots(lake.moved_roots, _all_roots(lake), old, new))
 
 
-def without_moved_root(lake: Description, place: str) -> Description:
+def without_moved_root(lake: Description, location: str) -> Description:
     """The lake with the files of a root where they were at first; ``InvalidRequest`` if it was not mapped."""
-    return _with_moved(lake, unmap_root(lake.moved_roots, _all_roots(lake), place))
+    return _with_moved(lake, unmap_root(lake.moved_roots, _all_roots(lake), location))
 
 
 def _all_roots(lake: Description) -> list[str]:

@@ -57,7 +57,10 @@ def expired_commits(lake: Description, objects: Objects) -> ExpiredCommits:
     data = objects.read(lake.more_expired)
     if len(data) % ID_BYTES:
         names = [part.hex() for part in lake.more_expired.parts]
-        raise Damaged("the list of expired commits contains something other than ids", objects=names)
+        raise Damaged(
+            "the lake's list of expired commits is damaged: it contains something other than commit ids",
+            objects=names,
+        )
     return ExpiredCommits(data)
 
 

@@ -282,20 +282,20 @@ class Table(_TableFacts):
             brings_undone,
         )
 
-    def read_once(self, what: tuple[object, ...], read: Callable[[], _Read]) -> _Read:
+    def read_once(self, note_key: tuple[object, ...], read: Callable[[], _Read]) -> _Read:
         """The result of ``read``, computed once for a request, and noted. ``PrepareAgain`` if it is needed
         first at the turn.
 
         Where what was read is a reason to refuse, it is one whenever it is asked for again.
         """
-        if what not in self.notes:
+        if note_key not in self.notes:
             if not self.may_read:
                 raise PrepareAgain
             try:
-                self.notes[what] = read()
+                self.notes[note_key] = read()
             except Refused as refused:
-                self.notes[what] = refused
-        noted: _Read | Refused = self.notes[what]
+                self.notes[note_key] = refused
+        noted: _Read | Refused = self.notes[note_key]
         if isinstance(noted, Refused):
             raise noted
         return noted
@@ -484,7 +484,7 @@ class Format:
         where it is gone.
         """
 
-    def is_before(self, content: AnyContent, first: int, *, keeps_younger: bool = False) -> bool:  # noqa: ARG002
+    def is_before(self, content: AnyContent, first_version: int, *, keeps_younger: bool = False) -> bool:  # noqa: ARG002
         """Whether a table as a content has it lacks a version: then it is from before an erase which said
         that the history of the table begins there. A format whose tables can be erased must say it.
 
@@ -492,7 +492,7 @@ class Format:
         """
         return False
 
-    def cut_content(self, content: AnyContent, first: int) -> AnyContent:  # noqa: ARG002
+    def cut_content(self, content: AnyContent, first_version: int) -> AnyContent:  # noqa: ARG002
         """A table as it is read and retained where its history begins with a version that it has: without
         what the content holds of earlier ones."""
         return content

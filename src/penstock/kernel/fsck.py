@@ -151,8 +151,8 @@ class _Fsck:
                 self._report_damage(row.name, damaged.message)
         return TableHorizons(self._kernel.formats, {horizon.table: horizon for horizon in horizons})
 
-    def _report_damage(self, name: str, what: str) -> None:
-        self._damages[Damage(name, what)] = None
+    def _report_damage(self, name: str, subject: str) -> None:
+        self._damages[Damage(name, subject)] = None
 
     def _readable_references(self) -> Iterator[Reference]:
         """Those whose rows can be read."""

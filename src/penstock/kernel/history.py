@@ -193,35 +193,36 @@ class History:
             )
         return commit_id
 
-    def is_ancestor(self, ancestor: ObjectId, of: ObjectId) -> bool:
+    def is_ancestor(self, ancestor: ObjectId, descendant: ObjectId) -> bool:
         """Whether a commit is reachable from another (or is it), by any parent.
 
         O(log n) reads by first parents and where there are no merges in between.
         """
-        if ancestor in (of, NO_COMMIT):
+        if ancestor in (descendant, NO_COMMIT):
             return True
-        goal, start = self.link(ancestor), self.link(of)
+        goal, start = self.link(ancestor), self.link(descendant)
         if goal is None or start is None:
             return False
         if goal.generation >= start.generation:
             return False
-        shared, fork = skips.common(self.link, ancestor, of)
+        shared, fork = skips.common(self.link, ancestor, descendant)
         if shared == ancestor:
             return True
         if fork is not None and start.merges == fork.merges:
             return False
         return any(
-            commit_id == ancestor for commit_id, _ in self._commits_above_generation(of, goal.generation)
+            commit_id == ancestor
+            for commit_id, _ in self._commits_above_generation(descendant, goal.generation)
         )
 
-    def is_on_line(self, ancestor: ObjectId, of: ObjectId) -> bool:
+    def is_on_line(self, ancestor: ObjectId, descendant: ObjectId) -> bool:
         """Whether a commit leads to another (or is it) by first parents: O(log n) reads."""
         goal = self.link(ancestor)
-        return goal is not None and skips.back_to_depth(self.link, of, goal.depth)[0] == ancestor
+        return goal is not None and skips.back_to_depth(self.link, descendant, goal.depth)[0] == ancestor
 
-    def is_near(self, ancestor: ObjectId, of: ObjectId, steps: int) -> bool:
+    def is_near(self, ancestor: ObjectId, descendant: ObjectId, steps: int) -> bool:
         """Whether a commit is less than so many steps away from another, by any parents."""
-        goal, level, seen = self.commit(ancestor), {of}, {of}
+        goal, level, seen = self.commit(ancestor), {descendant}, {descendant}
         for _ in range(steps):
             if ancestor in level:
                 return True

@@ -226,15 +226,15 @@ class KnownTables:
         return lambda stored: content_of(self._kernel.objects, state.get(stored))
 
 
-def _look_if_there(look: Look) -> Look:
+def _look_if_there(lookup: Look) -> Look:
     def look_up(stored: bytes) -> AnyContent | None:
         with suppress(CommitNotFound, HistoryExpired, Damaged):
-            return look(stored)
+            return lookup(stored)
         return None
 
     return look_up
 
 
-def _was_above(look: Look, location: str) -> bool:
+def _was_above(lookup: Look, location: str) -> bool:
     """Whether a table came to a folder above a location, and may have left it since."""
-    return any(holder(look, folder) is not None for folder in folders_above(location))
+    return any(holder(lookup, folder) is not None for folder in folders_above(location))

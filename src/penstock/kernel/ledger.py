@@ -110,22 +110,22 @@ def folders_above(location: str) -> tuple[str, ...]:
     return tuple(folders)
 
 
-def holder(look: Look, location: str) -> UUID | None:
+def holder(lookup: Look, location: str) -> UUID | None:
     """The table that came to a location last, whether it is still there or not."""
-    entry = look(place_key(location))
+    entry = lookup(place_key(location))
     return None if entry is None else entry.id
 
 
-def is_entangled(look: Look, location: str) -> bool:
+def is_entangled(lookup: Look, location: str) -> bool:
     """Whether a table lies above a location or below it."""
-    if _count_below(look, location):
+    if _count_below(lookup, location):
         return True
-    holders = (holder(look, folder) for folder in folders_above(location))
-    return any(table_id is not None and find_table(look, table_id) is not None for table_id in holders)
+    holders = (holder(lookup, folder) for folder in folders_above(location))
+    return any(table_id is not None and find_table(lookup, table_id) is not None for table_id in holders)
 
 
-def _count_below(look: Look, folder: str) -> int:
-    entry = look(folder_key(folder))
+def _count_below(lookup: Look, folder: str) -> int:
+    entry = lookup(folder_key(folder))
     if entry is None:
         return 0
     try:
@@ -144,9 +144,9 @@ def _claim_of(entry: AnyContent | None, location: str) -> Claim:
     return claim
 
 
-def ledger_entry(look: Look, identity: UUID) -> LedgerEntry | None:
+def ledger_entry(lookup: Look, identity: UUID) -> LedgerEntry | None:
     """What the ledger says of a table; ``None`` if it never was there. ``Damaged`` if that is unreadable."""
-    entry = look(ledger_key(identity))
+    entry = lookup(ledger_key(identity))
     if entry is None:
         return None
     try:
@@ -156,21 +156,21 @@ def ledger_entry(look: Look, identity: UUID) -> LedgerEntry | None:
     return place
 
 
-def find_table(look: Look, identity: UUID) -> Key | None:
+def find_table(lookup: Look, identity: UUID) -> Key | None:
     """The key at which a table is now."""
-    entry = ledger_entry(look, identity)
+    entry = ledger_entry(lookup, identity)
     if entry is None or entry.dropped is not None:
         return None
-    holder = look(entry.key)
+    holder = lookup(entry.key)
     return Key.decode(entry.key) if holder is not None and holder.id == identity else None
 
 
-def last_content(look: Look, identity: UUID | None) -> AnyContent | None:
+def last_content(lookup: Look, identity: UUID | None) -> AnyContent | None:
     """What a branch had of a table last: as it was dropped, or as it still is at another key."""
-    entry = ledger_entry(look, identity) if identity is not None else None
+    entry = ledger_entry(lookup, identity) if identity is not None else None
     if entry is None:
         return None
-    content = look(entry.key) if entry.dropped is None else decode_content(entry.dropped)
+    content = lookup(entry.key) if entry.dropped is None else decode_content(entry.dropped)
     return content if content is not None and content.id == identity else None
 
 
@@ -191,9 +191,9 @@ def dropped_content(stored: bytes, entry: AnyContent | None) -> AnyContent | Non
 class Ledger:
     """What a request does to the ledger: the entries to be written, and the keys that cannot be."""
 
-    def __init__(self, look: Look, formats: Formats, tables: Mapping[Key, TableChange]) -> None:
-        """``look`` tells what a stored key holds once the request is done."""
-        self._look = look
+    def __init__(self, lookup: Look, formats: Formats, tables: Mapping[Key, TableChange]) -> None:
+        """``lookup`` tells what a stored key holds once the request is done."""
+        self._look = lookup
         self._left: dict[UUID, tuple[Key, AnyContent]] = {}
         self._arrived: dict[UUID, list[Key]] = {}
         self._places: dict[UUID, LedgerPlace] = {}

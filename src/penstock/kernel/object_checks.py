@@ -98,22 +98,22 @@ class Trees:
         return {found_id: node for wanted_id in ids for found_id, node in self._find([wanted_id]).items()}
 
 
-def _find_misplaced_keys(node: Leaf | Node, place: _Place) -> Iterator[str]:
+def _find_misplaced_keys(node: Leaf | Node, position: _Place) -> Iterator[str]:
     """Its keys lie within what its parent says, and only the last node of a level may end early."""
-    if _node_level(node) != place.level:
-        yield f"is on another level than {place.level}, where its parent has it"
-    if place.last_key is None and isinstance(node, Node) and len(node.keys) < 2:
+    if _node_level(node) != position.level:
+        yield f"is on another level than {position.level}, where its parent has it"
+    if position.last_key is None and isinstance(node, Node) and len(node.keys) < 2:
         yield "is a root with less than two children"
-    if place.last_key is not None and node.keys[-1:] != [place.last_key]:
+    if position.last_key is not None and node.keys[-1:] != [position.last_key]:
         yield "ends with another key than its parent says"
-    if place.after is not None and node.keys[:1] <= [place.after]:
+    if position.after is not None and node.keys[:1] <= [position.after]:
         yield "begins before the node before it ends"
-    if not place.is_last and tree.first_cut(place.level, node.keys) != len(node.keys):
+    if not position.is_last and tree.first_cut(position.level, node.keys) != len(node.keys):
         yield "ends at a key where no node may end"
 
 
-def _child_positions(node: Node, place: _Place) -> Iterator[_Place]:
-    after = place.after
+def _child_positions(node: Node, position: _Place) -> Iterator[_Place]:
+    after = position.after
     for index, (key, child) in enumerate(zip(node.keys, node.children, strict=False), 1):
-        yield _Place(child, place.level - 1, after, key, place.is_last and index == len(node.keys))
+        yield _Place(child, position.level - 1, after, key, position.is_last and index == len(node.keys))
         after = key

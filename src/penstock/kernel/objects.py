@@ -60,10 +60,10 @@ class Objects:
                 self.remember(wanted_id, decoded, sizes.get(wanted_id, 0))
         return decoded
 
-    def get(self, one: ObjectId) -> Any:
-        """The object ``one``; ``Damaged`` if it is not there."""
-        decoded = self.get_cached(one)
-        return decoded if decoded is not None else self.get_many((one,))[one]
+    def get(self, object_id: ObjectId) -> Any:
+        """The object ``object_id``; ``Damaged`` if it is not there."""
+        decoded = self.get_cached(object_id)
+        return decoded if decoded is not None else self.get_many((object_id,))[object_id]
 
     def find(self, ids: Collection[ObjectId]) -> dict[ObjectId, Any]:
         """The objects with these ids, as many as exist, with one request for what is not in memory."""
@@ -153,10 +153,10 @@ class Pending(Objects):
             decoded = self._decoded[wanted_id] = check_object(wanted_id, self.fresh[wanted_id])
         return decoded or self._below.get_cached(wanted_id)
 
-    def get(self, one: ObjectId) -> Any:
+    def get(self, object_id: ObjectId) -> Any:
         # The busiest line of a commit: the same as `get_cached`, without the calls.
-        decoded = self._decoded.get(one) or self._stored._young.get(one)
-        return decoded if decoded is not None else super().get(one)
+        decoded = self._decoded.get(object_id) or self._stored._young.get(object_id)
+        return decoded if decoded is not None else super().get(object_id)
 
     def remember(self, new_id: ObjectId, decoded: Any, size: int) -> None:
         self._below.remember(new_id, decoded, size)

@@ -35,7 +35,7 @@ Progress = Callable[[str, int], None]
 """Is told what is being done, and how many of it are done."""
 
 
-def silent(what: str, count: int) -> None:
+def silent(subject: str, count: int) -> None:
     """No progress shown."""
 
 

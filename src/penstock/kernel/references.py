@@ -294,7 +294,7 @@ class References:
         row = self._store.reference(check_name(name))
         if row is None or row.kind == Kind.LAKE:
             raise ReferenceNotFound(
-                f"there is no branch or tag '{name}', and no log of a deleted one", name=name
+                f"there is no branch or tag '{name}', and no deleted one whose log is still kept", name=name
             )
         reference = decode_reference_row(row)
         yield from self._log.walk(reference.log if before is None else self._log.before(reference, before))

@@ -141,17 +141,23 @@ class RefLog:
             start, width = stop, width * 4
         return None
 
-    def find_made(self, reference: Reference, made: GeneratedKey) -> tuple[ObjectId, LogEntry] | None:
+    def find_made(
+        self, reference: Reference, generated_key: GeneratedKey
+    ) -> tuple[ObjectId, LogEntry] | None:
         """The entry that landed a request under a key that Penstock made: soon after it was made."""
-        if made.position >= reference.position:
+        if generated_key.position >= reference.position:
             return None
-        _, first = skips.back_to_depth(self._read_entry, reference.log, made.position + 1)
-        since_us = max(made.time_us, first.time_us if first is not None else 0)
+        _, first = skips.back_to_depth(self._read_entry, reference.log, generated_key.position + 1)
+        since_us = max(generated_key.time_us, first.time_us if first is not None else 0)
         _, before = skips.back_to(
-            self._read_entry, reference.log, lambda entry: entry.time_us <= made.time_us - RECEIPT_WINDOW_US
+            self._read_entry,
+            reference.log,
+            lambda entry: entry.time_us <= generated_key.time_us - RECEIPT_WINDOW_US,
         )
-        start = max(made.position, before.depth if before is not None else 0)
-        return self.find(reference, str(made), start, since_us + RECEIPT_WINDOW_US, reference.incarnation)
+        start = max(generated_key.position, before.depth if before is not None else 0)
+        return self.find(
+            reference, str(generated_key), start, since_us + RECEIPT_WINDOW_US, reference.incarnation
+        )
 
 
 def receipt_id(scope: bytes, key: str, number: int) -> ObjectId:

@@ -137,7 +137,10 @@ class RestoreRequest(ThreeWayRequest):
         identity = self.notes.setdefault(("restored table", key), content.id)
         if identity != content.id:
             raise KeyNotFound(
-                f"'{key}' was dropped and created again since then: it is another table now", key=str(key)
+                f"'{key}' was dropped and created again while it was being restored, so it is another "
+                "table now; "
+                "nothing was restored",
+                key=str(key),
             )
         return {key.encode(): (value, value)}
 

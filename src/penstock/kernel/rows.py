@@ -80,9 +80,12 @@ def decode_reference_row(row: Row) -> Reference:
     try:
         reference: Reference = decode_reference(row.data)
     except (msgspec.MsgspecError, ValueError) as problem:
-        raise Damaged(f"the row of '{row.name}' cannot be read: {problem}", name=row.name) from None
+        raise Damaged(f"the stored reference '{row.name}' cannot be read: {problem}", name=row.name) from None
     if (reference.name, reference.kind) != (row.name, row.kind):
-        raise Damaged(f"the row of '{row.name}' holds {reference.kind} '{reference.name}'", name=row.name)
+        raise Damaged(
+            f"the stored reference '{row.name}' is damaged: it is the {reference.kind} '{reference.name}'",
+            name=row.name,
+        )
     return reference
 
 

@@ -39,15 +39,15 @@ def next_jump(read: Reader[L], tip: ObjectId) -> ObjectId:
     return tip
 
 
-def back_to(read: Reader[L], tip: ObjectId, done: Callable[[L], bool]) -> tuple[ObjectId, L | None]:
-    """The first link from ``tip`` backwards for which ``done`` holds, or ``None`` where the chain expired.
+def back_to(read: Reader[L], tip: ObjectId, is_done: Callable[[L], bool]) -> tuple[ObjectId, L | None]:
+    """The first link from ``tip`` backwards for which ``is_done`` holds, or ``None`` where the chain expired.
 
-    ``done`` must hold for all ancestors of a link for which it holds. The chain's beginning ends the walk.
+    ``is_done`` must hold for all ancestors of a link for which it holds. The chain's beginning ends the walk.
     """
     link = read(tip)
-    while link is not None and not done(link) and link.depth > 0:
+    while link is not None and not is_done(link) and link.depth > 0:
         jump = read(link.jump)
-        if jump is not None and not done(jump):
+        if jump is not None and not is_done(jump):
             tip, link = link.jump, jump
         else:
             tip = link.parent

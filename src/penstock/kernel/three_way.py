@@ -170,13 +170,15 @@ class ThreeWayRequest(Request):
             if managing(content_of(objects, before if after is None else after)) is not None
         }
 
-    def _conclude(self, edit: Edit, applied: ThreeWayApply, reference: Reference, what: str) -> list[Draft]:
+    def _conclude(
+        self, edit: Edit, applied: ThreeWayApply, reference: Reference, subject: str
+    ) -> list[Draft]:
         """The commit of what was applied, if it changes anything. ``MergeConflict`` if something is in the
-        way; ``what`` says of what."""
+        way; ``subject`` says of what."""
         applied.finish()
         self.results = list(applied.results.values())
         if edit.conflicts:
-            raise MergeConflict(edit.conflicts, what=what)
+            raise MergeConflict(edit.conflicts, subject=subject)
         return [self._draft(edit, reference)] if edit.has_changes else []
 
     def _draft(self, edit: Edit, reference: Reference, parents: tuple[ObjectId, ...] = ()) -> Draft:
@@ -382,7 +384,7 @@ class ThreeWayApply:
         base, source, target = map(self._decode_content, (key_sides.was, key_sides.wanted, key_sides.now))
         managing = self._formats.managing(source or target or base)
         if self._options.of(key_sides.key).paths and (managing is None or not managing.has_paths):
-            raise InvalidRequest(f"'{key_sides.key}' is not a file table, so it has no paths to merge")
+            raise InvalidRequest(f"'{key_sides.key}' is not a table of files, so it has no paths to merge")
         if self._is_replaced(key_sides):
             self._replace(key_sides)
         elif managing is not None and (managing.takes_any_base or not key_sides.is_ambiguous):

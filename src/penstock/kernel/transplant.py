@@ -119,7 +119,7 @@ class TransplantRequest(ThreeWayRequest):
             )
         if repeated.conflicts:
             what = "cannot transplant" if self._onto is None else "cannot rebase"
-            raise MergeConflict(repeated.conflicts, what=what)
+            raise MergeConflict(repeated.conflicts, subject=what)
         self._landing = repeated.landing
         return repeated.drafts
 

@@ -404,10 +404,10 @@ def is_shortest(keys: Sequence[bytes], prefix: bytes) -> bool:
     return len(prefix) == (_shared_prefix_length(keys[0], keys[-1]) if keys else 0)
 
 
-def _shared_prefix_length(first: bytes, last: bytes) -> int:
+def _shared_prefix_length(left: bytes, last: bytes) -> int:
     """How many bytes two keys begin with alike."""
-    length = min(len(first), len(last))
-    differing = int.from_bytes(first[:length], "big") ^ int.from_bytes(last[:length], "big")
+    length = min(len(left), len(last))
+    differing = int.from_bytes(left[:length], "big") ^ int.from_bytes(last[:length], "big")
     return length - (differing.bit_length() + 7) // 8
 
 

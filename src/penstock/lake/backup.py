@@ -462,7 +462,7 @@ def _is_restored(description: Description, point: BackupPoint, is_to_own: bool) 
 
 
 def _take_over(
-    lake: Lake, place: Store, point: BackupPoint, description: Description, missing: tuple[str, ...]
+    lake: Lake, store: Store, point: BackupPoint, description: Description, missing: tuple[str, ...]
 ) -> RestoredLake:
     """Let a lake that was restored as a copy take the place of the lake that the backup is of."""
     arrival = description.arrival
@@ -474,12 +474,12 @@ def _take_over(
             current, id=lake.id, forked_from="", arrival=msgspec.structs.replace(ours, is_fork=False)
         )
 
-    change_description(place, lake.kernel.settings, change)
-    _forget_fork(lake, place)
+    change_description(store, lake.kernel.settings, change)
+    _forget_fork(lake, store)
     copied = Copied(
         id=lake.id,
         source=arrival.source,
-        target=place_of(place),
+        target=place_of(store),
         is_fork=False,
         references=arrival.references,
         commits=arrival.commits,
@@ -490,11 +490,11 @@ def _take_over(
     return RestoredLake(copied=copied, point=point, owns_tables=True, missing=missing)
 
 
-def _forget_fork(lake: Lake, place: Store) -> None:
+def _forget_fork(lake: Lake, store: Store) -> None:
     """Let sweeps keep nothing more for a fork that is none any more."""
     notes = fork_notes(lake)
     if notes is not None:
-        notes.forget(place_of(place))
+        notes.forget(place_of(store))
 
 
 def _registered_at_source(

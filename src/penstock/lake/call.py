@@ -259,16 +259,18 @@ class ReadAt(Call[R], frozen=True, kw_only=True):
 T = TypeVar("T")
 
 
-def commit_meta(said: CommitDescription, who: str, message: str) -> CommitMeta:
+def commit_meta(description: CommitDescription, who: str, message: str) -> CommitMeta:
     """What a commit says of itself: ``message``, unless its writer gave one."""
     return CommitMeta(
-        message=message if said.message is None else said.message,
-        authors=said.authors if said.authors is not None else ((who,) if who else ()),
-        author_time_us=said.author_time_us if said.author_time is None else microseconds(said.author_time),
-        signed_off_by=said.signed_off_by,
-        properties=said.properties,
+        message=message if description.message is None else description.message,
+        authors=description.authors if description.authors is not None else ((who,) if who else ()),
+        author_time_us=description.author_time_us
+        if description.author_time is None
+        else microseconds(description.author_time),
+        signed_off_by=description.signed_off_by,
+        properties=description.properties,
         committer=who,
-        is_dated=said.author_time is not None,
+        is_dated=description.author_time is not None,
     )
 
 

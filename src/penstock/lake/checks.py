@@ -79,7 +79,8 @@ class Proposed:
         return answer_outside(self._proposal.get(Key.parse(key)), self._lake.moved)
 
     def table(self, key: str | Key) -> TableRows:
-        """The rows that a table would have, as Arrow's: of a Delta, Lance or file table that the lake keeps.
+        """The rows that a table would have, as Arrow's: of a Delta table, Lance
+        table or table of files that the lake keeps.
 
         ``KeyNotFound`` if there would be none, ``NotManaged`` if it is something else.
         """

@@ -26,12 +26,12 @@ class EmptyPlace:
     default_branch: Final = "main"
     """Of the lake that a first write makes."""
 
-    def __init__(self, place: str, find: Callable[[str], Embedded], make: Callable[[str], Embedded]) -> None:
-        scheme, directory = directory_of(place)
+    def __init__(self, path: str, find: Callable[[str], Embedded], make: Callable[[str], Embedded]) -> None:
+        scheme, directory = directory_of(path)
         self.url = str(directory) if scheme == "sqlite" else f"{scheme}://{directory}"
         self.warehouse = str(directory / "warehouse")
         """Of the lake that a first write makes."""
-        self._place, self._find, self._make = place, find, make
+        self._place, self._find, self._make = path, find, make
         self._lock, self._is_closed = Lock(), False
         self.lake: Embedded | None = None
         """The lake, once this process has found or made it."""

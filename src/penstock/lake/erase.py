@@ -127,17 +127,17 @@ class Erasure(Protocol):
     def content(self) -> ManagedTable: ...
     def require_erasable(self) -> None: ...
     def has_own_changes(self, content: ManagedTable, head: ObjectId) -> bool: ...
-    def holders(self, first: int | None) -> Iterator[TableHolder]: ...
+    def holders(self, first_version: int | None) -> Iterator[TableHolder]: ...
     def files_to_rewrite(self) -> int: ...
     def rewrite(self) -> int: ...
     def begin_at(self, start: ManagedTable, moment_us: int) -> int | None: ...
     def spares(self, content: ManagedTable) -> bool: ...
-    def begins_at(self, content: ManagedTable, first: int) -> bool: ...
+    def begins_at(self, content: ManagedTable, first_version: int) -> bool: ...
     def settle(self, erase: str) -> FirstVersionKept: ...
     def latest_version(self) -> int: ...
     def earlier_log_files(self) -> int: ...
     def unneeded_files(self) -> list[int]: ...
-    def cut(self, first: int) -> tuple[int, int, str]: ...
+    def cut(self, first_version: int) -> tuple[int, int, str]: ...
     def sweep(self, progress: Progress) -> SweptTable: ...
     def find_leftovers(self, horizon: TableHorizon) -> Leftovers: ...
 
@@ -306,9 +306,9 @@ class EraseRun:
 
     # -- who holds rows --------------------------------------------------------------------------------------
 
-    def _require_alone(self, first: int | None) -> None:
+    def _require_alone(self, first_version: int | None) -> None:
         """``EraseRefused`` if others hold rows: of any version, or of those before the first."""
-        holders = [*self._find_holders(first)]
+        holders = [*self._find_holders(first_version)]
         in_the_way = [holder for holder in holders if not (holder.can_go and self._call.all_references)]
         if not in_the_way:
             self._left += [f"the table is no longer readable at {holder.name}" for holder in holders]
@@ -323,25 +323,25 @@ class EraseRun:
             holders=[holder.name for holder in in_the_way],
         )
 
-    def _find_holders(self, first: int | None) -> Iterator[TableHolder]:
+    def _find_holders(self, first_version: int | None) -> Iterator[TableHolder]:
         default = self._kernel.formats.default_branch
         for kind in (Kind.BRANCH, Kind.TAG, Kind.TRANSACTION):
             for reference in self._kernel.references.all(kind):
                 if reference.name != default and reference.head != NO_COMMIT:
-                    yield from self._find_holder_of_reference(reference, first)
-        yield from self._format.holders(first)
+                    yield from self._find_holder_of_reference(reference, first_version)
+        yield from self._format.holders(first_version)
         yield from self._find_fork_holders()
-        yield from self._find_backup_holders(first)
+        yield from self._find_backup_holders(first_version)
 
-    def _find_backup_holders(self, first: int | None) -> Iterator[TableHolder]:
+    def _find_backup_holders(self, first_version: int | None) -> Iterator[TableHolder]:
         """Backups that have the table: they have its past, and the lake keeps the files of it for them, or
         they have copies of them."""
-        if self._call.dropped and first is not None:
+        if self._call.dropped and first_version is not None:
             return  # there were none, and those that came since have nothing of it
         for backup in read_description(self._store).backups:
             if self._set_us is not None and backup.created_us > self._set_us:
                 continue  # it has no earlier history
-            if self._is_in_backup(backup, first):
+            if self._is_in_backup(backup, first_version):
                 lost = " --lost" if backup.has_data else ""
                 way = (
                     f"remove it (penstock backups expire {backup.target} {backup.id}), or if it is lost, "
@@ -351,32 +351,36 @@ class EraseRun:
                 what = "backup with data" if backup.has_data else "backup"
                 yield TableHolder(f"{what} {backup.id} at {backup.target}", False, way)
 
-    def _is_in_backup(self, backup: RegisteredBackup, first: int | None) -> bool:
+    def _is_in_backup(self, backup: RegisteredBackup, first_version: int | None) -> bool:
         """Whether a backup has states of the table that an erase is about.
 
         For one with data the lake keeps nothing: what is gone here by now may be in its files.
         """
         try:
             heads = heads_of_backup(backup, self._kernel.objects)
-            return any(self._is_at_head_of_backup(head, first) for head in heads)
+            return any(self._is_at_head_of_backup(head, first_version) for head in heads)
         except (Damaged, CommitNotFound, HistoryExpired):
             if backup.keeps_files:
                 raise
             return True
 
-    def _is_held(self, content: AnyContent | None, first: int | None) -> bool:
+    def _is_held(self, content: AnyContent | None, first_version: int | None) -> bool:
         """Whether a state of the table is one of those that an erase is about."""
         managing = self._kernel.formats.managing(content)
         if content is None or managing is None:
             return False
-        return first is None or managing.is_before(content, first, keeps_younger=self._keeps_younger)
+        return first_version is None or managing.is_before(
+            content, first_version, keeps_younger=self._keeps_younger
+        )
 
-    def _find_holder_of_reference(self, reference: Reference, first: int | None) -> Iterator[TableHolder]:
+    def _find_holder_of_reference(
+        self, reference: Reference, first_version: int | None
+    ) -> Iterator[TableHolder]:
         content = self._content_at(reference.head)
         if reference.kind is Kind.TAG and isinstance(content, ManagedTable) and self._format.spares(content):
             return
-        if not self._is_held(content, first):
-            yield from self._younger_holder(reference, content, first)
+        if not self._is_held(content, first_version):
+            yield from self._younger_holder(reference, content, first_version)
             return
         transaction = transaction_of(reference)
         if transaction is not None:
@@ -402,17 +406,17 @@ class EraseRun:
             yield TableHolder(f"branch '{reference.name}'", True, way)
 
     def _younger_holder(
-        self, reference: Reference, content: AnyContent | None, first: int | None
+        self, reference: Reference, content: AnyContent | None, first_version: int | None
     ) -> Iterator[TableHolder]:
         """A reference whose state of the table is retained, and that needs something from before all the
         same."""
         managing = self._kernel.formats.managing(content)
-        if not isinstance(content, ManagedTable) or managing is None or first is None:
+        if not isinstance(content, ManagedTable) or managing is None or first_version is None:
             return
         if reference.kind is Kind.TAG:
             return
         transaction = transaction_of(reference)
-        if not self._format.begins_at(content, first):
+        if not self._format.begins_at(content, first_version):
             yield from self._early_changes(reference) if transaction is None else ()
         elif transaction is not None:
             way = f"wait for it, or abort it: penstock tx abort {transaction.id}"
@@ -442,7 +446,7 @@ class EraseRun:
         key = find_table(look, self._table)
         return None if key is None else look(key.encode())
 
-    def _is_at_head_of_backup(self, head: ObjectId, first: int | None) -> bool:
+    def _is_at_head_of_backup(self, head: ObjectId, first_version: int | None) -> bool:
         """Whether a backup with a head has rows of the table; if that was dropped by then, of its past."""
         state = self._kernel.state(head)
 
@@ -453,7 +457,7 @@ class EraseRun:
             return ledger_entry(look, self._table) is not None
         content = self._content_at(head)
         # One from after the moment has earlier history as well.
-        return self._is_held(content, None if self._keeps_younger else first)
+        return self._is_held(content, None if self._keeps_younger else first_version)
 
     def _find_fork_holders(self) -> Iterator[TableHolder]:
         for target, note in ForkNotes(self._store, self._lake.places).describe_others():
@@ -635,10 +639,10 @@ class EraseRun:
         if early:
             self._wait(max(early) + grace_us, f"{len(early)} lists of files that readers made")
 
-    def _wait(self, until_us: int, what: str) -> None:
+    def _wait(self, until_us: int, subject: str) -> None:
         self._until_us.append(until_us)
         until = utc(until_us).strftime("%Y-%m-%d %H:%M UTC")
-        self._left.append(f"{what}: a writer may need them until {until}; erase again then")
+        self._left.append(f"{subject}: a writer may need them until {until}; erase again then")
 
     def _horizon_time(self) -> datetime | None:
         return utc(max(self._until_us)) if self._until_us else None

@@ -41,13 +41,13 @@ class NotebookBar:
         self._handle: Any = None
         self._lock = Lock()
 
-    def __call__(self, what: str, count: int, total: int = 0) -> None:
+    def __call__(self, subject: str, count: int, total: int = 0) -> None:
         with self._lock:
             if monotonic() < self._next_s:
                 return
             self._next_s = monotonic() + REDRAW_S
             share = f" {min(count / total, 1.0):.0%} of {total:,}" if total else f" {count:,}"
-            self._show(html.block(html.progress(what, share, count, total)), f"{what}{share}")
+            self._show(html.block(html.progress(subject, share, count, total)), f"{subject}{share}")
 
     def _show(self, shown: str, text: str) -> None:
         display: Any = import_module("IPython.display").display
@@ -84,10 +84,10 @@ def show_progress(work: Callable[P, R]) -> Callable[P, R]:
 
 
 @contextmanager
-def show_bytes(what: str) -> Iterator[Callable[[int, int], None]]:
+def show_bytes(subject: str) -> Iterator[Callable[[int, int], None]]:
     """The same for work that tells how many bytes are done, and of how many."""
     if not is_in_notebook():
         yield lambda _done, _all: None
         return
     with NotebookBar() as bar:
-        yield lambda done, all_bytes: bar(what, done, all_bytes)
+        yield lambda done, all_bytes: bar(subject, done, all_bytes)

@@ -105,22 +105,22 @@ class _Opening(NamedTuple):
     meter: Meter
     catch_up: bool
 
-    def find(self, place: str) -> Embedded:
+    def find(self, url: str) -> Embedded:
         """The lake at a place of this machine; ``LakeNotFound`` if there is none."""
-        return self.in_store(open_store(place, False, self.clock), makes=False)
+        return self.in_store(open_store(url, False, self.clock), makes=False)
 
-    def make(self, place: str) -> Embedded:
+    def make(self, url: str) -> Embedded:
         """The lake at a place of this machine, which is made if there is none."""
-        self.require_room(place)
-        return self.in_store(open_store(place, True, self.clock), makes=True)
+        self.require_room(url)
+        return self.in_store(open_store(url, True, self.clock), makes=True)
 
-    def require_room(self, place: str) -> None:
+    def require_room(self, url: str) -> None:
         """``InvalidRequest`` if there is no lake at a place, and none can be made there."""
         try:
-            require_room(place)
+            require_room(url)
         except InvalidRequest as problem:
             try:  # what is there may belong to a lake that another process made meanwhile
-                self.find(place).close()
+                self.find(url).close()
             except LakeNotFound:
                 raise problem from None
 
@@ -151,9 +151,9 @@ class _Opening(NamedTuple):
             raise
 
 
-def is_remote(place: str) -> bool:
+def is_remote(url: str) -> bool:
     """Whether a place is a server's address."""
-    return place.lower().startswith(("http://", "https://"))
+    return url.lower().startswith(("http://", "https://"))
 
 
 def require_no_server(target: str) -> None:
@@ -195,10 +195,10 @@ def init_lake(
         raise
 
 
-def require_target(place: str) -> None:
+def require_target(url: str) -> None:
     """``InvalidRequest`` if a lake that is to be made or copied to a place would lie among other files."""
-    if is_local(place) and not place.startswith("memory:"):
-        _Opening(None, (), now_us, SILENT, catch_up=False).require_room(place)
+    if is_local(url) and not url.startswith("memory:"):
+        _Opening(None, (), now_us, SILENT, catch_up=False).require_room(url)
 
 
 def open_or_make_store(place: str, clock: Clock) -> Store:

@@ -74,7 +74,7 @@ def map_root(
 
 def unmap_root(
     source: Place,
-    place: str,
+    location: str,
     *,
     allow_missing: bool = False,
     author: str | None = None,
@@ -83,9 +83,9 @@ def unmap_root(
 ) -> MappedRoots:
     """Remove the mapping of a root: the lake finds the files at their original location again.
 
-    ``place`` is its old place or its new one. Raises as ``map_root``.
+    ``location`` is its old place or its new one. Raises as ``map_root``.
     """
-    change = partial(without_moved_root, place=place)
+    change = partial(without_moved_root, location=location)
     return _change(source, change, allow_missing, author, settings, clock)
 
 

@@ -160,15 +160,23 @@ class RowStatements:
         needs takes a while to import, and much memory."""
         raise NotImplementedError
 
-    def delete(self, where: str | None, said: CommitDescription, idempotency_key: str | None) -> ChangedRows:
-        changed: ChangedRows = self.load_statement("delete_rows")(self._table, where, said, idempotency_key)
+    def delete(
+        self, where: str | None, description: CommitDescription, idempotency_key: str | None
+    ) -> ChangedRows:
+        changed: ChangedRows = self.load_statement("delete_rows")(
+            self._table, where, description, idempotency_key
+        )
         return changed
 
     def update(
-        self, values: RowValues, where: str | None, said: CommitDescription, idempotency_key: str | None
+        self,
+        values: RowValues,
+        where: str | None,
+        description: CommitDescription,
+        idempotency_key: str | None,
     ) -> ChangedRows:
         update = self.load_statement("update_rows")
-        changed: ChangedRows = update(self._table, values, where, said, idempotency_key)
+        changed: ChangedRows = update(self._table, values, where, description, idempotency_key)
         return changed
 
     def merge(
@@ -176,9 +184,9 @@ class RowStatements:
         source: Any,
         on: str | Sequence[str],
         clauses: tuple[MergeClause, ...],
-        said: CommitDescription,
+        description: CommitDescription,
         idempotency_key: str | None,
     ) -> ChangedRows:
         merge = self.load_statement("merge_rows")
-        changed: ChangedRows = merge(self._table, source, on, clauses, said, idempotency_key)
+        changed: ChangedRows = merge(self._table, source, on, clauses, description, idempotency_key)
         return changed

@@ -482,7 +482,7 @@ class Table(RowReader):
             actions,
             version=version,
             attempt=attempt,
-            said=calls.describe_commit(message, author),
+            description=calls.describe_commit(message, author),
             idempotency_key=idempotency_key,
         )
 
@@ -503,7 +503,7 @@ class Table(RowReader):
         return self.delta.commit(
             actions,
             attempt=attempt,
-            said=calls.describe_commit(message, author),
+            description=calls.describe_commit(message, author),
             idempotency_key=idempotency_key,
         )
 

@@ -49,7 +49,7 @@ def write(
     mode: str,
     format: str | None,  # noqa: A002
     partition_by: str | Sequence[str] | None,
-    said: CommitDescription,
+    description: CommitDescription,
     idempotency_key: str | None,
 ) -> Any:
     """Write rows; ``None`` if there was nothing to be done."""
@@ -64,7 +64,7 @@ def write(
         declared = _format_for(wanted_format)
     else:
         declared = _format_of(table.key, content)
-    rows = RowWrite(data, chosen, wanted_format, by, said, idempotency_key, content)
+    rows = RowWrite(data, chosen, wanted_format, by, description, idempotency_key, content)
     return declared.load(declared.table_view)(table).write(rows)
 
 

@@ -153,8 +153,8 @@ def _bucket_of(value: float) -> int:
     return 1 + (power - POWER_MIN) * PARTS + int((mantissa - 0.5) * 2 * PARTS)
 
 
-def _lower_bound(part: int) -> float:
-    if part == 0:
+def _lower_bound(bucket: int) -> float:
+    if bucket == 0:
         return 0.0
-    power, within = divmod(part - 1, PARTS)
+    power, within = divmod(bucket - 1, PARTS)
     return math.ldexp(0.5 + within / (2 * PARTS), power + POWER_MIN)

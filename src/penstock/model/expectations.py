@@ -53,7 +53,8 @@ def expectations_of(reference: Reference) -> tuple[Expectation, ...]:
         return _decode_note(reference.note)
     except (msgspec.MsgspecError, ValueError) as problem:
         raise Damaged(
-            f"the expectations of '{reference.name}' cannot be read: {problem}", name=reference.name
+            f"the expectations (data checks) of the branch '{reference.name}' cannot be read: {problem}",
+            name=reference.name,
         ) from None
 
 

@@ -138,8 +138,8 @@ encode_job = encode
 decode_job = decoder(Job).decode
 
 
-def check_job_id(text: str, what: str = "job id") -> str:
+def check_job_id(text: str, subject: str = "job id") -> str:
     """``InvalidRequest`` if it is none."""
     if not ID.fullmatch(text):
-        raise InvalidRequest(f"{text!r} is not a valid {what}: it must have 32 hexadecimal digits")
+        raise InvalidRequest(f"{text!r} is not a valid {subject}: it must have 32 hexadecimal digits")
     return text

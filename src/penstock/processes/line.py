@@ -28,10 +28,10 @@ class ProcessLine:
         self._waiting.setdefault(caller, deque()).append(place)
         return place
 
-    def is_next(self, place: object) -> bool:
+    def is_next(self, ticket: object) -> bool:
         """Whether the next process that is free is for this place."""
         first = next((places[0] for caller, places in self._waiting.items() if self._may_work(caller)), None)
-        return first is place
+        return first is ticket
 
     def begin(self, caller: str) -> None:
         """What the caller waited for longest has got a process; all others come before the caller's next."""
@@ -41,10 +41,10 @@ class ProcessLine:
             self._waiting[caller] = places
         self._working[caller] += 1
 
-    def leave(self, caller: str, place: object) -> None:
+    def leave(self, caller: str, ticket: object) -> None:
         """It does not wait any more."""
         places = self._waiting[caller]
-        places.remove(place)
+        places.remove(ticket)
         if not places:
             del self._waiting[caller]
 

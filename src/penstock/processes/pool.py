@@ -200,9 +200,9 @@ class ProcessPool:
             self._changed.notify_all()
             return self._idle.pop()
 
-    def _describe_wait(self, place: object) -> str:
+    def _describe_wait(self, ticket: object) -> str:
         """What somebody waited for in vain; the lock is held."""
-        if self._starting and self._line.is_next(place):
+        if self._starting and self._line.is_next(ticket):
             return "a row worker is being started, and was not ready in time; nothing was changed, try again"
         return "no row worker was free in time; nothing was changed"
 

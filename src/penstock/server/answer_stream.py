@@ -61,11 +61,11 @@ class _ProgressWriter:
     def __init__(self, loop: asyncio.AbstractEventLoop, lines: asyncio.Queue[bytes | None]) -> None:
         self._loop, self._lines, self._next_s = loop, lines, 0.0
 
-    def __call__(self, what: str, count: int) -> None:
+    def __call__(self, subject: str, count: int) -> None:
         now_s = monotonic()
         if now_s >= self._next_s:
             self._next_s = now_s + LINE_EVERY_S
-            line = msgspec.json.encode({"progress": (what, count)}) + b"\n"
+            line = msgspec.json.encode({"progress": (subject, count)}) + b"\n"
             self._loop.call_soon_threadsafe(self._lines.put_nowait, line)
 
 

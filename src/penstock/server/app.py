@@ -284,10 +284,10 @@ class Application:
             open_requests=own,
         )
 
-    def _full_error(self, reason: str, most: int, what: str = "requests") -> Throttled:
+    def _full_error(self, reason: str, most: int, subject: str = "requests") -> Throttled:
         self._meter.count(HTTP_REFUSALS, reason=reason)
         return Throttled(
-            f"the server already has {most:,} {what} open, as many as it accepts; try again shortly",
+            f"the server already has {most:,} {subject} open, as many as it accepts; try again shortly",
             open_requests_max=most,
         )
 

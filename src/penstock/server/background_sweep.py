@@ -91,7 +91,7 @@ class BackgroundSweep:
         self._catalogue.do(PutSetting(name=NOTE, value=now.isoformat()))
 
     def _sweep(self, lease: Lease) -> None:
-        def progress(what: str, count: int) -> None:  # noqa: ARG001
+        def progress(subject: str, count: int) -> None:  # noqa: ARG001
             lease.keep()  # if it is lost, another may begin, which does no harm
             if self._stopped.is_set():
                 raise _Stopped

@@ -43,8 +43,8 @@ class LargeBodies:
 class LargePlace:
     """A place that a body has until it is given back, with that of its request."""
 
-    def __init__(self, bodies: LargeBodies, place: RequestPlace) -> None:
-        self._bodies, self._place = bodies, place
+    def __init__(self, bodies: LargeBodies, slot: RequestPlace) -> None:
+        self._bodies, self._place = bodies, slot
 
     def give_back(self) -> None:
         """May be done more than once."""

@@ -103,7 +103,7 @@ def serve(serving: ServerOptions, announce: Announce) -> None:
 def _announce_start(
     serving: ServerOptions,
     listener: socket.socket,
-    place: str,
+    address: str,
     doubts: list[str],
     log: Log,
     announce: Announce,
@@ -114,8 +114,8 @@ def _announce_start(
     url = url_of(listener)
     if not serving.logs_for_people:  # a terminal shows what is announced
         count = f"{serving.workers} worker{'s' if serving.workers > 1 else ''}"
-        log.say(Level.INFO, f"serving {place} at {url} with {count}, Penstock {version('penstock')}")
-    announce(place, url)
+        log.say(Level.INFO, f"serving {address} at {url} with {count}, Penstock {version('penstock')}")
+    announce(address, url)
 
 
 def _startup_warnings(serving: ServerOptions, lake: Lake) -> Iterator[str]:

@@ -83,8 +83,8 @@ class Sockets:
         self._meter.gauge(HTTP_CONNECTIONS, self.open + 1)
         return self._places.take(address)
 
-    def give_back(self, place: RequestPlace) -> None:
-        place.give_back()
+    def give_back(self, slot: RequestPlace) -> None:
+        slot.give_back()
         self._meter.gauge(HTTP_CONNECTIONS, self.open)
 
     def _throttled_error(self, reason: str, why: str) -> Throttled:

@@ -78,19 +78,19 @@ _SAYINGS: Final[tuple[tuple[re.Pattern[str], Say], ...]] = (
 )
 
 
-def _name_place(place: str) -> str:
-    return f"'{place}'" if place else "the request"
+def _name_place(field_path: str) -> str:
+    return f"'{field_path}'" if field_path else "the request"
 
 
 def _describe_types(kinds: str) -> str:
     return " or ".join(_KINDS.get(name, name) for name in kinds.split(" | "))
 
 
-def _allowed_values(codec: Codec, kind: Any, place: str) -> list[str]:
+def _allowed_values(codec: Codec, kind: Any, field_path: str) -> list[str]:
     """The values that may stand at a place of a type, by its schema."""
     schemas, components = codec.schema([kind])
     possible = list(_resolved_schemas(schemas[0], components))
-    for name, index in re.findall(r"([^.\[\]]+)|\[([^\]]*)\]", place):
+    for name, index in re.findall(r"([^.\[\]]+)|\[([^\]]*)\]", field_path):
         possible = [
             deeper
             for schema in possible

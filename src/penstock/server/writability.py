@@ -54,31 +54,31 @@ class Writability:
         if self._is_suspected(STORAGE) or not self._warehouse_has_room():
             self._check_if_due(STORAGE)
 
-    def _is_suspected(self, part: str) -> bool:
+    def _is_suspected(self, component: str) -> bool:
         with self._lock:
-            return part in self._suspected
+            return component in self._suspected
 
-    def _check_if_due(self, part: str) -> None:
+    def _check_if_due(self, component: str) -> None:
         """Find out whether a part works, unless that was done just now; raise why it does not."""
         with self._lock:
-            is_due = monotonic() - self._looked_s.get(part, -LOOK_EVERY_S) >= LOOK_EVERY_S
+            is_due = monotonic() - self._looked_s.get(component, -LOOK_EVERY_S) >= LOOK_EVERY_S
             if is_due:
-                self._suspected.discard(part)  # whoever fails from now on suspects it anew
-                self._looked_s[part] = monotonic()
+                self._suspected.discard(component)  # whoever fails from now on suspects it anew
+                self._looked_s[component] = monotonic()
         if is_due:
             problem = None
             try:
-                self._write_again() if part == DATABASE else self._ask_storage()
+                self._write_again() if component == DATABASE else self._ask_storage()
             except PenstockError as error:
-                error.details["part"] = part
+                error.details["part"] = component
                 problem = error
             with self._lock:
-                self._problems.pop(part, None)
+                self._problems.pop(component, None)
                 if problem is not None:
-                    self._problems[part] = problem
-                    self._suspected.add(part)
+                    self._problems[component] = problem
+                    self._suspected.add(component)
         with self._lock:
-            known_problem = self._problems.get(part)
+            known_problem = self._problems.get(component)
         if known_problem is not None:
             raise known_problem
 

@@ -80,7 +80,7 @@ class Driver:
         return lake
 
 
-def _describe_error(problem: Exception, what: str, step: str) -> dict[str, Any]:
+def _describe_error(problem: Exception, subject: str, step: str) -> dict[str, Any]:
     """What the JVM is told of an error."""
     from pyspark.errors import PySparkException
 
@@ -92,8 +92,8 @@ def _describe_error(problem: Exception, what: str, step: str) -> dict[str, Any]:
         return {"error": str(problem)}
     if isinstance(problem, PySparkException):
         return {"error": str(problem)}
-    _LOG.error("Penstock failed at a %s of Spark (%s)", what, step, exc_info=problem)
-    return {"error": f"Penstock failed at this {what} ({step}): {type(problem).__name__}: {problem}"}
+    _LOG.error("Penstock failed at a %s of Spark (%s)", subject, step, exc_info=problem)
+    return {"error": f"Penstock failed at this {subject} ({step}): {type(problem).__name__}: {problem}"}
 
 
 def _session(java: Any) -> SparkSession:

@@ -244,11 +244,11 @@ def ask_format(table: Table, ask: Callable[[SparkFormat], T]) -> T:
     return ask(other)
 
 
-def check_known(given: Mapping[str, Any], known: frozenset[str], what: str) -> None:
+def check_known(given: Mapping[str, Any], known: frozenset[str], subject: str) -> None:
     """``InvalidRequest`` for an argument that there is not."""
     if unknown := sorted(set(given) - known):
         raise InvalidRequest(
-            f"{what} has no argument '{unknown[0]}'; the arguments are {', '.join(sorted(known))}"
+            f"{subject} has no argument '{unknown[0]}'; the arguments are {', '.join(sorted(known))}"
         )
 
 

@@ -148,17 +148,17 @@ def _remove_own(home: Path, owner: int) -> None:
         shutil.rmtree(home, ignore_errors=True)
 
 
-def _put_script(place: Path, script: str) -> None:
+def _put_script(folder: Path, script: str) -> None:
     """Have an executable script at a place, whole at every moment, however many processes put it there."""
-    if os.access(place, os.X_OK) and place.read_text("utf-8") == script:
+    if os.access(folder, os.X_OK) and folder.read_text("utf-8") == script:
         return
-    place.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, unfinished = tempfile.mkstemp(dir=place.parent)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, unfinished = tempfile.mkstemp(dir=folder.parent)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(script)
         Path(unfinished).chmod(0o755)
-        Path(unfinished).replace(place)
+        Path(unfinished).replace(folder)
     except BaseException:
         Path(unfinished).unlink(missing_ok=True)
         raise

@@ -108,7 +108,7 @@ def _check_types(key: Key, old: ScannedTable, new: ScannedTable, names: Sequence
         if not _can_compare(*types):
             raise InvalidRequest(
                 f"the column '{name}' of '{key}' is {types[0].simpleString()} at one commit and "
-                f"{types[1].simpleString()} at the other: name the columns to compare in columns=…",
+                f"{types[1].simpleString()} at the other: name the other columns in columns=…",
                 table=str(key),
             )
 

@@ -73,13 +73,13 @@ class MovedRoots:
                     return root.old + rest + ("/" if location.endswith("/") else "")
         return location
 
-    def roots_of(self, place: str) -> tuple[str, ...]:
+    def roots_of(self, location: str) -> tuple[str, ...]:
         """A place of storage, and all locations that its files had before they were moved there; the one by
         which the lake knows it is the second, or the only one."""
         for root in self.all:
-            if (rest := _part_below(place, root.new)) is not None:
+            if (rest := _part_below(location, root.new)) is not None:
                 return tuple(other + rest for other in root.places)
-        return (place,)
+        return (location,)
 
 
 NOT_MOVED: Final = MovedRoots()
@@ -104,14 +104,14 @@ def map_roots(before: Sequence[MovedRoot], roots: Iterable[str], old: str, new: 
     return moved
 
 
-def unmap_root(before: Sequence[MovedRoot], roots: Iterable[str], place: str) -> tuple[MovedRoot, ...]:
+def unmap_root(before: Sequence[MovedRoot], roots: Iterable[str], location: str) -> tuple[MovedRoot, ...]:
     """The moved roots of a lake once files of one of them, named by either place, are back at the old one."""
-    wanted_root = _normalise_root(place)
+    wanted_root = _normalise_root(location)
     for root in before:
         if wanted_root in (root.old, root.new) and root.old != root.new:
             return map_roots(before, roots, root.new, root.old)
     raise InvalidRequest(
-        f"{place} is not a mapped root of the lake; 'penstock root' lists them", location=place
+        f"{location} is not a mapped root of the lake; 'penstock root' lists them", location=location
     )
 
 
@@ -156,15 +156,15 @@ def _roots_overlap(root: str, moved: MovedRoot) -> bool:
     return moved.new != moved.old and not is_under(root, moved.old) and _is_nested(moved.new, root)
 
 
-def _is_nested(place: str, other: str) -> bool:
-    return is_under(place, other) or is_under(other, place)
+def _is_nested(location: str, other: str) -> bool:
+    return is_under(location, other) or is_under(other, location)
 
 
-def _normalise_root(place: str) -> str:
+def _normalise_root(location: str) -> str:
     """A place as roots are written here: without a slash at its end, also if it is a whole bucket."""
-    root = normalise(place).rstrip("/")
+    root = normalise(location).rstrip("/")
     if not root:
-        raise InvalidRequest(f"{without_secrets(place)!r} is the whole disk, which cannot be mapped")
+        raise InvalidRequest(f"{without_secrets(location)!r} is the whole disk, which cannot be mapped")
     return root
 
 

@@ -260,9 +260,10 @@ class RemoteBucket(Bucket):
             return Unavailable(f"{self.url} answered {reason}", url=self.url, **self._part)
         return Unavailable(f"{self.url} does not answer", url=self.url, **self._part)
 
-    def _refused_error(self, what: str, reason: str, mending: str, right: str) -> StorageRefused:
+    def _refused_error(self, subject: str, reason: str, mending: str, right: str) -> StorageRefused:
         return StorageRefused(
-            f"{self.url} {what} ({reason or 'no valid keys'}): {mending}. Nothing was changed; trying again "
+            f"{self.url} {subject} ({reason or 'no valid keys'}): {mending}. Nothing was changed; trying "
+            "again "
             "does not help until that is fixed",
             url=self.url,
             right=right,

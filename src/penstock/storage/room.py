@@ -25,8 +25,10 @@ def has_room(path: Path) -> bool:
 
 
 def storage_full_error(
-    place: str, said: str | OSError, then: str = "then try again", **details: str
+    location: str, problem: str | OSError, then: str = "then try again", **details: str
 ) -> StorageFull:
     """The error for a place that has no room left."""
-    reason = (said.strerror or str(said)).lower() if isinstance(said, OSError) else said.rstrip(".")
-    return StorageFull(f"{place} has no room left: {reason}. Free space there, {then}", **details)
+    reason = (
+        (problem.strerror or str(problem)).lower() if isinstance(problem, OSError) else problem.rstrip(".")
+    )
+    return StorageFull(f"{location} has no room left: {reason}. Free space there, {then}", **details)

@@ -220,10 +220,10 @@ class MongoStore(Store):
         return data_by_id
 
     def _find(self, wanted_ids: Sequence[ObjectId]) -> dict[ObjectId, bytes]:
-        def find(part: Sequence[ObjectId]) -> dict[ObjectId, bytes]:
+        def find(ids: Sequence[ObjectId]) -> dict[ObjectId, bytes]:
             return {
                 document["_id"]: document["data"]
-                for document in self._objects.find({"_id": {"$in": part}}, ["data"])
+                for document in self._objects.find({"_id": {"$in": ids}}, ["data"])
             }
 
         data_by_id: dict[ObjectId, bytes] = {}
@@ -303,8 +303,8 @@ class MongoStore(Store):
     def _find_others_objects(self, ids: Sequence[ObjectId], write_id: str) -> frozenset[ObjectId]:
         """Which of these objects others have stored."""
 
-        def find(part: Sequence[ObjectId]) -> set[ObjectId]:
-            query = {"_id": {"$in": part}, "write_id": {"$ne": write_id}}
+        def find(ids: Sequence[ObjectId]) -> set[ObjectId]:
+            query = {"_id": {"$in": ids}, "write_id": {"$ne": write_id}}
             return {document["_id"] for document in self._objects.find(query, ["_id"])}
 
         self._make_sure_of_the_primary()

@@ -81,10 +81,10 @@ class ObservedStore(WrappedStore):
                 self._count_failure("turn", start, error)
             raise
 
-    def advance(self, turn: Turn, wish: Advance) -> AdvanceResult:
+    def advance(self, turn: Turn, advance: Advance) -> AdvanceResult:
         outcome = "unknown"
         try:
-            advanced = self._time_call("advance", lambda: wish.on(turn))
+            advanced = self._time_call("advance", lambda: advance.on(turn))
             outcome = "swapped" if advanced.swapped else "present" if advanced.present else "lost"
         except OutcomeUnknown:
             raise
@@ -92,8 +92,8 @@ class ObservedStore(WrappedStore):
             outcome = "failed"
             raise
         finally:
-            self._meter.count(table.STORE_SWAPS, branch=wish.name, outcome=outcome)
-        self._count_written(wish.objects, wish.row)
+            self._meter.count(table.STORE_SWAPS, branch=advance.name, outcome=outcome)
+        self._count_written(advance.objects, advance.row)
         return advanced
 
     def reference(self, name: str) -> Row | None:

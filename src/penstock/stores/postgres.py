@@ -239,8 +239,8 @@ class PostgresStore(Store):
             return storage_full_error(f"the database server of {self.url}", str(problem), url=self.url)
         return Unavailable(f"{self.url} cannot be used: {problem}")
 
-    def _damaged_error(self, what: str) -> Damaged:
-        return Damaged(f"{self.url} is damaged: {what}", url=self.url)
+    def _damaged_error(self, subject: str) -> Damaged:
+        return Damaged(f"{self.url} is damaged: {subject}", url=self.url)
 
     def scrub(self) -> str:
         """Write both tables anew: pages hold what was deleted until something else takes its place."""

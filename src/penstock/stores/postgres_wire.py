@@ -273,9 +273,9 @@ class Pool:
     waited for too long, and never why.
     """
 
-    def __init__(self, place: PostgresPlace) -> None:
-        self._place = place
-        self._slots = _Slots(place.pool_max)
+    def __init__(self, address: PostgresPlace) -> None:
+        self._place = address
+        self._slots = _Slots(address.pool_max)
         self._idle: deque[Session] = deque()
         self._process = os.getpid()
         self.is_closed = False

@@ -216,8 +216,8 @@ class SqliteStore(Store):
         except UnicodeDecodeError as problem:  # SQLite's own message, made of a damaged schema
             raise self._damaged_error(str(problem)) from problem
 
-    def _damaged_error(self, what: str) -> Damaged:
-        return Damaged(f"{self._path} is damaged: {what}", path=str(self._path))
+    def _damaged_error(self, subject: str) -> Damaged:
+        return Damaged(f"{self._path} is damaged: {subject}", path=str(self._path))
 
     def _explain(self, problem: sqlite3.Error) -> PenstockError:
         code = _error_code(problem)

@@ -59,9 +59,9 @@ class WrappedStore(Store):
         with self.inner.turn(name, remembered) as turn:
             yield WrappedTurn(self, name, turn)
 
-    def advance(self, turn: Turn, wish: Advance) -> AdvanceResult:
+    def advance(self, turn: Turn, advance: Advance) -> AdvanceResult:
         """Advance a row; ``turn`` is the inner store's."""
-        return wish.on(turn)
+        return advance.on(turn)
 
     def reference(self, name: str) -> Row | None:
         return self.inner.reference(name)

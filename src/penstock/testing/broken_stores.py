@@ -32,11 +32,11 @@ class AcknowledgesFirst(WrappedStore):
         with super().turn(name, remembered) as turn:
             yield turn
 
-    def advance(self, turn: Turn, wish: Advance) -> AdvanceResult:
-        present = frozenset(self.inner.fetch(wish.fresh))
-        if present or self.inner.reference(wish.name) != turn.row:
+    def advance(self, turn: Turn, advance: Advance) -> AdvanceResult:
+        present = frozenset(self.inner.fetch(advance.fresh))
+        if present or self.inner.reference(advance.name) != turn.row:
             return AdvanceResult(False, present)
-        self._pending = wish
+        self._pending = advance
         return AdvanceResult(True)
 
     def reference(self, name: str) -> Row | None:
@@ -51,19 +51,19 @@ class AcknowledgesFirst(WrappedStore):
 class SkipsTheCompare(WrappedStore):
     """Replaces a row whatever it is by now."""
 
-    def advance(self, turn: Turn, wish: Advance) -> AdvanceResult:
-        advanced = wish.on(turn)
+    def advance(self, turn: Turn, advance: Advance) -> AdvanceResult:
+        advanced = advance.on(turn)
         while not advanced.swapped and not advanced.present:
-            with self.inner.turn(wish.name) as again:
-                advanced = wish._replace(fresh=()).on(again)
+            with self.inner.turn(advance.name) as again:
+                advanced = advance._replace(fresh=()).on(again)
         return advanced
 
 
 class SaysSwappedWhenLost(WrappedStore):
     """Reports a lost swap as done."""
 
-    def advance(self, turn: Turn, wish: Advance) -> AdvanceResult:
-        advanced = wish.on(turn)
+    def advance(self, turn: Turn, advance: Advance) -> AdvanceResult:
+        advanced = advance.on(turn)
         return advanced if advanced.present else AdvanceResult(True)
 
 
@@ -74,10 +74,10 @@ class LosesTheLastBatch(WrappedStore):
         super().__init__(inner)
         self._last: tuple[str, Row | None] | None = None
 
-    def advance(self, turn: Turn, wish: Advance) -> AdvanceResult:
-        advanced = wish.on(turn)
+    def advance(self, turn: Turn, advance: Advance) -> AdvanceResult:
+        advanced = advance.on(turn)
         if advanced.swapped:
-            self._last = wish.name, turn.row
+            self._last = advance.name, turn.row
         return advanced
 
     def close(self) -> None:
@@ -92,8 +92,8 @@ class LosesTheLastBatch(WrappedStore):
 class IgnoresFresh(WrappedStore):
     """Does not look whether a fresh object was there before."""
 
-    def advance(self, turn: Turn, wish: Advance) -> AdvanceResult:
-        return wish._replace(fresh=()).on(turn)
+    def advance(self, turn: Turn, advance: Advance) -> AdvanceResult:
+        return advance._replace(fresh=()).on(turn)
 
 
 class AnswersStaleRows(WrappedStore):
@@ -118,8 +118,8 @@ class TruncatesObjects(WrappedStore):
     def store(self, objects: Mapping[ObjectId, bytes]) -> None:
         super().store(self._cut(objects))
 
-    def advance(self, turn: Turn, wish: Advance) -> AdvanceResult:
-        return wish._replace(objects=self._cut(wish.objects)).on(turn)
+    def advance(self, turn: Turn, advance: Advance) -> AdvanceResult:
+        return advance._replace(objects=self._cut(advance.objects)).on(turn)
 
     def _cut(self, objects: Mapping[ObjectId, bytes]) -> dict[ObjectId, bytes]:
         return {object_id: data[: self.most_bytes] for object_id, data in objects.items()}
@@ -128,21 +128,21 @@ class TruncatesObjects(WrappedStore):
 class SwapsWithoutTheObjects(WrappedStore):
     """Swaps the row and then loses the last of the objects, as a crash between the two does."""
 
-    def advance(self, turn: Turn, wish: Advance) -> AdvanceResult:
-        objects = dict(sorted(wish.objects.items())[: len(wish.objects) - 1])
-        return wish._replace(objects=objects if len(objects) > 8 else wish.objects).on(turn)
+    def advance(self, turn: Turn, advance: Advance) -> AdvanceResult:
+        objects = dict(sorted(advance.objects.items())[: len(advance.objects) - 1])
+        return advance._replace(objects=objects if len(objects) > 8 else advance.objects).on(turn)
 
 
 class ForgetsTheLog(WrappedStore):
     """Moves a branch and leaves its log behind, as separate writes of the two do."""
 
-    def advance(self, turn: Turn, wish: Advance) -> AdvanceResult:
-        if wish.row is not None and turn.row is not None and wish.row.kind == Kind.BRANCH:
-            before, after = decode_reference(turn.row.data), decode_reference(wish.row.data)
+    def advance(self, turn: Turn, advance: Advance) -> AdvanceResult:
+        if advance.row is not None and turn.row is not None and advance.row.kind == Kind.BRANCH:
+            before, after = decode_reference(turn.row.data), decode_reference(advance.row.data)
             if after.position % 5 == 0:
                 after = msgspec.structs.replace(after, log=before.log, position=before.position)
-                wish = wish._replace(row=wish.row._replace(data=encode_reference(after)))
-        return wish.on(turn)
+                advance = advance._replace(row=advance.row._replace(data=encode_reference(after)))
+        return advance.on(turn)
 
 
 class DeletesWhatWasStoredAgain(WrappedStore):
@@ -164,8 +164,8 @@ class NeverRefreshes(WrappedStore):
     def store(self, objects: Mapping[ObjectId, bytes]) -> None:
         super().store(self._find_new_objects(objects))
 
-    def advance(self, turn: Turn, wish: Advance) -> AdvanceResult:
-        return wish._replace(objects=self._find_new_objects(wish.objects)).on(turn)
+    def advance(self, turn: Turn, advance: Advance) -> AdvanceResult:
+        return advance._replace(objects=self._find_new_objects(advance.objects)).on(turn)
 
     def _find_new_objects(self, objects: Mapping[ObjectId, bytes]) -> dict[ObjectId, bytes]:
         existing = self.inner.fetch(list(objects))
@@ -179,10 +179,10 @@ class ReplacesObjects(WrappedStore):
         self._drop(objects)
         super().store(objects)
 
-    def advance(self, turn: Turn, wish: Advance) -> AdvanceResult:
-        if not self.inner.fetch(wish.fresh):
-            self._drop(wish.objects)
-        return wish.on(turn)
+    def advance(self, turn: Turn, advance: Advance) -> AdvanceResult:
+        if not self.inner.fetch(advance.fresh):
+            self._drop(advance.objects)
+        return advance.on(turn)
 
     def _drop(self, objects: Mapping[ObjectId, bytes]) -> None:
         page, _ = self.inner.scan(b"", 1_000_000)

@@ -79,11 +79,11 @@ class CountingStore(WrappedStore):
             self._count(rows_read=int(turn.row is not None))
             yield turn
 
-    def advance(self, turn: Turn, wish: Advance) -> AdvanceResult:
-        advanced = wish.on(turn)
+    def advance(self, turn: Turn, advance: Advance) -> AdvanceResult:
+        advanced = advance.on(turn)
         self._count(
-            objects_written=len(wish.objects),
-            bytes_written=_size(wish.objects) + (len(wish.row.data) if wish.row is not None else 0),
+            objects_written=len(advance.objects),
+            bytes_written=_size(advance.objects) + (len(advance.row.data) if advance.row is not None else 0),
             swaps=int(advanced.swapped),
             swaps_lost=int(not advanced.swapped),
         )

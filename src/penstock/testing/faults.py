@@ -191,28 +191,28 @@ class FaultyStore(WrappedStore):
             row = remembered or self.inner.reference(name)
             yield WrappedTurn(self, name, _UnlockedTurn(self, name, row, is_certain=remembered is None))
 
-    def advance(self, turn: Turn, wish: Advance) -> AdvanceResult:
-        self._pass_point(Point.BEFORE_OBJECTS, wish.name)
+    def advance(self, turn: Turn, advance: Advance) -> AdvanceResult:
+        self._pass_point(Point.BEFORE_OBJECTS, advance.name)
         try:
-            advanced = self._advance_at_once(turn, wish) if self._locking else wish.on(turn)
+            advanced = self._advance_at_once(turn, advance) if self._locking else advance.on(turn)
         except SwapLost:
             return AdvanceResult(False)
         if advanced.swapped:
-            self._pass_point(Point.AFTER_SWAP, wish.name)
+            self._pass_point(Point.AFTER_SWAP, advance.name)
         return advanced
 
-    def _advance_at_once(self, turn: Turn, wish: Advance) -> AdvanceResult:
-        action = self._take_action(Point.BEFORE_SWAP, wish.name)
+    def _advance_at_once(self, turn: Turn, advance: Advance) -> AdvanceResult:
+        action = self._take_action(Point.BEFORE_SWAP, advance.name)
         if action is None:
-            return wish.on(turn)
+            return advance.on(turn)
         # The objects alone: the row is swapped with itself. A fault that only waits cannot go on from here,
         # since a turn advances once.
-        stored = turn.advance(wish.objects, turn.row, wish.fresh)
+        stored = turn.advance(advance.objects, turn.row, advance.fresh)
         if stored.swapped:
             action()
             raise AssertionError("only a store with locking=False can go on after a fault at BEFORE_SWAP")
         with self._lock:  # the point was not reached
-            self._faults.setdefault(Point.BEFORE_SWAP, []).insert(0, _Fault(action, 1, 0, wish.name))
+            self._faults.setdefault(Point.BEFORE_SWAP, []).insert(0, _Fault(action, 1, 0, advance.name))
         return stored
 
     def reference(self, name: str) -> Row | None:

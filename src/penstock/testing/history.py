@@ -128,20 +128,20 @@ class HistoryChecker:
                 earliest, whose = acknowledged, link.key
 
 
-def _final_refusal(made: list[Attempt]) -> Attempt | None:
+def _final_refusal(attempts: list[Attempt]) -> Attempt | None:
     """The answer that rules out that a request was applied by any of its attempts, if there is one."""
-    answers = {attempt.answer for attempt in made}
+    answers = {attempt.answer for attempt in attempts}
     if Answer.OK in answers:
         return None
     if Answer.UNKNOWN not in answers:
-        return next((attempt for attempt in made if attempt.answer is Answer.REFUSED), made[0])
+        return next((attempt for attempt in attempts if attempt.answer is Answer.REFUSED), attempts[0])
     in_doubt_until = max(
         (inf if attempt.returned_ns is None else attempt.returned_ns)
-        for attempt in made
+        for attempt in attempts
         if attempt.answer is Answer.UNKNOWN
     )
-    for attempt in made:
-        same = attempt.call.writes == made[0].call.writes
+    for attempt in attempts:
+        same = attempt.call.writes == attempts[0].call.writes
         if attempt.answer is Answer.REFUSED and attempt.call.at_ns > in_doubt_until and same:
             return attempt
     return None

@@ -214,13 +214,13 @@ class JournalFormat(Format):
         self._count("read")
         table.notes[what] = True
 
-    def _record_call(self, what: str, table: Table) -> None:
-        self._count(what)
-        self.asked.append(FormatCall(what, table))
+    def _record_call(self, subject: str, table: Table) -> None:
+        self._count(subject)
+        self.asked.append(FormatCall(subject, table))
 
-    def _count(self, what: str) -> None:
+    def _count(self, subject: str) -> None:
         with self._lock:
-            self.calls[what] += 1
+            self.calls[subject] += 1
 
 
 def append(key: str, text: str) -> Change:

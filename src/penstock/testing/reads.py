@@ -18,11 +18,11 @@ Spans = list[tuple[int, int]]
 
 
 def check_reads(
-    reads: Sequence[ReadDone], made: Mapping[str, list[Attempt]], links: Sequence[ChainLink]
+    reads: Sequence[ReadDone], attempts_by_key: Mapping[str, list[Attempt]], links: Sequence[ChainLink]
 ) -> Iterator[StaleRead]:
     """A read that began after a commit was acknowledged sees it; one that ended before a commit was asked for
     does not; and one that began after another had ended sees no less than that one did."""
-    held, visible = _Held(links), _Visible(links, made)
+    held, visible = _Held(links), _Visible(links, attempts_by_key)
     ended: list[tuple[int, int]] = []
     seen = 0
     for read in sorted(reads, key=lambda one: one.from_ns):
@@ -91,12 +91,12 @@ def _intersect_spans(left: Spans, right: Spans) -> Spans:
 class _Visible:
     """How much of the branch must, and may, have been seen at a time."""
 
-    def __init__(self, links: Sequence[ChainLink], made: Mapping[str, list[Attempt]]) -> None:
+    def __init__(self, links: Sequence[ChainLink], attempts_by_key: Mapping[str, list[Attempt]]) -> None:
         self._count = len(links)
         acknowledged: list[tuple[int, int]] = []
         ranges: list[tuple[int, int]] = []
         for number, link in enumerate(links, 1):
-            attempts = made.get(link.key, [])
+            attempts = attempts_by_key.get(link.key, [])
             ranges += [(attempts[0].call.at_ns, number)] if attempts else []
             reads_in_order = [
                 attempt.returned_ns

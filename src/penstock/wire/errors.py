@@ -114,10 +114,10 @@ def kind_for(status: int) -> type[PenstockError]:
     return RequestError if 400 <= status < 500 else AdministratorError
 
 
-def _decode_conflicts(found: Any) -> tuple[Conflict, ...]:
+def _decode_conflicts(details: Any) -> tuple[Conflict, ...]:
     """Conflicts as values; none if some are of a kind that is not known here. The message names them too."""
     try:
-        conflicts: tuple[Conflict, ...] = json.read(msgspec.json.encode(found), tuple[Conflict, ...])
+        conflicts: tuple[Conflict, ...] = json.read(msgspec.json.encode(details), tuple[Conflict, ...])
     except UnsupportedFormat:
         return ()
     return conflicts

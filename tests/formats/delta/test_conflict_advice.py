@@ -442,7 +442,7 @@ CASES = [
         lambda lake: lake.transplant("main~2"),
     ),
     Case(
-        "was dropped or renamed since",
+        "was dropped or renamed after the commit to be reverted",
         undo_under_a_drop,
         {"revert the drop": first("main~1"), "drop": undone_by("drop", "main~1", None)},
         lambda lake: lake.revert("main~1"),

@@ -125,14 +125,14 @@ def test_an_adoption_that_is_repeated_under_its_key_is_answered_as_before(
     lake: DeltaLake, root: Path
 ) -> None:
     asked = TableRequest(key="adopt-orders", digest=lambda: b"adopt orders")
-    first = lake.owner.adopt(str(root), asked=asked)
+    first = lake.owner.adopt(str(root), request=asked)
     lake.append("orders", data_file(root, 4))
-    assert lake.owner.adopt(str(root), asked=asked) == first
+    assert lake.owner.adopt(str(root), request=asked) == first
     renamed = Put(Key("renamed"), lake.content("orders"))
     lake.kernel.commit("main", [Delete(ORDERS), renamed])
-    assert lake.owner.adopt(str(root), asked=asked) == first
+    assert lake.owner.adopt(str(root), request=asked) == first
     lake.owner.release(Key("renamed"))
-    assert lake.owner.adopt(str(root), asked=asked) == first
+    assert lake.owner.adopt(str(root), request=asked) == first
     assert not lake.has("orders")
 
 
@@ -143,11 +143,11 @@ def test_an_adoption_that_came_to_nothing_says_so_again_when_it_is_repeated(
     with opened(store, handover=doing_before_the_put(lambda: foreign_append(root, 4))) as lake:
         for _ in range(2):
             with pytest.raises(TableConflict):
-                lake.owner.adopt(str(root), asked=asked)
+                lake.owner.adopt(str(root), request=asked)
     for path in [one for one in root.rglob("*") if one.is_file()]:
         path.unlink()
     with opened(store) as lake, pytest.raises(TableConflict):
-        lake.owner.adopt(str(root), asked=asked)
+        lake.owner.adopt(str(root), request=asked)
     assert log_bytes(root, 2) is None
 
 

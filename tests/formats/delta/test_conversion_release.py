@@ -183,8 +183,8 @@ def test_a_release_takes_a_version_into_account_that_lands_in_front_of_it(
 def test_a_release_that_is_repeated_under_its_key_is_answered_as_before(lake: DeltaLake, root: Path) -> None:
     lake.owner.adopt(str(root))
     asked = TableRequest(key="release-orders", digest=lambda: b"release orders")
-    first = lake.owner.release(ORDERS, asked=asked)
-    assert lake.owner.release(ORDERS, asked=asked) == first
+    first = lake.owner.release(ORDERS, request=asked)
+    assert lake.owner.release(ORDERS, request=asked) == first
     with pytest.raises(KeyNotFound):
         lake.owner.release(ORDERS)
 

@@ -85,8 +85,8 @@ def test_creating_is_answered_as_before_when_it_is_repeated_under_its_key(
     lake: DeltaLake, tmp_path: Path
 ) -> None:
     asked = TableRequest(key="create-t", digest=lambda: b"create t")
-    first = lake.owner.create("main", T, NEW, warehouse=str(tmp_path), asked=asked)
-    assert lake.owner.create("main", T, NEW, warehouse=str(tmp_path), asked=asked) == first
+    first = lake.owner.create("main", T, NEW, warehouse=str(tmp_path), request=asked)
+    assert lake.owner.create("main", T, NEW, warehouse=str(tmp_path), request=asked) == first
 
 
 def test_a_lake_without_a_warehouse_asks_for_a_location(lake: DeltaLake) -> None:

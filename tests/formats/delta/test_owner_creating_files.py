@@ -60,7 +60,7 @@ def made(
     branch: str = "main",
     asked: TableRequest = TableRequest(),
 ) -> HandoverResult:
-    return lake.owner.create(branch, T, wanted, warehouse=str(root), asked=asked)
+    return lake.owner.create(branch, T, wanted, warehouse=str(root), request=asked)
 
 
 def first_version(lake: DeltaLake, branch: str = "main") -> list[Action]:

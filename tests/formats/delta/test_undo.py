@@ -493,7 +493,7 @@ def test_a_table_that_was_renamed_gets_its_name_back_with_all_that_came_since(la
     assert [str(one.key) for one in lake.tables()] == [KEY]
     holds(lake, *ALL, 7)
     main.append(8)
-    with pytest.raises(MergeConflict, match="was dropped or renamed since"):
+    with pytest.raises(MergeConflict, match="was dropped or renamed after the commit to be reverted"):
         lake.revert(appended)
     lake.revert("main~1")
     lake.revert(appended)

@@ -159,7 +159,7 @@ def revert(lake: Lake, **how: Any) -> object:
 
 
 BASE = ["day=1/a", "day=2/a"]
-IN_DOUBT = "was changed since then, and not only by writes of files"
+IN_DOUBT = "was changed after the commit to be reverted, and not only by writes of files"
 CASES = [
     Case(
         "is a different table on the other side",
@@ -167,7 +167,7 @@ CASES = [
         {"drop": ["new"], "force": [*BASE, "day=1/d"], "rename": [*BASE, "day=1/d"]},
     ),
     Case(
-        "{BOTH}, and on the other side not only by writes of files",
+        "{BOTH}, and on the source not only by writes of files",
         force_reverted,
         {"drop": None, "force": [*BASE, "day=1/e"]},
     ),
@@ -198,7 +198,9 @@ CASES = [
         revert,
     ),
     Case(
-        "{BOTH}, and here not only by writes of files", met_and_reverted, {"drop": None, "force": ["b", "c"]}
+        "{BOTH}, and on the target not only by writes of files",
+        met_and_reverted,
+        {"drop": None, "force": ["b", "c"]},
     ),
     Case(
         "was overwritten on both sides{}, with merges between them in the meantime",
@@ -215,7 +217,7 @@ CASES = [
         },
     ),
     Case(
-        "lacks files that the other side removed, and whose rows one of the two wrote into others",
+        "has no files that the other side removed, because one side wrote their rows into other files",
         both_rewritten,
         {
             "drop": ["day=1/m", "day=2/a"],
@@ -231,7 +233,7 @@ CASES = [
         repeat,
     ),
     Case(
-        "has rows of what is to be undone in files that a later commit wrote",
+        "has rows of the commit to be reverted in files that a later commit wrote",
         rewritten_since,
         {"drop": None, "force": BASE, ("day=1/", "drop"): None, ("day=1/", "force"): BASE},
         revert,
@@ -252,7 +254,7 @@ CASES = [
         {"drop": None, "force": [*BASE, "day=1/d"]},
     ),
     Case(
-        "is not a file table on the other side",
+        "is not a table of files on the other side",
         something_else,
         {"drop": None, "rename": [*BASE, "day=1/d"]},
     ),

@@ -233,7 +233,9 @@ def test_what_was_removed_does_not_come_back_if_not_all_is_known_that_happened_s
     write(forked, "day=1/b")
     write(forked, "day=1/c")
     forked.revert("main~1")
-    with pytest.raises(MergeConflict, match="was changed since then, and not only by writes"):
+    with pytest.raises(
+        MergeConflict, match="was changed after the commit to be reverted, and not only by writes"
+    ):
         forked.revert(undone)
 
 
@@ -307,7 +309,9 @@ def test_a_folder_that_was_replaced_before_another_revert_is_in_doubt(forked: La
     undone = forked.branch("main").head
     write(forked, "more", replaced=["day=1/"])
     forked.revert("main")
-    with pytest.raises(MergeConflict, match="was changed since then, and not only by writes"):
+    with pytest.raises(
+        MergeConflict, match="was changed after the commit to be reverted, and not only by writes"
+    ):
         forked.revert(undone)
     forked.revert(undone, keys={EVENTS: {"day=1/": "force"}})
     assert paths(forked) == ["day=1/a", "day=2/a"]

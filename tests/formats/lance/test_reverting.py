@@ -384,7 +384,7 @@ def test_a_table_that_was_dropped_comes_back(forked: Lake) -> None:
 def test_a_commit_of_a_table_that_was_dropped_waits_for_the_table(forked: Lake) -> None:
     bad = append(forked, 6)
     dropped = commit(forked, lambda: forked.branch().commit([Delete(Key("items"))]))
-    with pytest.raises(MergeConflict, match="was dropped or renamed since") as it:
+    with pytest.raises(MergeConflict, match="was dropped or renamed after the commit to be reverted") as it:
         forked.revert(bad, "main")
     assert dropped[:8] in str(it.value)
     forked.revert(dropped, "main")

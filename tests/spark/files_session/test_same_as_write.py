@@ -113,7 +113,7 @@ def test_the_marker_tells_when_the_job_began_and_its_rows(
 def test_a_table_of_rows_takes_no_files(spark: SparkSession, lake: Lake, save: Save) -> None:
     write(rows(spark, 0), KEY)
     before = head(lake)
-    with pytest.raises(Exception, match="not a file table") as caught:
+    with pytest.raises(Exception, match="not a table of files") as caught:
         save(rows(spark, 0), "parquet")
     assert isinstance(unwrap(caught.value), NotManaged)
     assert (head(lake), in_pool(lake)) == (before, set())

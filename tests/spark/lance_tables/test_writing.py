@@ -173,7 +173,7 @@ def test_values_of_every_type_come_back_as_they_were(spark: SparkSession, lake: 
         ({"overwrite_schema": True}, "'overwrite_schema' can only be used with mode='overwrite'"),
         ({"options": {"compression": "zstd"}}, "'compression' is not an option of a write to a Lance table"),
         ({"options": {"vector.v": "two"}}, "'vector.v' must be a whole number above zero"),
-        ({"options": {"vector.w": 2}}, "there is no vector column 'w'"),
+        ({"options": {"vector.w": 2}}, "a vector column 'w', which the data does not have"),
         ({"options": {"vector.id": 2}}, "'id' cannot be a vector column"),
         ({"properties": {"penstock.job": "x"}}, "reserved for the job itself"),
     ],

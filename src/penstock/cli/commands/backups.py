@@ -111,20 +111,20 @@ class Backup(msgspec.Struct, frozen=True, kw_only=True):
     """Backups that were removed by a rule."""
 
     @classmethod
-    def of(cls, made: BackedUp) -> Backup:
+    def of(cls, backed_up: BackedUp) -> Backup:
         return cls(
-            id=made.point.id,
-            target=made.target,
-            created=utc(made.point.created_us),
-            references=made.point.references,
-            objects=made.point.objects,
-            size_bytes=made.point.size_bytes,
-            is_whole=made.point.is_whole,
-            is_verified=made.is_verified,
-            is_registered=made.is_registered,
-            data=None if made.point.data is None else BackupTotals.of(made.point.data),
-            completed=made.completed,
-            expired=made.expired,
+            id=backed_up.point.id,
+            target=backed_up.target,
+            created=utc(backed_up.point.created_us),
+            references=backed_up.point.references,
+            objects=backed_up.point.objects,
+            size_bytes=backed_up.point.size_bytes,
+            is_whole=backed_up.point.is_whole,
+            is_verified=backed_up.is_verified,
+            is_registered=backed_up.is_registered,
+            data=None if backed_up.point.data is None else BackupTotals.of(backed_up.point.data),
+            completed=backed_up.completed,
+            expired=backed_up.expired,
         )
 
 
@@ -199,17 +199,17 @@ class RestoredBackup(msgspec.Struct, frozen=True, kw_only=True):
     """What was copied."""
 
     @classmethod
-    def of(cls, made: RestoredLake) -> RestoredBackup:
+    def of(cls, restored: RestoredLake) -> RestoredBackup:
         return cls(
-            backup=made.point.id,
-            created=utc(made.point.created_us),
-            owns_tables=made.owns_tables,
-            missing=made.missing,
-            put_back_files=0 if made.put_back is None else made.put_back.files,
-            put_back_bytes=0 if made.put_back is None else made.put_back.size_bytes,
-            moved_roots=made.moved_roots,
-            unregistered=made.unregistered,
-            copied=made.copied,
+            backup=restored.point.id,
+            created=utc(restored.point.created_us),
+            owns_tables=restored.owns_tables,
+            missing=restored.missing,
+            put_back_files=0 if restored.put_back is None else restored.put_back.files,
+            put_back_bytes=0 if restored.put_back is None else restored.put_back.size_bytes,
+            moved_roots=restored.moved_roots,
+            unregistered=restored.unregistered,
+            copied=restored.copied,
         )
 
 
@@ -277,9 +277,9 @@ def backup(
     call.answer(lambda: Backup.of(made), lambda screen: _render_backup(screen, made))
 
 
-def _render_backup(screen: Screen, made: BackedUp) -> Iterator[str]:
-    point = made.point
-    yield f"made backup {screen.paint(point.id, 'id')} at {screen.paint(made.target, 'strong')}"
+def _render_backup(screen: Screen, backed_up: BackedUp) -> Iterator[str]:
+    point = backed_up.point
+    yield f"made backup {screen.paint(point.id, 'id')} at {screen.paint(backed_up.target, 'strong')}"
     added = f"{format_count(point.objects, 'object')}, {size(point.size_bytes)}"
     rows: list[Row] = [
         ["has", format_count(point.references, "reference")],
@@ -291,17 +291,17 @@ def _render_backup(screen: Screen, made: BackedUp) -> Iterator[str]:
         )
         rows.append(["data", f"{format_count(point.data.files, 'file')}, {size(point.data.size_bytes)}"])
     yield from columns(screen, rows, indent="  ")
-    if made.is_verified:
+    if backed_up.is_verified:
         yield screen.paint("checked: nothing is wrong", "good")
     if point.data is not None:
         yield from (f"  was gone already: {printable(file)}" for file in point.data.missing)
-    for backup_id in made.completed:
+    for backup_id in backed_up.completed:
         yield f"completed backup {backup_id}, which was interrupted"
-    for backup_id in made.expired:
+    for backup_id in backed_up.expired:
         yield f"removed backup {backup_id}"
     if point.data is not None:
         yield "It has the files of tables itself: the lake keeps none for it."
-    elif made.is_registered:
+    elif backed_up.is_registered:
         yield (
             "The lake keeps the files of tables that the backup needs; 'penstock backups' lists what is kept."
         )
@@ -545,10 +545,10 @@ def _old_and_new(given: str) -> tuple[str, str]:
     return old, new
 
 
-def _render_restored_lake(screen: Screen, made: RestoredLake) -> Iterator[str]:
-    copied = made.copied
-    what = f"backup {screen.paint(made.point.id, 'id')}"
-    if made.was_restored:
+def _render_restored_lake(screen: Screen, restored: RestoredLake) -> Iterator[str]:
+    copied = restored.copied
+    what = f"backup {screen.paint(restored.point.id, 'id')}"
+    if restored.was_restored:
         yield f"{what} was restored to {screen.paint(copied.target, 'strong')} before: nothing was changed"
         return
     yield f"restored {what} to {screen.paint(copied.target, 'strong')}"
@@ -559,18 +559,20 @@ def _render_restored_lake(screen: Screen, made: RestoredLake) -> Iterator[str]:
     ]
     yield from columns(screen, rows, indent="  ")
     yield screen.paint("checked: nothing is wrong", "good")
-    if made.put_back is not None and made.put_back.files:
-        files = f"{format_count(made.put_back.files, 'file')} of tables, {size(made.put_back.size_bytes)}"
+    if restored.put_back is not None and restored.put_back.files:
+        files = (
+            f"{format_count(restored.put_back.files, 'file')} of tables, {size(restored.put_back.size_bytes)}"
+        )
         yield f"put back {files}"
-    yield from (f"  gone: {printable(file)}" for file in made.missing)
-    yield from moved_files(made.moved_roots)
-    if made.owns_tables:
-        for name in made.unregistered:
+    yield from (f"  gone: {printable(file)}" for file in restored.missing)
+    yield from moved_files(restored.moved_roots)
+    if restored.owns_tables:
+        for name in restored.unregistered:
             yield f"It keeps no files for the backup {name}, which has commits that this lake lacks."
-        yield f"It takes the place of the lake that was at {made.point.source}, and owns its tables."
+        yield f"It takes the place of the lake that was at {restored.point.source}, and owns its tables."
     else:
-        yield f"Managed tables can only be read in it: they belong to the lake at {made.point.source}."
-        if made.point.data is not None:
+        yield f"Managed tables can only be read in it: they belong to the lake at {restored.point.source}."
+        if restored.point.data is not None:
             yield "  It reads the files of that lake; those of the backup were not put back."
         yield "  To have it take that lake's place, run the command again with --own, which seals that lake,"
         yield "  or with --source-is-gone if that lake is gone for good."

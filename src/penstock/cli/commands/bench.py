@@ -194,7 +194,7 @@ class _BenchProgress(Progress):
         super().__init__(quiet)
         self._plan, self._done = plan, 0
 
-    def announce(self, shape: LoadShape, writers: int, way: CommitStrategy) -> None:
+    def announce(self, shape: LoadShape, writers: int, strategy: CommitStrategy) -> None:
         """The next measurement begins."""
         plan = self._plan
         left_s = plan.takes_s * (1 - self._done / plan.measurements)
@@ -202,14 +202,14 @@ class _BenchProgress(Progress):
         if self._silent:
             return
         self._shown = True
-        what = f"{shape}, {format_count(writers, 'writer')}, {way}"
+        what = f"{shape}, {format_count(writers, 'writer')}, {strategy}"
         self._stream.write(f"\r\x1b[K{self._done} of {plan.measurements}: {what}; {left_s:.0f} s left")
         self._stream.flush()
 
 
-def _bench_answer(place: str, plan: Plan, pairs: Sequence[Pair]) -> Bench:
+def _bench_answer(url: str, plan: Plan, pairs: Sequence[Pair]) -> Bench:
     return Bench(
-        url=place,
+        url=url,
         seconds=plan.seconds,
         measurements=tuple(
             _describe_measurement(pair, way, measured)
@@ -224,11 +224,11 @@ def _bench_answer(place: str, plan: Plan, pairs: Sequence[Pair]) -> Bench:
     )
 
 
-def _describe_measurement(pair: Pair, way: CommitStrategy, measured: Measured) -> Measurement:
+def _describe_measurement(pair: Pair, strategy: CommitStrategy, measured: Measured) -> Measurement:
     return Measurement(
         shape=pair.shape,
         writers=pair.writers,
-        way=way,
+        way=strategy,
         commits=measured.commits,
         commits_per_s=measured.rate,
         p50_ms=measured.latency_ms(0.5),
@@ -237,12 +237,12 @@ def _describe_measurement(pair: Pair, way: CommitStrategy, measured: Measured) -
         lost_swaps=measured.tally.lost_swaps,
         commits_per_swap=measured.commits_a_swap,
         calls_per_commit=measured.calls_a_commit,
-        times_naive=pair.times_naive if way is CommitStrategy.GROUP_COMMIT else None,
+        times_naive=pair.times_naive if strategy is CommitStrategy.GROUP_COMMIT else None,
     )
 
 
-def _format_result(screen: Screen, place: str, plan: Plan, pairs: Sequence[Pair]) -> Iterator[str]:
-    where = screen.paint(place, "strong")
+def _format_result(screen: Screen, url: str, plan: Plan, pairs: Sequence[Pair]) -> Iterator[str]:
+    where = screen.paint(url, "strong")
     yield f"measured at {where}, for {plan.seconds:g} s each after the writers warmed up"
     for shape in plan.shapes:
         yield ""
@@ -265,10 +265,10 @@ def _format_rows(pair: Pair) -> Iterator[list[str]]:
         yield _format_row("", CommitStrategy.NAIVE, pair.naive, "")
 
 
-def _format_row(writers: str, way: CommitStrategy, measured: Measured, times: str) -> list[str]:
+def _format_row(writers: str, strategy: CommitStrategy, measured: Measured, times: str) -> list[str]:
     return [
         writers,
-        way,
+        strategy,
         figure(measured.rate),
         figure(measured.latency_ms(0.5)),
         figure(measured.latency_ms(0.99)),

@@ -121,8 +121,8 @@ def show_story(story: Story) -> None:
 class Story:
     """Says what it does, does it, and stops if it did not go as the story wants."""
 
-    def __init__(self, place: Path, quiet: bool) -> None:
-        self.place, self._quiet = place, quiet
+    def __init__(self, folder: Path, quiet: bool) -> None:
+        self.place, self._quiet = folder, quiet
         self._screen = Screen.of(sys.stdout)
         self._chapters = 0
         self.also = "diff main~2 fix-returns"
@@ -170,9 +170,9 @@ class Story:
             self.say(printed.getvalue().rstrip("\n"))
 
     @contextlib.contextmanager
-    def waiting(self, what: str) -> Iterator[None]:
+    def waiting(self, subject: str) -> Iterator[None]:
         """Say on a terminal that something takes a while, for as long as it does."""
-        with WaitingLine(what, quiet=self._quiet):
+        with WaitingLine(subject, quiet=self._quiet):
             yield
 
     def run(self, line: str, status: int = 0) -> None:

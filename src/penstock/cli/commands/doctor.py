@@ -271,14 +271,14 @@ def _check_bucket(root: str, lake: Lake) -> Finding:
     )
 
 
-def _put_if_absent(place: Path) -> Finding:
+def _put_if_absent(folder: Path) -> Finding:
     """Create a file twice: the second time must be refused and must not change it."""
-    probe = place / f".penstock-doctor-{uuid4().hex}"
+    probe = folder / f".penstock-doctor-{uuid4().hex}"
     try:
         with probe.open("xb") as file:
             file.write(b"first")
     except OSError as error:
-        return Finding("failed", f"{place} cannot be written: {error.strerror}", "ask for access to it")
+        return Finding("failed", f"{folder} cannot be written: {error.strerror}", "ask for access to it")
     try:
         with probe.open("xb") as file:
             file.write(b"second")
@@ -290,6 +290,6 @@ def _put_if_absent(place: Path) -> Finding:
         probe.unlink()
     if not is_first:
         return Finding(
-            "failed", f"{place} allows an existing file to be replaced", "use a file system that does not"
+            "failed", f"{folder} allows an existing file to be replaced", "use a file system that does not"
         )
-    return Finding("ok", f"{place} can be written, and put-if-absent works there")
+    return Finding("ok", f"{folder} can be written, and put-if-absent works there")

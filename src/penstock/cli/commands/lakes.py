@@ -203,9 +203,9 @@ def _render_moved(screen: Screen, moved: Copied) -> Iterator[str]:
     yield f"{moved.source} can still be read; write to {moved.target} from now on"
 
 
-def _format_copied_counts(screen: Screen, done: str, copied: Copied) -> Iterator[str]:
+def _format_copied_counts(screen: Screen, operation: str, copied: Copied) -> Iterator[str]:
     note = " (it was complete before)" if copied.repeated else ""
-    yield f"{done} {copied.source} to {screen.paint(copied.target, 'strong')}{note}"
+    yield f"{operation} {copied.source} to {screen.paint(copied.target, 'strong')}{note}"
     rows: list[Row] = [
         ["copied", format_count(copied.references, "reference")],
         ["", format_count(copied.commits, "commit")],

@@ -75,11 +75,11 @@ def _format_reference_row(screen: Screen, lake: Lake, reference: Reference) -> l
     ]
 
 
-def _answer_reference(call: Call, reference: Reference, what: str) -> None:
+def _answer_reference(call: Call, reference: Reference, subject: str) -> None:
     where = "empty" if reference.id == EMPTY_COMMIT_ID else f"at {short(reference.id)}"
     call.answer(
         lambda: reference,
-        lambda screen: [f"{what} {reference.kind.value} {screen.paint(reference.name, 'name')} {where}"],
+        lambda screen: [f"{subject} {reference.kind.value} {screen.paint(reference.name, 'name')} {where}"],
     )
 
 

@@ -63,9 +63,9 @@ def resync(call: Call, keys: tuple[str, ...], every: bool, leave_own: bool, dry_
         click.get_current_context().exit(OutOfSync.exit_code)
 
 
-def _format_resynced(screen: Screen, done: Resynced) -> Iterator[str]:
-    word = "would resync" if done.dry_run else "resynced"
-    for table in done.tables:
+def _format_resynced(screen: Screen, resynced: Resynced) -> Iterator[str]:
+    word = "would resync" if resynced.dry_run else "resynced"
+    for table in resynced.tables:
         name = screen.paint(printable(str(table.key)), "strong")
         if table.problem:
             yield f"{screen.paint('not resynced', 'bad')} {name}: {table.problem}"
@@ -77,7 +77,7 @@ def _format_resynced(screen: Screen, done: Resynced) -> Iterator[str]:
             count = format_count(len(table.doubtful), "file")
             yield f"  {count} of later commits that may or may not have been ratified:"
             yield from (f"    {printable(file)}" for file in table.doubtful)
-    yield f"{format_count(done.in_sync, 'table')} in sync"
+    yield f"{format_count(resynced.in_sync, 'table')} in sync"
 
 
 def _format_own_versions(resynced_table: ResyncedTable) -> Iterator[str]:

@@ -96,19 +96,19 @@ def _require_store_url(call: Call) -> str:
     return call.target
 
 
-def _show_mapped_roots(call: Call, made: MappedRoots) -> None:
-    call.answer(lambda: made, lambda screen: _render_mapped_roots(screen, made))
+def _show_mapped_roots(call: Call, mapped_roots: MappedRoots) -> None:
+    call.answer(lambda: mapped_roots, lambda screen: _render_mapped_roots(screen, mapped_roots))
 
 
-def _render_mapped_roots(screen: Screen, made: MappedRoots) -> Iterator[str]:
-    if not made.moved_roots:
+def _render_mapped_roots(screen: Screen, mapped_roots: MappedRoots) -> Iterator[str]:
+    if not mapped_roots.moved_roots:
         yield "no root of the lake is mapped: all files are where they were at first"
     rows: list[Row] = [
         [Cell(printable(root.new), "name"), Cell(f"was {printable(root.old)}", "dim")]
-        for root in made.moved_roots
+        for root in mapped_roots.moved_roots
     ]
     yield from columns(screen, rows)
-    yield from (f"  gone: {printable(file)}" for file in made.missing)
+    yield from (f"  gone: {printable(file)}" for file in mapped_roots.missing)
 
 
 def _show_roots(call: Call, about: About) -> None:

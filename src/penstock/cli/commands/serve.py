@@ -206,13 +206,13 @@ def run_server(announce: Callable[[str, str], None], *, log_level: str, **option
     run.serve(serving, announce)
 
 
-def _parse_limits(told: dict[str, Any]) -> Limits:
+def _parse_limits(options: dict[str, Any]) -> Limits:
     try:
-        return decoders.convert(told, Limits)
+        return decoders.convert(options, Limits)
     except msgspec.ValidationError as problem:
         name = str(problem).rpartition("$.")[2].rstrip("`")
         raise click.BadParameter(
-            f"{told[name]} is not {_describe_range(name)}", param_hint=f"--{name.replace('_', '-')}"
+            f"{options[name]} is not {_describe_range(name)}", param_hint=f"--{name.replace('_', '-')}"
         ) from None
 
 

@@ -67,7 +67,7 @@ def tables(call: Call, prefix: str | None, ref: str | None, limit: int, after: s
 def list_entries(
     call: Call,
     things: str,
-    wanted: Callable[[AnyContent], bool],
+    is_wanted: Callable[[AnyContent], bool],
     row: Callable[[Key, AnyContent], list[Cell | str]],
     prefix: str | None,
     ref: str | None,
@@ -76,7 +76,7 @@ def list_entries(
 ) -> None:
     """Answer with a page of what is at a commit."""
     snapshot = call.open().at(ref)
-    entries = (entry for entry in snapshot.entries(prefix, after=after) if wanted(entry[1]))
+    entries = (entry for entry in snapshot.entries(prefix, after=after) if is_wanted(entry[1]))
     first_entries = list(islice(entries, limit + 1))
     page = first_entries[:limit]
     following = str(page[-1][0]) if len(first_entries) > limit else None

@@ -184,12 +184,14 @@ class DeltaFormat(Format):
         return self._apply_checked(table, content, line, checked)
 
     def _apply_attempt(
-        self, table: Table, content: DeltaTable, line: Line, one: CommitAttempt
+        self, table: Table, content: DeltaTable, line: Line, attempt: CommitAttempt
     ) -> AppliedChange:
-        if is_ratified(table, self.commits, content, line, one):
+        if is_ratified(table, self.commits, content, line, attempt):
             return AppliedChange(content)
-        after, blobs = ratify_attempt(table, self._shorten_line(table, content, line), one)
-        return AppliedChange(with_line(content, after), blobs, _encode_without_actions(one.proposal.intent))
+        after, blobs = ratify_attempt(table, self._shorten_line(table, content, line), attempt)
+        return AppliedChange(
+            with_line(content, after), blobs, _encode_without_actions(attempt.proposal.intent)
+        )
 
     def _apply_checked(
         self, table: Table, content: DeltaTable, line: Line, checked: CheckedProposal
@@ -243,8 +245,8 @@ class DeltaFormat(Format):
         merged = merge_rules.merge(table, self.commits, *sides, self._now_ms(), self._extend)
         return self._checked_drop(table, merged)
 
-    def check_read(self, table: Table, was: AnyContent, parts: Sequence[str] | None) -> None:
-        before, now = _managed_content(was), _managed_content(table.content)
+    def check_read(self, table: Table, content_at_read: AnyContent, parts: Sequence[str] | None) -> None:
+        before, now = _managed_content(content_at_read), _managed_content(table.content)
         if before is None or now is None:
             raise Refused("was read by this transaction, but was created or deleted since")
         check_seen(table, self.commits, before, now, parts)
@@ -254,9 +256,9 @@ class DeltaFormat(Format):
             f"version {line_of(content).latest}" if isinstance(content, DeltaTable) and content.state else ""
         )
 
-    def restore(self, table: Table, wanted: AnyContent | None) -> AppliedChange:
+    def restore(self, table: Table, wanted_content: AnyContent | None) -> AppliedChange:
         restored = merge_rules.restore(
-            table, self.commits, _managed_content(wanted), self._now_ms(), self._extend
+            table, self.commits, _managed_content(wanted_content), self._now_ms(), self._extend
         )
         return self._checked_drop(table, restored)
 
@@ -331,15 +333,19 @@ class DeltaFormat(Format):
                 raise Refused("is being released, and is removed automatically once its log is complete")
         self._check_drop(table)
 
-    def is_before(self, content: AnyContent, first: int, *, keeps_younger: bool = False) -> bool:  # noqa: ARG002
-        return isinstance(content, DeltaTable) and content.state != b"" and line_of(content).fork < first
+    def is_before(self, content: AnyContent, first_version: int, *, keeps_younger: bool = False) -> bool:  # noqa: ARG002
+        return (
+            isinstance(content, DeltaTable) and content.state != b"" and line_of(content).fork < first_version
+        )
 
-    def cut_content(self, content: AnyContent, first: int) -> AnyContent:
+    def cut_content(self, content: AnyContent, first_version: int) -> AnyContent:
         # The log begins there. Whatever the default branch had when a history began was published first.
         if not isinstance(content, DeltaTable) or not content.state:
             return content
         line = line_of(content)
-        return content if line.published >= first else with_line(content, line.published_to(line.fork))
+        return (
+            content if line.published >= first_version else with_line(content, line.published_to(line.fork))
+        )
 
     def may_move(self, before: AnyContent | None, after: AnyContent | None) -> str | None:
         if not isinstance(before, DeltaTable) or not isinstance(after, DeltaTable):
@@ -394,17 +400,17 @@ def _owner_named(table: Table, line: Line) -> Owner | None:
     return owner_of(about.protocol, about.metadata, str(table.key))
 
 
-def _has_latest_of(was: Line, becomes: Line) -> bool:
+def _has_latest_of(earlier_line: Line, becomes: Line) -> bool:
     """Whether a line has another's latest version: the default branch only goes on from there.
 
     It is among the newest of both, or both know it from the log. Where that cannot be seen, the lines are
     not taken for one.
     """
-    back = becomes.latest - was.latest
+    back = becomes.latest - earlier_line.latest
     newest = becomes.entries[-1 - back] if back < len(becomes.entries) else None
-    if newest is None or not was.entries:
-        return newest is None and not was.entries and becomes.published >= was.latest
-    return newest.uuid == was.entries[-1].uuid
+    if newest is None or not earlier_line.entries:
+        return newest is None and not earlier_line.entries and becomes.published >= earlier_line.latest
+    return newest.uuid == earlier_line.entries[-1].uuid
 
 
 def _replaced_table_refusal() -> Refused:

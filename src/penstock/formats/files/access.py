@@ -104,8 +104,8 @@ def _may_see(rights: Rights, job: JobInfo) -> bool:
     return caller.is_admin or caller.keys(Role.READ, job.branch).covers(Key.parse(job.key))
 
 
-def _author_or_caller(rights: Rights, said: str) -> str:
-    return rights.caller.name or said
+def _author_or_caller(rights: Rights, author: str) -> str:
+    return rights.caller.name or author
 
 
 def _require_readable(rights: Rights, call: C) -> C:

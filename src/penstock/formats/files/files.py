@@ -171,15 +171,15 @@ def check_file(path: str, file: File) -> None:
     _check_text(file.checksum, "checksum", ADDRESS_MAX_BYTES)
 
 
-def _check_text(text: str, what: str, most: int) -> str:
+def _check_text(text: str, subject: str, most: int) -> str:
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
-        raise InvalidRequest(f"{text!r} is not a valid {what}: it is not UTF-8") from None
+        raise InvalidRequest(f"{text!r} is not a valid {subject}: it is not UTF-8") from None
     if size > most:
-        raise InvalidRequest(f"a {what} can have at most {most} bytes, but {text[:60]!r}… has {size}")
+        raise InvalidRequest(f"a {subject} can have at most {most} bytes, but {text[:60]!r}… has {size}")
     if _CONTROL.search(text):
-        raise InvalidRequest(f"{text!r} is not a valid {what}: it has control characters")
+        raise InvalidRequest(f"{text!r} is not a valid {subject}: it has control characters")
     return text
 
 

@@ -75,9 +75,9 @@ class _MergeAnswer(NamedTuple):
     answer: AppliedChange | Refused
     is_much: bool
 
-    def holds(self, table: Table, asked: _MergeQuestion) -> bool:
+    def holds(self, table: Table, question: _MergeQuestion) -> bool:
         """Whether the same is asked about a table to which nothing else was done."""
-        if self.asked != asked:
+        if self.asked != question:
             return False
         return self.own is None or (table.own is not None and tuple(self.own) == table.own.commits)
 
@@ -161,7 +161,7 @@ class FilesFormat(Format):
     def check_read(self, table: Table, old_content: AnyContent, parts: Sequence[str] | None) -> None:
         before, now = _require_managed(old_content), _require_managed(table.content)
         if before is None or now is None:
-            raise Refused("was read by this transaction, but was created or deleted since")
+            raise Refused("was created or deleted after this transaction had read it")
         check_seen(_table_objects(table), state_of(before), state_of(now), parts)
 
     def is_beyond_difference(self, intents: Sequence[bytes] | None) -> bool:
@@ -209,7 +209,7 @@ class FilesFormat(Format):
 
     def admit(self, table: Table, content: AnyContent | None) -> None:
         if content is not None and content != table.content:
-            raise Refused("is a file table: it is changed by writing files, not by put")
+            raise Refused("is a table of files: it is changed by writing files, not by put")
 
 
 def _apply_mark(content: FilesTable | None, mark: HistoryMark) -> AppliedChange:
@@ -298,6 +298,7 @@ def _require_managed(content: AnyContent | None) -> FilesTable | None:
     if content is None or (isinstance(content, FilesTable) and is_managed(content)):
         return content
     raise Refused(
-        "is not a file table on the other side; rename one of the two, or keep the target's with the mode "
+        "is not a table of files on the other side; rename one of the two, or keep the target's with the "
+        "mode "
         "'drop'"
     )

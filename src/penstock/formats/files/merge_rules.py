@@ -98,7 +98,7 @@ def merge(
         if target == base:
             _take_all(table, objects, sides, coming)
         elif intents is None:
-            raise Refused(f"{BOTH}, and on the other side not only by writes of files; {WAY_OUT}")
+            raise Refused(f"{BOTH}, and on the source not only by writes of files; {WAY_OUT}")
         elif not _is_ignored([decode_write(intent) for intent in intents], sides.ours):
             looked_at = _replay(table, objects, sides, intents, coming)
         elif not coming.changes:
@@ -201,7 +201,8 @@ def _check_rewritten(
     if rewritten:
         clashes = [PathClash(path, "a file", "no file") for path in sorted(rewritten)]
         raise Refused(
-            "has rows of what is to be undone in files that a later commit wrote; revert that commit first; "
+            "has rows of the commit to be reverted in files that a later commit wrote; revert that later "
+            "commit first; "
             f"{WAY_OUT}",
             clashes=clashes,
         )
@@ -231,7 +232,7 @@ def _last_writes(objects: Objects, since: LaterCommitLookup, paths: Sequence[str
 
 def _check_former(
     table: Table,
-    coming: IncomingChanges,
+    incoming: IncomingChanges,
     since: LaterCommitLookup,
     written: Mapping[str, LaterCommit],
     is_as_left: bool,
@@ -243,16 +244,20 @@ def _check_former(
     """
     former = [
         path
-        for path, file in coming.changes.items()
+        for path, file in incoming.changes.items()
         if file is not None and _merge_mode_of_path(table.paths, path) is MergeMode.NORMAL
     ]
     is_unknown = since.after is None or since.parallel is None
     if former and is_unknown and not is_as_left:
-        raise Refused(f"was changed since then, and not only by writes of files; {WAY_OUT}")
+        raise Refused(
+            f"was changed after the commit to be reverted, and not only by writes of files; {WAY_OUT}"
+        )
     folders = tuple(replaced_folders(intent for commit in since.commits for intent in commit.intents or ()))
     for path in former:
         if path.startswith(folders) and is_unknown:
-            raise Refused(f"was changed since then, and not only by writes of files; {WAY_OUT}")
+            raise Refused(
+                f"was changed after the commit to be reverted, and not only by writes of files; {WAY_OUT}"
+            )
         if path.startswith(folders):
             raise Refused(f"was also overwritten on another branch, in the folder of '{path}'; {WAY_OUT}")
         if path in written and written[path].is_parallel:
@@ -265,7 +270,7 @@ def _check_taken(
     sides: MergeStates,
     since: LaterCommitLookup,
     replaced: Sequence[str],
-    coming: IncomingChanges,
+    incoming: IncomingChanges,
 ) -> None:
     """``Refused`` if the write replaced folders on a branch, and a merge of it took files that others had
     there: they are no part of what the write did, and would stay away."""
@@ -281,7 +286,7 @@ def _check_taken(
                 if file is not None and not path.startswith(tuple(replaced))
                 if _merge_mode_of_path(table.paths, path) is MergeMode.NORMAL
             }
-            becomes = {**trees.find(objects, sides.ours.root, [*had]), **coming.changes}
+            becomes = {**trees.find(objects, sides.ours.root, [*had]), **incoming.changes}
             written = _last_writes(objects, LaterCommitLookup(since.commits[number:]), [*had])
             for path, file in had.items():
                 if path not in written and not is_same(becomes.get(path), file):
@@ -303,14 +308,14 @@ def _forced_changes(table: Table, objects: Objects, sides: MergeStates) -> Incom
     return coming
 
 
-def _take_all(table: Table, objects: Objects, sides: MergeStates, coming: IncomingChanges) -> None:
+def _take_all(table: Table, objects: Objects, sides: MergeStates, incoming: IncomingChanges) -> None:
     """The target is as it was: whatever the source did, but for what the target had and has undone, and for
     paths that are treated otherwise."""
     news = _normal_differences(table, objects, sides)
     known_paths = find_known_paths(table, objects, sides.ours.root, news)
     for path, now, file in news:
         if path not in known_paths:
-            coming.take(path, now, file)
+            incoming.take(path, now, file)
 
 
 def _normal_differences(
@@ -327,7 +332,7 @@ def _normal_differences(
 
 
 def _replay(
-    table: Table, objects: Objects, sides: MergeStates, intents: Sequence[bytes], coming: IncomingChanges
+    table: Table, objects: Objects, sides: MergeStates, intents: Sequence[bytes], incoming: IncomingChanges
 ) -> int:
     """What the source's writes make of the target; how many paths of its own it changed."""
     origin, theirs, ours = (side.root for side in sides)
@@ -337,16 +342,16 @@ def _replay(
     for prefix in replaced:
         for path, now, file in trees.find_differences(objects, sides.ours.root, sides.theirs.root, prefix):
             if _merge_mode_of_path(table.paths, path) is MergeMode.NORMAL:
-                coming.take(path, now, file)
+                incoming.take(path, now, file)
     news = _normal_differences(table, objects, sides, replaced)
     known_paths = find_known_paths(table, objects, sides.ours.root, news, known_folders)
-    looked_at = _merge_paths(objects, sides, news, coming, known_paths)
-    _settle_rewritten(table, objects, sides, replaced, coming)
+    looked_at = _merge_paths(objects, sides, news, incoming, known_paths)
+    _settle_rewritten(table, objects, sides, replaced, incoming)
     return looked_at
 
 
 def _settle_rewritten(
-    table: Table, objects: Objects, sides: MergeStates, replaced: Sequence[str], coming: IncomingChanges
+    table: Table, objects: Objects, sides: MergeStates, replaced: Sequence[str], incoming: IncomingChanges
 ) -> None:
     """Take files of the target whose rows the source has written into others; ``Refused`` if neither side has
     a file any more, and one of them has written its rows into others."""
@@ -357,7 +362,7 @@ def _settle_rewritten(
             not path.startswith(tuple(replaced))
             and _merge_mode_of_path(table.paths, path) is MergeMode.NORMAL
         ):
-            coming.take(path, file, None)
+            incoming.take(path, file, None)
     clashes = [
         PathClash(path, "a file", "no file")
         for path in sorted(rewritten.on_both_sides)
@@ -365,7 +370,7 @@ def _settle_rewritten(
     ]
     if clashes:
         raise Refused(
-            "lacks files that the other side removed, and whose rows one of the two wrote into others; "
+            "has no files that the other side removed, because one side wrote their rows into other files; "
             f"{WAY_OUT}",
             clashes=clashes,
         )
@@ -385,7 +390,7 @@ def _folders_to_replace(table: Table, intents: Sequence[bytes], known: Collectio
         if not folder.startswith(tuple(replaced)) and folder not in known
     ]
     if behind and table.crossed.target is None:
-        raise Refused(f"{BOTH}, and here not only by writes of files; {WAY_OUT}")
+        raise Refused(f"{BOTH}, and on the target not only by writes of files; {WAY_OUT}")
     ours = replaced_folders(table.crossed.target or ())
     for prefix in behind:
         if any(other.startswith(prefix) or prefix.startswith(other) for other in ours):
@@ -400,7 +405,7 @@ def _merge_paths(
     objects: Objects,
     sides: MergeStates,
     differences: Iterable[trees.FileDifference],
-    coming: IncomingChanges,
+    incoming: IncomingChanges,
     settled: Collection[str],
 ) -> int:
     """What the source did to single paths, and how many; ``Refused`` with every path that both changed.
@@ -415,7 +420,7 @@ def _merge_paths(
         if is_same(now, file):
             continue
         if is_same(now, old_file) or path.rpartition("/")[2] == MARKER:
-            coming.take(path, now, file)
+            incoming.take(path, now, file)
         else:
             clashes.append(PathClash(path, _describe_file(path, old_file), _describe_file(path, now)))
     if clashes:
@@ -464,14 +469,14 @@ def _describe_file(path: str, file: File | None) -> str:
     return f"{file.at(path)}, {file.size} byte{'' if file.size == 1 else 's'}"
 
 
-def _merge_layouts(objects: Objects, sides: MergeStates, coming: IncomingChanges) -> Layout:
+def _merge_layouts(objects: Objects, sides: MergeStates, incoming: IncomingChanges) -> Layout:
     """How the files are to be read afterwards: as the source says, if none of the target's is left.
 
     Files of two layouts in one table could not be read as one.
     """
     origin, theirs, ours = (side.layout for side in sides)
-    brings = any(file is not None for file in coming.changes.values())
-    remaining_files = count_remaining_files(objects, sides.ours, coming.there)
+    brings = any(file is not None for file in incoming.changes.values())
+    remaining_files = count_remaining_files(objects, sides.ours, incoming.there)
     if not remaining_files and (brings or theirs != origin):
         return theirs
     if not brings:

@@ -37,19 +37,19 @@ def check_seen(objects: Objects, old_state: FilesState, now: FilesState, parts: 
         raise Refused(f"{READ_AND_CHANGED}: {LAYOUT}")
 
 
-def _is_folder(objects: Objects, state: FilesState, part: str) -> bool:
-    return part.endswith("/") or any(True for _ in trees.list_below(objects, state.root, f"{part}/"))
+def _is_folder(objects: Objects, state: FilesState, path: str) -> bool:
+    return path.endswith("/") or any(True for _ in trees.list_below(objects, state.root, f"{path}/"))
 
 
 def _find_differences(
-    objects: Objects, old_state: FilesState, now: FilesState, part: str
+    objects: Objects, old_state: FilesState, now: FilesState, path: str
 ) -> Iterator[trees.FileDifference]:
     """Where two states of a table differ at a path or below it; everywhere, for none."""
-    folder = part if not part or part.endswith("/") else f"{part}/"
-    for difference in trees.find_differences(objects, old_state.root, now.root, part):
-        is_marker = difference.path != part and difference.path.rpartition("/")[2] == MARKER
+    folder = path if not path or path.endswith("/") else f"{path}/"
+    for difference in trees.find_differences(objects, old_state.root, now.root, path):
+        is_marker = difference.path != path and difference.path.rpartition("/")[2] == MARKER
         if (
-            (difference.path == part or difference.path.startswith(folder))
+            (difference.path == path or difference.path.startswith(folder))
             and not is_marker
             and not _is_same(difference)
         ):

@@ -60,47 +60,45 @@ class OwnedChain(NamedTuple):
     owner: bytes
 
 
-def chain_for(
-    standing: WriteTarget, content: LanceTable, state: LanceState, versions: Versions
-) -> OwnedChain:
+def chain_for(target: WriteTarget, content: LanceTable, state: LanceState, versions: Versions) -> OwnedChain:
     """The chain in which the table continues, from its state alone."""
-    if state.owner in (standing.owner, standing.line_owner):
+    if state.owner in (target.owner, target.line_owner):
         return OwnedChain(state.chain, state.owner)
-    return new_line(standing, content, versions)
+    return new_line(target, content, versions)
 
 
-def new_line(standing: WriteTarget, content: LanceTable, versions: Versions) -> OwnedChain:
+def new_line(target: WriteTarget, content: LanceTable, versions: Versions) -> OwnedChain:
     """The chain that begins with the table as it is. The default branch has the table's own folder, and so
     has a transaction of it."""
-    return next(_owned_chains(standing, content, versions)) if standing.owner else OwnedChain("", b"")
+    return next(_owned_chains(target, content, versions)) if target.owner else OwnedChain("", b"")
 
 
 def chains(
-    standing: WriteTarget, content: LanceTable, state: LanceState, versions: Versions
+    target: WriteTarget, content: LanceTable, state: LanceState, versions: Versions
 ) -> Iterator[OwnedChain]:
     """The chains in which a table may go on, those that are to be tried first first."""
-    first = chain_for(standing, content, state, versions)
+    first = chain_for(target, content, state, versions)
     yield first
-    if standing.line_owner:
-        yield from (line for line in _owned_chains(standing, content, versions) if line != first)
+    if target.line_owner:
+        yield from (line for line in _owned_chains(target, content, versions) if line != first)
 
 
 def free_chain(
-    place: Place, standing: WriteTarget, content: LanceTable, state: LanceState, versions: Versions
+    place: Place, target: WriteTarget, content: LanceTable, state: LanceState, versions: Versions
 ) -> OwnedChain:
     """The chain in which a table goes on: of those that it may the first one where nothing comes after it.
 
     It looks into table storage. What is found is the same for everybody until somebody has gone on there.
     """
-    chain = chain_for(standing, content, state, versions)
-    if not standing.line_owner:
+    chain = chain_for(target, content, state, versions)
+    if not target.line_owner:
         return chain
     newest = {branch: versions.newest(branch) for branch in (MAIN, *versions.branches())}
-    for chain in chains(standing, content, state, versions):
+    for chain in chains(target, content, state, versions):
         names = [
             name
             for branch, newest_version in newest.items()
-            for name in _paths_that_must_be_free(standing, chain, branch, newest_version)
+            for name in _paths_that_must_be_free(target, chain, branch, newest_version)
         ]
         if all(place.size(name) is None for name in names):
             break
@@ -108,7 +106,7 @@ def free_chain(
 
 
 def _paths_that_must_be_free(
-    standing: WriteTarget, chain: OwnedChain, branch: str, newest: tuple[int, Version] | None
+    target: WriteTarget, chain: OwnedChain, branch: str, newest: tuple[int, Version] | None
 ) -> Iterator[str]:
     """Where nothing may be in a chain, so that Lance goes on there from the newest version of a branch.
 
@@ -121,14 +119,14 @@ def _paths_that_must_be_free(
     number, version = newest
     is_here = version.chain == chain.folder
     yield manifest_name(chain.folder, branch, number + 1, is_v1=version.is_v1 and is_here)
-    if is_here and standing.transaction and f"{STAGING}{standing.transaction}-" in version.staged:
+    if is_here and target.transaction and f"{STAGING}{target.transaction}-" in version.staged:
         yield version.place(branch, number)
 
 
-def _owned_chains(standing: WriteTarget, content: LanceTable, versions: Versions) -> Iterator[OwnedChain]:
+def _owned_chains(target: WriteTarget, content: LanceTable, versions: Versions) -> Iterator[OwnedChain]:
     """The lines that begin with the table as it is: with its versions, and those of Lance's own branches."""
     assert content.id is not None
-    owner, head = standing.line_owner, b""
+    owner, head = target.line_owner, b""
     for branch in (MAIN, *versions.branches()):
         newest = versions.newest(branch)
         head += branch.encode() + (b"" if newest is None else newest[1].id(newest[0]))

@@ -150,21 +150,21 @@ class LanceFormat(Format):
         if content is not None and content != table.content:
             raise Refused("is a Lance table of the lake: it is changed by commits to the table, not by put")
 
-    def is_before(self, content: AnyContent, first: int, *, keeps_younger: bool = False) -> bool:
+    def is_before(self, content: AnyContent, first_version: int, *, keeps_younger: bool = False) -> bool:
         if not isinstance(content, LanceTable) or not is_managed(content):
             return False
         state = state_of(content)
-        if state.first >= first or not keeps_younger:
-            return state.first < first  # every state has it from the version on that the erase made
+        if state.first >= first_version or not keeps_younger:
+            return state.first < first_version  # every state has it from the version on that the erase made
         if state.owner == b"" and not state.fork:
-            return state.newest < first
+            return state.newest < first_version
         # What goes on from the first version itself may have been written before the moment.
-        return state.fork <= first
+        return state.fork <= first_version
 
-    def cut_content(self, content: AnyContent, first: int) -> AnyContent:
+    def cut_content(self, content: AnyContent, first_version: int) -> AnyContent:
         if not isinstance(content, LanceTable) or not is_managed(content):
             return content
-        return begin_with(content, first)
+        return begin_with(content, first_version)
 
     def may_move(self, before: AnyContent | None, after: AnyContent | None) -> str | None:
         if not isinstance(before, LanceTable) or not isinstance(after, LanceTable):
@@ -206,14 +206,14 @@ def _with_origin(table: Table, applied: AppliedChange) -> AppliedChange:
     return applied._replace(content=with_state(content, state))
 
 
-def _fork(standing: WriteTarget, old_state: LanceState, state: LanceState) -> int:
+def _fork(target: WriteTarget, old_state: LanceState, state: LanceState) -> int:
     """The number of the version that a new state continues from."""
-    if standing == WriteTarget(b""):
+    if target == WriteTarget(b""):
         return 0
     if state.fork:
         return state.fork
-    is_begun = state.owner == standing.line_owner and old_state.owner != state.owner
-    if is_begun or (standing.transaction and not state.owner):
+    is_begun = state.owner == target.line_owner and old_state.owner != state.owner
+    if is_begun or (target.transaction and not state.owner):
         return old_state.fork or (0 if old_state.owner else old_state.newest)
     return 0
 

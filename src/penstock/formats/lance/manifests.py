@@ -368,11 +368,15 @@ class Manifest(NamedTuple):
 
 
 def transaction(
-    operation: ManifestOperation, read_version: int, uuid: str, what: Message, properties: Mapping[str, str]
+    operation: ManifestOperation,
+    read_version: int,
+    uuid: str,
+    message: Message,
+    properties: Mapping[str, str],
 ) -> Message:
     """A transaction as a manifest keeps it."""
     entries = ((4, Message.of((1, name), (2, value)).pack()) for name, value in sorted(properties.items()))
-    return Message.of((1, read_version), (2, uuid), *entries, (_NUMBERS[operation], what.pack()))
+    return Message.of((1, read_version), (2, uuid), *entries, (_NUMBERS[operation], message.pack()))
 
 
 def _map_of(body: Message, field: int) -> dict[str, bytes]:
@@ -396,12 +400,12 @@ def _with_flag(body: Message, flag: int) -> Message:
     return body
 
 
-def _read_section(data: bytes, place: int) -> bytes:
+def _read_section(data: bytes, offset: int) -> bytes:
     end = len(data) - _FOOTER.size
-    if place + _LENGTH.size > end:
+    if offset + _LENGTH.size > end:
         raise Malformed("a section begins after the end of the file")
-    (size,) = _LENGTH.unpack_from(data, place)
-    start = place + _LENGTH.size
+    (size,) = _LENGTH.unpack_from(data, offset)
+    start = offset + _LENGTH.size
     if start + size > end:
         raise Malformed("a section ends after the end of the file")
     return data[start : start + size]

@@ -185,7 +185,11 @@ def _revert_existence(
         return restore(table, context, None, before)
     if target is None:
         later = _describe_commits(commit for commit in since.commits if commit.after is None)
-        raise Refused(f"was dropped or renamed since{later}; revert that first, and then this commit")
+        raise Refused(
+            f"was dropped or renamed after the commit to be reverted{later}; revert the later change "
+            "first, and then "
+            "this commit"
+        )
     if content is not None and before is None and target.id == content.id:
         if is_as(table, target, content):
             return AppliedChange(None)

@@ -78,25 +78,26 @@ def is_revert(staged: str) -> bool:
     return f"-{REVERT}-" in staged.rpartition(STAGING)[2]
 
 
-def check_ref_name(name: str, what: str) -> str:
+def check_ref_name(name: str, subject: str) -> str:
     """A name that one of Lance's own branches or tags can have; ``InvalidRequest`` otherwise."""
     if len(name) > NAME_MAX_CHARS:
         raise InvalidRequest(
-            f"'{name[:20]}…' has {len(name)} characters; the name of a {what} can have at most "
+            f"'{name[:20]}…' has {len(name)} characters; the name of a {subject} can have at most "
             f"{NAME_MAX_CHARS}",
             name=name[:NAME_MAX_CHARS],
         )
     if not _NAME.fullmatch(name) or ".." in name or name.endswith(".lock"):
         raise InvalidRequest(
-            f"{name!r} is not a valid name of a {what}: use letters, digits, '.', '-' and '_', and '/' "
+            f"{name!r} is not a valid name of a {subject}: use letters, digits, '.', '-' and '_', and '/' "
             "between parts",
             name=name[:NAME_MAX_CHARS],
         )
     if name == "main":
-        raise InvalidRequest(f"'main' is reserved by Lance, and cannot be the name of a {what}", name=name)
-    if what == "tag" and name.startswith(PINS):
+        raise InvalidRequest(f"'main' is reserved by Lance, and cannot be the name of a {subject}", name=name)
+    if subject == "tag" and name.startswith(PINS):
         raise InvalidRequest(
-            f"{name!r} cannot be the name of a tag: this prefix is reserved for the lake", name=name
+            f"{name!r} cannot be the name of a tag: names that begin with '{PINS}' are reserved for the lake",
+            name=name,
         )
     return name
 

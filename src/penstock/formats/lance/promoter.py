@@ -252,20 +252,20 @@ class Promoter(BackgroundPublisher[PromoteTask, Unpromoted]):
         version = Versions(self._objects, state_of(now)).get(MAIN, newest.number)
         return version is None or version.id(newest.number) != newest.version.id(newest.number)
 
-    def _put_all(self, task: PromoteTask, guard: Guard | None, done: list[WaitingVersion]) -> None:
+    def _put_all(self, task: PromoteTask, guard: Guard | None, promoted: list[WaitingVersion]) -> None:
         """Put what is missing of each of Lance's own branches. What stands against one keeps no other from
         going on; the first such problem is raised in the end."""
         failed: PenstockError | None = None
         for branch in self._chains.branches(task):
             try:
                 look = self._chains.look(task, branch)
-                done.extend(look.there)
+                promoted.extend(look.there)
                 for waiting in look.missing:
                     if guard is not None:
                         guard()
                     if self._chains.put(task, waiting):
                         self._meter.count(metrics.LANCE_PROMOTED)
-                    done.append(waiting)
+                    promoted.append(waiting)
             except PenstockError as problem:
                 failed = failed or problem
         if failed is not None:

@@ -112,7 +112,7 @@ class LaterLanceVersions:
     def removals(self, rows: RowSet) -> list[Removal]:
         return self._removals_since(0, rows)
 
-    def _removals_since(self, first: int, rows: RowSet) -> list[Removal]:
+    def _removals_since(self, first_version: int, rows: RowSet) -> list[Removal]:
         """What removed rows that were there at a place of the versions, or came back later.
 
         What a merge brought may have been here before it, where merges crossed. So rows that it says to have
@@ -120,11 +120,11 @@ class LaterLanceVersions:
         """
         removals: list[Removal] = []
         end = len(self._versions) - 1
-        for start in (*(place for place in reversed(self._starts) if place > first), first):
+        for start in (*(place for place in reversed(self._starts) if place > first_version), first_version):
             if rows and (present := self._present_rows(rows, start)):
                 removals += self._bisect(present, start, end)
                 rows = other_rows(rows, present)
-            if rows and start > first and (passed := self._removed_by_merge(rows, start)):
+            if rows and start > first_version and (passed := self._removed_by_merge(rows, start)):
                 explained = [*self._explain(passed, start)]
                 removals += explained
                 rows = other_rows(rows, *(removal.rows for removal in explained if removal.is_replacing))
@@ -145,15 +145,15 @@ class LaterLanceVersions:
         if gone := other_rows(rows, present):
             yield from self._bisect(gone, start, middle)
 
-    def _present_rows(self, rows: RowSet, place: int) -> RowSet:
-        return rows_in(self._side(self._versions[place]), rows, self._lineage)
+    def _present_rows(self, rows: RowSet, index: int) -> RowSet:
+        return rows_in(self._side(self._versions[index]), rows, self._lineage)
 
-    def _removed_by_merge(self, rows: RowSet, place: int) -> RowSet:
+    def _removed_by_merge(self, rows: RowSet, index: int) -> RowSet:
         """The rows, of those given, that the merge at a place in the history has removed, or may have.
 
         The merge brought several changes at once: a row may have come back by one and be gone by another.
         """
-        version = self._versions[place].version
+        version = self._versions[index].version
         if version.arrived is None:
             return {}
         changes = self._lineage.changes(arrived_trace(version.arrived))
@@ -161,9 +161,9 @@ class LaterLanceVersions:
             return shared_rows(rows, changes.removed_rows())
         return rows if has_returned(version) else {}
 
-    def _explain(self, rows: RowSet, place: int) -> Iterator[Removal]:
+    def _explain(self, rows: RowSet, index: int) -> Iterator[Removal]:
         """How the version at a place has removed rows."""
-        version = self._versions[place]
+        version = self._versions[index]
         arrived = version.version.arrived
         if arrived is None:
             is_replacing = version.version.operation not in PLAIN_REMOVALS

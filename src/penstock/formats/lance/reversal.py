@@ -388,13 +388,13 @@ class _Reversal:
                 raise Irreversible("had columns rewritten since that the commit rewrote too", [fragment.file])
         return swaps
 
-    def _check_not_rewritten(self, fragments: Iterable[Fragment], what: str) -> None:
+    def _check_not_rewritten(self, fragments: Iterable[Fragment], subject: str) -> None:
         """``Irreversible`` if rows from before the commit were written to other files since."""
         files = {fragment.file for fragment in self._before}
         moved = [fragment for fragment in fragments if not self._lineage.origins(fragment).isdisjoint(files)]
         if moved or self._later.has_replaced:
             raise Irreversible(
-                f"had rows compacted or updated since, which would need {what}", _files_of(moved)
+                f"had rows compacted or updated since, which would need {subject}", _files_of(moved)
             )
 
     # -- settings ------------------------------------------------------------------------------------------

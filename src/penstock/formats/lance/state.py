@@ -217,12 +217,12 @@ def with_state(content: LanceTable, state: LanceState) -> LanceTable:
     return msgspec.structs.replace(content, state=_encode_state(state), held=held)
 
 
-def begin_with(content: LanceTable, first: int) -> LanceTable:
+def begin_with(content: LanceTable, first_version: int) -> LanceTable:
     """A table whose history begins with a version, unless it begins later."""
     state = state_of(content)
-    if state.first >= first:
+    if state.first >= first_version:
         return content
-    return with_state(content, msgspec.structs.replace(state, first=first))
+    return with_state(content, msgspec.structs.replace(state, first=first_version))
 
 
 def _encode_state(state: LanceState) -> bytes:

@@ -95,13 +95,13 @@ def apply_steps(
     objects: Objects,
     key: Key,
     content: AnyContent | None,
-    standing: WriteTarget,
+    target: WriteTarget,
     steps: Sequence[NumberedStep],
     prepared: Prepared,
     now_us: int,
 ) -> AppliedChange:
     """Apply steps to a table. Every error names the operation that it is about."""
-    doing = _StepRun(Pending(objects), key, content, standing, prepared, now_us)
+    doing = _StepRun(Pending(objects), key, content, target, prepared, now_us)
     for step in steps:
         try:
             doing.do(step)
@@ -120,14 +120,14 @@ class _StepRun:
         objects: Pending,
         key: Key,
         content: AnyContent | None,
-        standing: WriteTarget,
+        target: WriteTarget,
         prepared: Prepared,
         now_us: int,
     ) -> None:
         self.content, self.blobs = content, dict[ObjectId, bytes]()
         self._known: tuple[LanceTable, LanceState] | None = None
         """The content whose state was read last, and that."""
-        self._objects, self._key, self._standing = objects, key, standing
+        self._objects, self._key, self._standing = objects, key, target
         self._prepared, self._now_us = prepared, now_us
 
     def do(self, placed: NumberedStep) -> None:
@@ -268,12 +268,12 @@ class _StepRun:
         )
 
     def _check_chain(
-        self, content: LanceTable, state: LanceState, versions: Versions, made: MadeVersion
+        self, content: LanceTable, state: LanceState, versions: Versions, version: MadeVersion
     ) -> None:
         """``VersionTaken`` for a version that goes on from something else than the table as it is."""
-        if made.chain not in chains(self._standing, content, state, versions):
+        if version.chain not in chains(self._standing, content, state, versions):
             raise VersionTaken(
-                f"'{self._key}' is no longer written at {made.chain.folder or content.location}\n  It was "
+                f"'{self._key}' is no longer written at {version.chain.folder or content.location}\n  It was "
                 "merged or moved since it was opened. Open the table again, and write to its newest "
                 "version."
             )
@@ -284,17 +284,18 @@ class _StepRun:
             state = msgspec.structs.replace(state, chain=chain.folder, owner=chain.owner)
             self.content = with_state(content, state)
 
-    def _begin_branch(self, step: Create, made: MadeVersion) -> None:
+    def _begin_branch(self, step: Create, version: MadeVersion) -> None:
         """The first version of one of Lance's own branches. It has the number of that which it forks from."""
-        if made.parent is None:
+        if version.parent is None:
             raise OwnRefNotFound(f"'{self._key}' has no branch '{step.branch}'", branch=step.branch)
-        self._check_fork(made.parent.parent, made.parent.version)
-        if step.version != made.parent.version:
+        self._check_fork(version.parent.parent, version.parent.version)
+        if step.version != version.parent.version:
             raise InvalidManifest(
-                f"branch '{step.branch}' of '{self._key}' forks at version {made.parent.version}, and cannot"
+                f"branch '{step.branch}' of '{self._key}' forks at version {version.parent.version}, and "
+                "cannot"
                 f" begin with {step.version}"
             )
-        parent = msgspec.structs.replace(made.parent, created_us=self._now_us)
+        parent = msgspec.structs.replace(version.parent, created_us=self._now_us)
         self._change({branch_key(check_ref_name(step.branch, "branch")): parent})
 
     def _delete(self, step: Delete) -> None:
@@ -324,13 +325,13 @@ class _StepRun:
                 changes[version_key(step.branch, version)] = None
         self._change(changes)
 
-    def _erase(self, step: Erase, made: MadeVersion | FoundVersion | None) -> None:
+    def _erase(self, step: Erase, version: MadeVersion | FoundVersion | None) -> None:
         """Let the history begin with a version: the next one, or one that the table has."""
         if self._standing != WriteTarget(b""):
             raise InvalidRequest(
                 f"'{self._key}' can be erased on the default branch only, and outside transactions"
             )
-        self._create(Create(version=step.version, path=step.path, size=step.size), made)
+        self._create(Create(version=step.version, path=step.path, size=step.size), version)
         versions = self._read_versions()
         first = max(step.version if step.first is None else step.first, self._read_table()[1].first)
         tags = {name: tag for name, tag in versions.tags().items() if tag.version < first}
@@ -377,21 +378,23 @@ class _StepRun:
             raise OwnRefNotFound(f"'{self._key}' has no tag '{step.name}'", tag=step.name)
         self._change({tag_key(step.name): None})
 
-    def _put_branch(self, step: PutBranch, made: MadeVersion | FoundVersion | None) -> None:
+    def _put_branch(self, step: PutBranch, version: MadeVersion | FoundVersion | None) -> None:
         versions, name = self._read_versions(), check_ref_name(step.name, "branch")
         if versions.branch(name) is not None:
             raise OwnRefExists(f"'{self._key}' already has a branch '{name}'", branch=name)
-        if not isinstance(made, MadeVersion) or made.parent is None:
+        if not isinstance(version, MadeVersion) or version.parent is None:
             raise InvalidRequest(f"branch '{name}' of '{self._key}' was not prepared")
-        self._check_fork(made.parent.parent, made.parent.version)
+        self._check_fork(version.parent.parent, version.parent.version)
         content, state = self._read_table()
-        self._check_chain(content, state, versions, made)
-        self._go_on_in(made.chain)
+        self._check_chain(content, state, versions, version)
+        self._go_on_in(version.chain)
         now_us = self._now_us
         self._change(
             {
-                branch_key(name): msgspec.structs.replace(made.parent, created_us=now_us),
-                version_key(name, made.parent.version): msgspec.structs.replace(made.version, time_us=now_us),
+                branch_key(name): msgspec.structs.replace(version.parent, created_us=now_us),
+                version_key(name, version.parent.version): msgspec.structs.replace(
+                    version.version, time_us=now_us
+                ),
             }
         )
 

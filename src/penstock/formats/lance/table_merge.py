@@ -434,7 +434,9 @@ class TableMerge:
         """A tag of the other side, at the same version here."""
         version = source.versions.get(tag.branch, tag.version)
         if version is None:
-            raise Refused(f"has a tag '{name}' on the other side that points to no version; delete it there")
+            raise Refused(
+                f"has a tag '{name}' on the source branch that points to no version; delete it there"
+            )
         meant = NumberedVersion(tag.version, version)
         landed = self._changes.get(version_key(tag.branch, tag.version))
         if landed == version or (landed is None and self._here.has(meant, tag.branch)):
@@ -444,7 +446,8 @@ class TableMerge:
                 if candidate is not None and is_same(candidate, meant):
                     return msgspec.structs.replace(tag, version=candidate.number)
         raise Refused(
-            f"has a tag '{name}' at version {tag.version} on the other side, and that version is not merged; "
+            f"has a tag '{name}' on the source branch, at version {tag.version}, which the merge does "
+            "not bring; "
             "delete the tag there, or move it to the newest version"
         )
 

@@ -130,8 +130,8 @@ class _ExpressionParser(SqlReader[RowExpression, RowExpression]):
     def _as_condition(self, first: RowExpression) -> RowExpression:
         return first  # a value by itself
 
-    def _join(self, word: str, parts: Sequence[RowExpression]) -> RowExpression:
-        return Junction(word, tuple(self._require_condition(part) for part in parts))
+    def _join(self, keyword: str, parts: Sequence[RowExpression]) -> RowExpression:
+        return Junction(keyword, tuple(self._require_condition(part) for part in parts))
 
     def _negate(self, condition: RowExpression) -> RowExpression:
         return Negation(self._require_condition(condition))
@@ -280,15 +280,15 @@ class _ExpressionParser(SqlReader[RowExpression, RowExpression]):
             self._refuse(f"{token.text} has more digits than Spark's numbers")
         return LiteralValue(value, f"decimal({precision},{-exponent})", spelled)
 
-    def _parse_moment(self, word: str, token: SqlToken) -> LiteralValue:
+    def _parse_moment(self, keyword: str, token: SqlToken) -> LiteralValue:
         literal = SqlLiteral(token, token.content)
         try:
-            value = read_value(word, literal)
+            value = read_value(keyword, literal)
         except ValueError as problem:
-            self._refuse(f"{token.text} is no {word}: {problem}")
-        if word == "timestamp" and self._is_stored and not _ZONE.search(token.content):
+            self._refuse(f"{token.text} is no {keyword}: {problem}")
+        if keyword == "timestamp" and self._is_stored and not _ZONE.search(token.content):
             self._refuse(f"the zone of {token.text} depends on a session's")
-        return LiteralValue(value, word, literal)
+        return LiteralValue(value, keyword, literal)
 
     def _call(self, token: SqlToken) -> RowExpression:
         self._expect("(")

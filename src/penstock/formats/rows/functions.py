@@ -53,23 +53,25 @@ def call_function(name: str, arguments: tuple[RowExpression, ...]) -> RowExpress
     return FunctionCall(name, tuple(values), kind, lambda *arrays: compute(*arrays, *literals))
 
 
-def _require_literal(name: str, argument: RowExpression, wanted: str) -> Any:
-    is_fit, words = _LITERALS[wanted]
+def _require_literal(name: str, argument: RowExpression, expected_type: str) -> Any:
+    is_fit, words = _LITERALS[expected_type]
     if not isinstance(argument, LiteralValue) or not is_fit(argument):
         raise InvalidRequest(f"the function '{name}' takes {words}")
     return argument.value
 
 
-def _convert_argument(name: str, argument: RowExpression, wanted: str) -> RowExpression:
+def _convert_argument(name: str, argument: RowExpression, expected_type: str) -> RowExpression:
     """An argument as a function takes it, converted where Spark does so by itself."""
     kind = argument.kind
     if kind == VOID:
-        return LiteralValue(None, {"number": "double", "real": "double"}.get(wanted, _KINDS[wanted]))
-    if wanted == "text" and kind != "string" and may_cast(kind, "string"):
+        return LiteralValue(
+            None, {"number": "double", "real": "double"}.get(expected_type, _KINDS[expected_type])
+        )
+    if expected_type == "text" and kind != "string" and may_cast(kind, "string"):
         return Conversion(argument, "string")
-    if wanted in ("date", "day") and kind == "string":
+    if expected_type in ("date", "day") and kind == "string":
         return Conversion(argument, "date")
-    if wanted == "time" and kind == "date":
+    if expected_type == "time" and kind == "date":
         return Conversion(argument, "timestamp_ntz")
     is_fit = {
         "number": is_number(kind),
@@ -77,9 +79,9 @@ def _convert_argument(name: str, argument: RowExpression, wanted: str) -> RowExp
         "date": kind in TIMES,
         "time": kind in ("timestamp", "timestamp_ntz"),
         "ordered": isinstance(kind, str) and kind not in REAL and kind != "boolean",
-    }.get(wanted, kind == _KINDS[wanted])
+    }.get(expected_type, kind == _KINDS[expected_type])
     if not is_fit:
-        raise InvalidRequest(f"the function '{name}' takes {_KINDS[wanted]}, not {kind}; cast it")
+        raise InvalidRequest(f"the function '{name}' takes {_KINDS[expected_type]}, not {kind}; cast it")
     return argument
 
 
@@ -122,8 +124,8 @@ def _trim(function: Compute) -> Compute:
     return lambda texts: function(texts, characters=" ")
 
 
-def _extract_part(function: Compute, wanted: str = "date") -> SqlFunction:
-    return SqlFunction((wanted,), "integer", lambda times: function(times).cast(arrow_type("integer")))
+def _extract_part(function: Compute, expected_type: str = "date") -> SqlFunction:
+    return SqlFunction((expected_type,), "integer", lambda times: function(times).cast(arrow_type("integer")))
 
 
 def _replace(*arrays: Any) -> Any:

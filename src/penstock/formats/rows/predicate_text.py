@@ -101,8 +101,8 @@ class _Parser(SqlReader[_Operand, Predicate]):
             self._fail(self._peek(), "a comparison")
         return first
 
-    def _join(self, word: str, parts: Sequence[Predicate]) -> Predicate:
-        return Or(tuple(parts)) if word == "or" else And(tuple(parts))
+    def _join(self, keyword: str, parts: Sequence[Predicate]) -> Predicate:
+        return Or(tuple(parts)) if keyword == "or" else And(tuple(parts))
 
     def _negate(self, condition: Predicate) -> Predicate:
         return Not(condition)

@@ -96,7 +96,7 @@ class SqlReader(Generic[Operand, Condition]):
         """An operand that is compared with nothing."""
         raise NotImplementedError
 
-    def _join(self, word: str, parts: Sequence[Condition]) -> Condition:
+    def _join(self, keyword: str, parts: Sequence[Condition]) -> Condition:
         raise NotImplementedError
 
     def _negate(self, condition: Condition) -> Condition:
@@ -110,11 +110,11 @@ class SqlReader(Generic[Operand, Condition]):
     def _parse_and(self) -> Condition:
         return self._parse_chain("and", self._parse_not)
 
-    def _parse_chain(self, word: str, read: Callable[[], Condition]) -> Condition:
+    def _parse_chain(self, keyword: str, read: Callable[[], Condition]) -> Condition:
         parts = [read()]
-        while self._skip_if_next(word):
+        while self._skip_if_next(keyword):
             parts.append(read())
-        return parts[0] if len(parts) == 1 else self._join(word, parts)
+        return parts[0] if len(parts) == 1 else self._join(keyword, parts)
 
     def _parse_not(self) -> Condition:
         with self._limit_nesting():
@@ -195,6 +195,6 @@ class SqlReader(Generic[Operand, Condition]):
             at = match.end()
         yield SqlToken("end", "", end)
 
-    def _fail(self, token: SqlToken, wanted: str) -> NoReturn:
+    def _fail(self, token: SqlToken, expected: str) -> NoReturn:
         place = f"{token.text!r} at character {token.at + 1}" if token.text else "the end"
-        raise InvalidRequest(f"the {self.subject} {self._text!r} has {place}, where {wanted} should be")
+        raise InvalidRequest(f"the {self.subject} {self._text!r} has {place}, where {expected} should be")

@@ -11,7 +11,7 @@ PACKAGES: Final = ("duckdb", "pyarrow")
 INSTALL: Final = "pip install 'penstock[sql]'"
 
 
-def require_sql(what: str = "the check of expectations") -> None:
+def require_sql(subject: str = "the check of expectations") -> None:
     """``InvalidRequest`` if DuckDB, or Arrow, is not installed where this runs."""
     if not all(find_spec(name) is not None for name in PACKAGES):
-        raise InvalidRequest(f"{what} needs DuckDB, which is not installed: {INSTALL}", extra="sql")
+        raise InvalidRequest(f"{subject} needs DuckDB, which is not installed: {INSTALL}", extra="sql")

@@ -48,7 +48,7 @@ def no_rows_error(key: Key, content: AnyContent) -> NotManaged:
     if is_foreign(content):
         return NotManaged(not_installed(f"'{key}' is {content.type_in_words}").message, table=str(key))
     return NotManaged(
-        f"'{key}' is {content.type_in_words}, and the lake cannot read its rows: it reads only Delta, "
-        "Lance and file tables that it manages",
+        f"'{key}' is {content.type_in_words}, and the lake cannot read its rows: it reads only Delta "
+        "tables, Lance tables and tables of files that it manages",
         table=str(key),
     )

@@ -213,8 +213,8 @@ def _list_parts(rows: TableRows) -> StoredRows | None:
 class _CountedRows:
     """Tells how many rows of both sides were read."""
 
-    def __init__(self, what: str, progress: Progress) -> None:
-        self._what, self._progress, self._total = what, progress, 0
+    def __init__(self, subject: str, progress: Progress) -> None:
+        self._what, self._progress, self._total = subject, progress, 0
 
     def count(self, reader: Any) -> Any:
         return pa.RecordBatchReader.from_batches(reader.schema, self._count_rows(reader))

@@ -113,10 +113,10 @@ def sql_format_named(name: str) -> SqlFormat:
     return by_source.get(name) or by_source[None]
 
 
-def needs_python(what: str) -> InvalidRequest:
+def needs_python(subject: str) -> InvalidRequest:
     """The error for a statement whose work is done by Python."""
     return InvalidRequest(
-        f"{what} by a Spark driver without Python: use PySpark, with penstock.spark.session(lake)"
+        f"{subject} by a Spark driver without Python: use PySpark, with penstock.spark.session(lake)"
     )
 
 

@@ -59,9 +59,9 @@ def _format_values(told: object) -> dict[str, str | None] | None:
     )
 
 
-def _format_value(told: object) -> str | None:
+def _format_value(value: object) -> str | None:
     """A text as it is; anything else as JSON has it."""
-    return told if told is None or isinstance(told, str) else msgspec.json.encode(told).decode()
+    return value if value is None or isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 HISTORY: Final = {

@@ -199,9 +199,11 @@ class TransactionAnswers:
                 logger.warning("transaction %s could not be removed: %s", record.transaction.id, problem)
 
 
-def _commit_meta(transaction: StoredTransaction, said: CommitDescription, who: str) -> CommitMeta:
+def _commit_meta(transaction: StoredTransaction, description: CommitDescription, who: str) -> CommitMeta:
     """What the commit of a transaction says of itself, unless whoever commits it says otherwise."""
-    meta = commit_meta(said, who or transaction.who, transaction.message or f"transaction {transaction.id}")
+    meta = commit_meta(
+        description, who or transaction.who, transaction.message or f"transaction {transaction.id}"
+    )
     properties = {name: (value,) for name, value in transaction.properties.items()}
     return msgspec.structs.replace(meta, properties={**properties, **meta.properties})
 

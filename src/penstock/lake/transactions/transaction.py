@@ -390,10 +390,10 @@ def begin_transaction(
     return Transaction(lake, _require_open(lake.do(call)), beats=True)
 
 
-def _require_text(what: str, value: object) -> str:
+def _require_text(subject: str, value: object) -> str:
     """``InvalidRequest`` for what a server could not read either."""
     if not isinstance(value, str):
-        raise InvalidRequest(f"{what} of a transaction must be a string, got {value!r}")
+        raise InvalidRequest(f"{subject} of a transaction must be a string, got {value!r}")
     return value
 
 

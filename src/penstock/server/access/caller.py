@@ -150,9 +150,9 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     def require_admin(self) -> None:
         self.require_lake(Role.ADMIN)
 
-    def denied_error(self, what: str, **details: str) -> Denied:
+    def denied_error(self, subject: str, **details: str) -> Denied:
         granted = ", ".join(str(grant) for grant in self.grants[:GRANTS_TOLD])
         more = " and others" if len(self.grants) > GRANTS_TOLD else ""
         return Denied(
-            f"{self} may not {what} (granted: {granted or 'nothing'}{more})", may_not=what, **details
+            f"{self} may not {subject} (granted: {granted or 'nothing'}{more})", may_not=subject, **details
         )

@@ -165,11 +165,11 @@ def _require_unique_keys(operations: Iterable[shapes.AnyOperation]) -> tuple[Key
 
 
 def _added_contents(
-    catalogue: Catalogue, target: RevisionPlace, made: Commit, keys: list[Key]
+    catalogue: Catalogue, target: RevisionPlace, commit: Commit, keys: list[Key]
 ) -> tuple[shapes.AddedContent, ...]:
     if not keys:
         return ()
-    entries = catalogue.do(calls.GetContents(at=made.id, via=target.name, key=tuple(keys)))
+    entries = catalogue.do(calls.GetContents(at=commit.id, via=target.name, key=tuple(keys)))
     return tuple(
         shapes.AddedContent(
             key=shapes.ContentKey(elements=tuple(entry.key)), content_id=str(entry.content.id)

@@ -155,11 +155,11 @@ def _require_common_commit(catalogue: Catalogue, source: RevisionPlace, target: 
     raise ReferenceNotFound(f"No common ancestor in parents of {head.commit} and {source.commit}")
 
 
-def _first_commit(catalogue: Catalogue, place: RevisionPlace) -> str:
-    depth = catalogue.do(calls.GetCommit(revision=place.commit, via=place.name)).depth
+def _first_commit(catalogue: Catalogue, resolved: RevisionPlace) -> str:
+    depth = catalogue.do(calls.GetCommit(revision=resolved.commit, via=resolved.name)).depth
     if depth <= 1:
-        return place.commit
-    return catalogue.do(calls.Resolve(revision=f"{place.revision}~{depth - 1}")).commit
+        return resolved.commit
+    return catalogue.do(calls.Resolve(revision=f"{resolved.revision}~{depth - 1}")).commit
 
 
 def _require_contiguous(catalogue: Catalogue, sources: list[RevisionPlace]) -> None:

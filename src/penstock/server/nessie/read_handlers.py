@@ -201,9 +201,9 @@ def get_history(ask: Ask) -> shapes.LogResponse:
 
 
 def _resolve_revision(
-    ask: Ask, parameter: str, name: str = "ref", what: str = "Expected hash"
+    ask: Ask, parameter: str, name: str = "ref", subject: str = "Expected hash"
 ) -> RevisionPlace:
-    return resolve(ask.catalogue, parse_path(ask.path[name], ask.catalogue, parameter), what)
+    return resolve(ask.catalogue, parse_path(ask.path[name], ask.catalogue, parameter), subject)
 
 
 def _parse_range(query: RangeQuery) -> Range:
@@ -221,8 +221,8 @@ def _parse_range(query: RangeQuery) -> Range:
 # -- contents and entries ----------------------------------------------------------------------------------
 
 
-def _read(catalogue: Catalogue, place: RevisionPlace, keys: tuple[Key, ...]) -> tuple[Held, ...]:
-    return catalogue.do(calls.GetContents(at=place.commit, via=place.name, key=keys))
+def _read(catalogue: Catalogue, resolved: RevisionPlace, keys: tuple[Key, ...]) -> tuple[Held, ...]:
+    return catalogue.do(calls.GetContents(at=resolved.commit, via=resolved.name, key=keys))
 
 
 def _get_contents(ask: Ask, parameter: str, keys: tuple[Key, ...]) -> shapes.GetMultipleContentsResponse:
@@ -243,12 +243,12 @@ def _get_contents(ask: Ask, parameter: str, keys: tuple[Key, ...]) -> shapes.Get
 
 
 def _list_entries(
-    catalogue: Catalogue, place: RevisionPlace, prefix: Key | None, after: Key | None, size: int
+    catalogue: Catalogue, resolved: RevisionPlace, prefix: Key | None, after: Key | None, size: int
 ) -> Iterator[Held]:
     def read(last: Held | None, limit: int) -> tuple[Held, ...]:
         key = last.key if last is not None else after
         return catalogue.do(
-            calls.ListEntries(at=place.commit, via=place.name, prefix=prefix, after=key, limit=limit)
+            calls.ListEntries(at=resolved.commit, via=resolved.name, prefix=prefix, after=key, limit=limit)
         )
 
     return batches(read, size)
@@ -321,23 +321,25 @@ def _history_start(ask: Ask, query: HistoryQuery) -> RevisionPlace:
     return resolve(ask.catalogue, start, "Token pagination hash")
 
 
-def _history_end(catalogue: Catalogue, place: RevisionPlace, limit_hash: str) -> str | None:
+def _history_end(catalogue: Catalogue, resolved: RevisionPlace, limit_hash: str) -> str | None:
     """The last commit to be listed. One that the history does not have ends nothing."""
     if not limit_hash:
         return None
-    revision = parse_body(place.name, limit_hash, "getCommitLog.params.startHash: {rule}")
+    revision = parse_body(resolved.name, limit_hash, "getCommitLog.params.startHash: {rule}")
     if not revision.steps:
         return revision.commit
     return resolve(catalogue, revision, "Oldest hash").commit
 
 
-def _list_commits(catalogue: Catalogue, place: RevisionPlace, size: int) -> Iterator[Commit]:
-    if place.commit == EMPTY_COMMIT_ID:
+def _list_commits(catalogue: Catalogue, resolved: RevisionPlace, size: int) -> Iterator[Commit]:
+    if resolved.commit == EMPTY_COMMIT_ID:
         return iter(())
 
     def read(last: Commit | None, limit: int) -> tuple[Commit, ...]:
         after = last.id if last is not None else None
-        return catalogue.do(calls.ListCommits(ref=place.commit, via=place.name, after=after, limit=limit))
+        return catalogue.do(
+            calls.ListCommits(ref=resolved.commit, via=resolved.name, after=after, limit=limit)
+        )
 
     return batches(read, size)
 
@@ -349,10 +351,10 @@ def _up_to(commits: Iterable[Commit], last: str | None) -> Iterator[Commit]:
             return
 
 
-def _list_changes(catalogue: Catalogue, place: RevisionPlace, commit: str) -> tuple[Difference, ...]:
+def _list_changes(catalogue: Catalogue, resolved: RevisionPlace, commit: str) -> tuple[Difference, ...]:
     def read(last: Difference | None, limit: int) -> tuple[Difference, ...]:
         key = last.key if last is not None else None
-        return catalogue.do(calls.GetChanges(revision=commit, via=place.name, after=key, limit=limit))
+        return catalogue.do(calls.GetChanges(revision=commit, via=resolved.name, after=key, limit=limit))
 
     return tuple(batches(read, calls.PAGE_MAX))
 

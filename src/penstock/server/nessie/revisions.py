@@ -168,29 +168,29 @@ def find_reference(catalogue: Catalogue, name: str | None) -> Reference:
     raise ReferenceNotFound(f"there is no branch or tag '{name}'", name=name or DETACHED)
 
 
-def require_commit(revision: NessieRevision, what: str) -> None:
+def require_commit(revision: NessieRevision, subject: str) -> None:
     """Refuse a revision that does not begin with a hash, so that it would mean something else tomorrow."""
     if revision.is_name_only:
-        raise InvalidRequest(f"{what} must be provided.")
+        raise InvalidRequest(f"{subject} must be provided.")
     if revision.commit is None:
-        raise InvalidRequest(f"{what} must contain a starting commit ID.")
+        raise InvalidRequest(f"{subject} must contain a starting commit ID.")
 
 
 def resolve(
-    catalogue: Catalogue, revision: NessieRevision, what: str = "Hash", *, needs_commit: bool = False
+    catalogue: Catalogue, revision: NessieRevision, subject: str = "Hash", *, needs_commit: bool = False
 ) -> RevisionPlace:
-    """What a revision comes to; ``what`` says what it is for, if it cannot be."""
+    """What a revision comes to; ``subject`` says what it is for, if it cannot be."""
     reference = find_reference(catalogue, revision.name) if revision.name is not None else None
     if needs_commit or reference is None:
-        require_commit(revision, what)
+        require_commit(revision, subject)
     return RevisionPlace(reference=reference, commit=_walk(catalogue, revision, reference))
 
 
-def resolve_target(catalogue: Catalogue, revision: NessieRevision, what: str) -> RevisionPlace:
+def resolve_target(catalogue: Catalogue, revision: NessieRevision, subject: str) -> RevisionPlace:
     """The branch that a request writes to, and the commit on it that its writer knows."""
     reference = find_reference(catalogue, revision.name) if revision.name is not None else None
     if reference is None or reference.kind is Kind.TAG:
-        raise InvalidRequest(f"{what} must be a branch.")
+        raise InvalidRequest(f"{subject} must be a branch.")
     require_commit(revision, "Expected hash")
     try:
         return RevisionPlace(reference=reference, commit=_walk(catalogue, revision, reference))

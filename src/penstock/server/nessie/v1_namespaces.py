@@ -120,36 +120,36 @@ def _target_branch(ask: Ask) -> RevisionPlace:
     return place
 
 
-def _content_at(ask: Ask, place: RevisionPlace, key: Key) -> AnyContent | None:
-    entries = ask.catalogue.do(calls.GetContents(at=place.commit, via=place.name, key=(key,)))
+def _content_at(ask: Ask, resolved: RevisionPlace, key: Key) -> AnyContent | None:
+    entries = ask.catalogue.do(calls.GetContents(at=resolved.commit, via=resolved.name, key=(key,)))
     return entries[0].content if entries else None
 
 
-def _require_namespace(ask: Ask, place: RevisionPlace, key: Key) -> Namespace:
-    held = _content_at(ask, place, key)
+def _require_namespace(ask: Ask, resolved: RevisionPlace, key: Key) -> Namespace:
+    held = _content_at(ask, resolved, key)
     if not isinstance(held, Namespace):
         raise NessieRefusal("NAMESPACE_NOT_FOUND", f"Namespace '{name_key(key)}' does not exist", missing=key)
     return held
 
 
-def _list_below(ask: Ask, place: RevisionPlace, prefix: Key | None) -> Iterator[tuple[Key, AnyContent]]:
+def _list_below(ask: Ask, resolved: RevisionPlace, prefix: Key | None) -> Iterator[tuple[Key, AnyContent]]:
     """A key and everything below it, read page by page."""
     after: Key | None = None
     while entries := ask.catalogue.do(
-        calls.ListEntries(at=place.commit, via=place.name, prefix=prefix, after=after, limit=BATCH)
+        calls.ListEntries(at=resolved.commit, via=resolved.name, prefix=prefix, after=after, limit=BATCH)
     ):
         yield from ((entry.key, entry.content) for entry in entries)
         after = entries[-1].key
 
 
-def _commit(ask: Ask, place: RevisionPlace, message: str, operation: Operation) -> RevisionPlace:
+def _commit(ask: Ask, resolved: RevisionPlace, message: str, operation: Operation) -> RevisionPlace:
     """The branch after a commit. What changed since it was read is refused as Nessie refuses it here."""
     try:
         commit = ask.catalogue.do(
             calls.CommitOperations(
-                branch=place.name,
+                branch=resolved.name,
                 operations=(operation,),
-                base=place.commit,
+                base=resolved.commit,
                 said=commit_description(None, ask.headers, message),
                 idempotency_key=ask.headers.get("idempotency-key"),
             )
@@ -157,7 +157,7 @@ def _commit(ask: Ask, place: RevisionPlace, message: str, operation: Operation) 
     except CommitConflict as conflict:
         error = json_decoder(shapes.NessieError).decode(error_answer(conflict, {}).body)
         raise NessieRefusal("REFERENCE_NOT_FOUND", error.message) from None
-    return RevisionPlace(reference=place.reference, commit=commit.id)
+    return RevisionPlace(reference=resolved.reference, commit=commit.id)
 
 
 def _shape_namespace(key: Key, held: Namespace) -> shapes.NessieNamespace:

@@ -66,7 +66,10 @@ def _create_filled(lake: Lake, request: CatalogRequest, rows: DataFrame) -> dict
             f"LOCATION is not supported, because the lake chooses the location of '{key}': leave it out"
         )
     if clustering_names(request.partitioning):
-        raise InvalidRequest(f"create '{key}' with CLUSTER BY first, and then INSERT INTO it")
+        raise InvalidRequest(
+            f"CREATE TABLE AS SELECT does not support CLUSTER BY: create '{key}' with its columns first, and "
+            "then INSERT INTO it"
+        )
     if request.is_replace and not request.create and not lake.table(key, branch).outside_read_set.exists:
         raise KeyNotFound(
             f"there is no table '{key}' to replace; CREATE OR REPLACE TABLE also creates one", key=str(key)

@@ -26,7 +26,7 @@ def follow_table(spark: SparkSession, lake: Lake, request: CatalogRequest) -> Da
     """The rows of a table as a stream, from the branch that its name stands for when this is called."""
     key, branch = _streamed_table(lake, request)
     if request.known_table.is_past:
-        raise InvalidRequest(f"a stream follows a branch, so '{key}' cannot be named at an earlier version")
+        raise InvalidRequest(f"a stream follows a branch, so '{key}' cannot be read at an earlier version")
     options = {name.lower(): value for name, value in request.options.items()}
     if unknown := sorted(set(options) - set(_OPTIONS)):
         raise InvalidRequest(

@@ -233,7 +233,7 @@ SCENARIOS = (
         get("trees/main@<h1>/diff/dev@<d1>"),
         get("trees/main@<empty>/diff/dev?max-records=3", next="token"),
         get("trees/main@<empty>/diff/dev?max-records=3&page-token=<next>"),
-        get("trees/main/diff/dev?max-records=1", one="token"),
+        get("trees/main/diff/dev?max-records=1", object_id="token"),
         get("trees/main/diff/dev?max-records=3"),
         get("trees/main/diff/dev?min-key=b"),
         get("trees/main/diff/dev?max-key=a.z"),

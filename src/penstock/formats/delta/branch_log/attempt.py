@@ -93,28 +93,30 @@ def attempt(
     return _stage_attempt(table, commits, content, begun, head + lines, time_ms)
 
 
-def ratify_attempt(table: Table, line: Line, one: CommitAttempt) -> tuple[Line, Blobs]:
+def ratify_attempt(table: Table, line: Line, attempt: CommitAttempt) -> tuple[Line, Blobs]:
     """The line with an attempt as its next version, ``PrepareAgain`` if it was staged for another one."""
-    if one.entry is None or one.tip != LineTip.of(line) or one.declared != line.declared:
+    if attempt.entry is None or attempt.tip != LineTip.of(line) or attempt.declared != line.declared:
         raise PrepareAgain
-    declared, blobs = declared_after(table, line, one.proposal)
+    declared, blobs = declared_after(table, line, attempt.proposal)
     after, runs = line.followed_by(
-        one.entry,
+        attempt.entry,
         declared,
-        is_append=one.is_append,
-        may_repeat_files=one.may_repeat_files,
-        highest_row_id=one.highest_row_id,
+        is_append=attempt.is_append,
+        may_repeat_files=attempt.may_repeat_files,
+        highest_row_id=attempt.highest_row_id,
     )
-    return after, {**one.blobs, **blobs, **runs}
+    return after, {**attempt.blobs, **blobs, **runs}
 
 
-def is_ratified(table: Table, commits: Commits, content: DeltaTable, line: Line, one: CommitAttempt) -> bool:
+def is_ratified(
+    table: Table, commits: Commits, content: DeltaTable, line: Line, attempt: CommitAttempt
+) -> bool:
     """Whether a version is this very attempt. Raises if it is another's, or can be nobody's yet."""
-    version = one.version
+    version = attempt.version
     if version < 1:
         raise InvalidRequest(f"version {version} of '{table.key}' cannot be committed: tables are created")
     if version > line.latest:  # an attempt that landed is answered as before, whatever it has read
-        check_history(table, line, one.proposal.intent)
+        check_history(table, line, attempt.proposal.intent)
     if version > line.latest + 1:
         raise InvalidRequest(
             f"version {version} of '{table.key}' cannot be committed: the next one is {line.latest + 1}"
@@ -122,12 +124,12 @@ def is_ratified(table: Table, commits: Commits, content: DeltaTable, line: Line,
     if version == line.latest + 1:
         return False
     entry = line.at(version, table.read)
-    if entry is not None and entry.uuid == one.proposal.intent.uuid.bytes:
+    if entry is not None and entry.uuid == attempt.proposal.intent.uuid.bytes:
         return True
     if entry is not None or version <= line.published:
         with suppress(VersionNotFound):  # a log that was cleaned up does not tell any more
             info = commits.info(table, content.location, version, entry)
-            if info is not None and info.transaction_id == one.proposal.transaction_id:
+            if info is not None and info.transaction_id == attempt.proposal.transaction_id:
                 return True
     raise Refused(
         f"already has a version {version}: it is at version {line.latest}",

@@ -403,7 +403,7 @@ _decode_versions = decoder(tuple[int, ...]).decode
 
 def _run(
     blobs: Blobs,
-    first: int,
+    first_version: int,
     last: int,
     level: int,
     parts: tuple[LineEntry | EntryRun | int, ...],
@@ -411,7 +411,7 @@ def _run(
 ) -> EntryRun:
     run_id, data = blob(encode(parts), held)
     blobs[run_id] = data
-    return EntryRun(first, last, level, run_id)
+    return EntryRun(first_version, last, level, run_id)
 
 
 def _fold_runs(runs: tuple[EntryRun, ...], blobs: Blobs) -> tuple[EntryRun, ...]:

@@ -218,8 +218,8 @@ def revert(
         return _undo_creation(table, commits, target, committed, since)
     if target is None:
         raise Refused(
-            "was dropped or renamed since; revert the commit that did so first, or leave it with the mode"
-            " 'drop'"
+            "was dropped or renamed after the commit to be reverted; revert the "
+            "commit that did so first, or leave it with the mode 'drop'"
         )
     _check_phase(target)
     if not target.id == committed.id == previous.id:
@@ -671,9 +671,9 @@ def _changes_metadata(step: NetStep) -> bool:
     return any(isinstance(action, Metadata | Protocol) for action in step.actions)
 
 
-def _isolation_of(was: KnownProposal, net: NetChange) -> DeltaIsolation:
+def _isolation_of(proposal: KnownProposal, net: NetChange) -> DeltaIsolation:
     return isolation_for(
-        table_isolation(was.metadata), net.actions, operation_changes_data=net.terms.changes_data
+        table_isolation(proposal.metadata), net.actions, operation_changes_data=net.terms.changes_data
     )
 
 

@@ -75,21 +75,21 @@ class NextVersions:
         self._content, self._line, self._now_ms, self._told = content, line, now_ms, told
         self._extend = extend
 
-    def all(self, nets: Iterable[NetChange], standing: PreparedTable | None = None) -> AppliedChange:
+    def all(self, nets: Iterable[NetChange], prepared: PreparedTable | None = None) -> AppliedChange:
         """The table with all of them."""
-        if standing is None:
+        if prepared is None:
             content = with_line(self._content, self._line)
-            standing = PreparedTable(self._table, self._commits, content, stamp(self._table, self._now_ms))
+            prepared = PreparedTable(self._table, self._commits, content, stamp(self._table, self._now_ms))
         for net in nets:
-            self._ratify(net, standing)
+            self._ratify(net, prepared)
         return AppliedChange(with_line(self._content, self._line), self._blobs)
 
-    def _ratify(self, net: NetChange, standing: PreparedTable) -> None:
+    def _ratify(self, net: NetChange, prepared: PreparedTable) -> None:
         line, table = self._line, self._table
         old_declared = None if line.latest < 0 else read_declared(table, line.declared)
         if net.may_be_there:
-            net = net.without(_keys_there(net, standing))
-        actions = self._make_actions(net, old_declared, standing)
+            net = net.without(_keys_there(net, prepared))
+        actions = self._make_actions(net, old_declared, prepared)
         # A replacement that finds nothing to remove is a version nevertheless: it must not be done again.
         if not actions and not net.replacements and not net.undone:
             return
@@ -105,7 +105,7 @@ class NextVersions:
             protocol=None if old_declared is None else old_declared.protocol,
             metadata=None if old_declared is None else old_declared.metadata,
             timestamp_ms=None if old_declared is None else line.timestamp_ms,
-            live=standing.live,
+            live=prepared.live,
         )
         # What comes back to a clone, or is brought to it, was in it before.
         rules = LintRules(absolute_paths=True)
@@ -114,7 +114,7 @@ class NextVersions:
             shown = "; ".join(problem.reason for problem in problems[:_SHOWN])
             more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
             raise Refused(f"cannot take the change in its present state: {shown}{more}; {WAY_OUT}")
-        self._check_numbered(actions, old_declared, standing)
+        self._check_numbered(actions, old_declared, prepared)
         actions, highest = self._assign_row_ids(actions, old_declared, line)
         composed = compose(
             table,
@@ -137,7 +137,7 @@ class NextVersions:
         )
         self._blobs |= {**composed.blobs, **runs}
         self._line = after
-        standing.followed_by(actions)
+        prepared.followed_by(actions)
 
     def _assign_row_ids(
         self, actions: list[Action], old_declared: KnownProposal | None, line: Line
@@ -152,7 +152,7 @@ class NextVersions:
         return [*numbered, *counter.marks], counter.highest
 
     def _check_numbered(
-        self, actions: list[Action], old_declared: KnownProposal | None, standing: PreparedTable
+        self, actions: list[Action], old_declared: KnownProposal | None, prepared: PreparedTable
     ) -> None:
         """``Refused`` if the table comes to track rows, and has files that do not come with ids."""
         metadata = last(actions, Metadata)
@@ -161,7 +161,7 @@ class NextVersions:
         if has_row_tracking(old_declared.metadata) or not has_row_tracking(metadata):
             return
         named = {action.key for action in actions if isinstance(action, Add | Remove)}
-        files = standing.files_to_replace(()).files
+        files = prepared.files_to_replace(()).files
         missing = [key for key, file in files.items() if file.base_row_id is None and key not in named]
         if missing:
             raise Refused(
@@ -185,12 +185,12 @@ class NextVersions:
         return CommitInfo(fields)
 
     def _make_actions(
-        self, net: NetChange, old_declared: KnownProposal | None, standing: PreparedTable
+        self, net: NetChange, old_declared: KnownProposal | None, prepared: PreparedTable
     ) -> list[Action]:
         """What the commit says, as the table is now."""
         time_ms = stamp(self._table, self._now_ms)
         added = net.there.union(add.key for add in net.adds)
-        replaced = () if net.terms.replaces is None else standing.files_to_replace(net.terms.replaces).removes
+        replaced = () if net.terms.replaces is None else prepared.files_to_replace(net.terms.replaces).removes
         explicit = {remove.key for remove in net.removes}
         # Where this is repeated, nothing else would tell that these files were not to go.
         keys = {remove.key for remove in replaced if remove.key in net.there}
@@ -224,10 +224,10 @@ class NextVersions:
         return object_id
 
 
-def _keys_there(net: NetChange, standing: PreparedTable) -> frozenset[FileKey]:
+def _keys_there(net: NetChange, prepared: PreparedTable) -> frozenset[FileKey]:
     """The files that a net change adds with new rows, and that are there already as it adds them."""
     keys = [add.key for add in net.adds if add.data_change]
-    live = standing.live([key.path for key in keys]) if keys else {}
+    live = prepared.live([key.path for key in keys]) if keys else {}
     return frozenset(key for key in keys if key in live.items())
 
 

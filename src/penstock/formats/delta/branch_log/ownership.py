@@ -268,11 +268,11 @@ def first_commit(
     table_id: UUID,
     uuid: UUID,
     now_ms: int,
-    told: CommitInfo = CommitInfo(),
+    commit_info: CommitInfo = CommitInfo(),
 ) -> tuple[CommitInfo, Protocol, Metadata]:
     """The first actions of a table that is the lake's from the beginning; files may follow.
 
-    ``told`` is what a writer says of the commit, whose time is now in any case.
+    ``commit_info`` is what a writer says of the commit, whose time is now in any case.
 
     The protocol has what the properties and columns enable, and no more that readers would have to know, so
     that as many as possible do. ``InvalidRequest`` for properties that are not the writer's to set.
@@ -305,7 +305,7 @@ def first_commit(
     parameters = {"partitionBy": msgspec.json.encode(new.partition_columns).decode()}
     info = _make_commit_info("CREATE TABLE", parameters, uuid, now_ms, now_ms)
     owner_fields = {"timestamp", "inCommitTimestamp", "isBlindAppend"}
-    writer_fields = {name: value for name, value in told.fields.items() if name not in owner_fields}
+    writer_fields = {name: value for name, value in commit_info.fields.items() if name not in owner_fields}
     return CommitInfo({**info.fields, **writer_fields}), protocol, metadata
 
 

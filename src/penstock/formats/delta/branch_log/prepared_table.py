@@ -382,8 +382,8 @@ class PreparedTable:
             adds |= dict.fromkeys(missing) | live_adds
         return {key: add for key in keys if (add := adds[key]) is not None}
 
-    def _note_key(self, what: str) -> tuple[object, ...]:
-        return (f"delta {what}", self._content.location, self._tip)
+    def _note_key(self, subject: str) -> tuple[object, ...]:
+        return (f"delta {subject}", self._content.location, self._tip)
 
     def _read_snapshot(self) -> LogSnapshot:
         if self._from is None:

@@ -179,7 +179,8 @@ def _stage(
     head = first_line(info, max(now_ms, line.timestamp_ms + 1))
     if len(head) > HELD_MAX_BYTES:
         raise InvalidRequest(
-            f"the 'commitInfo' for '{table.key}' has {len(head)} bytes; the limit is {HELD_MAX_BYTES}"
+            f"the 'commitInfo' for '{table.key}' has {len(head)} bytes; the limit is "
+            f"{HELD_MAX_BYTES}; shorten the message and properties of the commit"
         )
     lines = lines_of(checked) if numbered is None else numbered.lines
     if isinstance(lines, bytes) and len(head) + len(lines) + _MARGIN_BYTES > HELD_MAX_BYTES:

@@ -614,7 +614,7 @@ class _Undo:
                 continue
             self._check_taken_by(later, "merged it into this branch")
 
-    def _check_taken_by(self, later: LaterVersion, what: str) -> None:
+    def _check_taken_by(self, later: LaterVersion, subject: str) -> None:
         places = [replacement.partitions for step in self._own_steps for replacement in step.replacements]
         regions = [
             Region(self._now.metadata.schema_string, partitions or (Partitions(),)) for partitions in places
@@ -628,7 +628,7 @@ class _Undo:
         gone = set(removed_paths) - self._standing.live(removed_paths).keys()
         if gone:
             self._add_problem(
-                f"{self._describe(later)} {what}, and also removed {some(sorted(gone))}: revert that "
+                f"{self._describe(later)} {subject}, and also removed {some(sorted(gone))}: revert that "
                 "commit instead"
             )
 

@@ -173,10 +173,10 @@ def delta_status(call: Call, key: str | None) -> None:
     _show_statuses(call, call.open().delta.status(key))
 
 
-def _show_statuses(call: Call, found: Sequence[TableStatus]) -> None:
+def _show_statuses(call: Call, statuses: Sequence[TableStatus]) -> None:
     call.answer(
-        lambda: ListPage.of(found),
-        lambda screen: _format_statuses(screen, found),
+        lambda: ListPage.of(statuses),
+        lambda screen: _format_statuses(screen, statuses),
     )
 
 

@@ -91,12 +91,12 @@ def _new_versions(before: AnyContent | None, after: DeltaTable) -> tuple[int, in
     return (old_line.latest + 1, line.latest) if _has_latest_of(old_line, line) else (0, -1)
 
 
-def _has_latest_of(was: Line, line: Line) -> bool:
+def _has_latest_of(earlier_line: Line, line: Line) -> bool:
     """Whether a line has another's latest version, as far as its newest entries tell."""
-    if was.tail is None:
-        return was.latest <= line.fork
-    back = line.latest - was.latest
-    return 0 <= back < len(line.entries) and line.entries[-1 - back].uuid == was.entries[-1].uuid
+    if earlier_line.tail is None:
+        return earlier_line.latest <= line.fork
+    back = line.latest - earlier_line.latest
+    return 0 <= back < len(line.entries) and line.entries[-1 - back].uuid == earlier_line.entries[-1].uuid
 
 
 def _has_tables(lake: Lake) -> bool:

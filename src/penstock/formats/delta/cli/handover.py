@@ -240,39 +240,39 @@ def delta_release(
     _show_handed_tables(call, released, "released", "no Delta tables")
 
 
-def show_handed_table(call: Call, made: TableMade, done: str) -> None:
+def show_handed_table(call: Call, created: TableMade, operation: str) -> None:
     def text(screen: Screen) -> Iterator[str]:
-        name, place = screen.paint(printable(str(made.key)), "strong"), printable(made.location)
-        commit = screen.paint(short(made.commit), "id")
-        if made.repeated:
-            yield f"{name} is already {done}, at version {made.version}"
+        name, place = screen.paint(printable(str(created.key)), "strong"), printable(created.location)
+        commit = screen.paint(short(created.commit), "id")
+        if created.repeated:
+            yield f"{name} is already {operation}, at version {created.version}"
         else:
-            yield f"{done} {name} with version {made.version} (commit {commit})"
+            yield f"{operation} {name} with version {created.version} (commit {commit})"
         yield f"  {place}"
 
-    call.answer(lambda: made, text)
+    call.answer(lambda: created, text)
 
 
-def _show_handed_tables(call: Call, done: HandedOver, word: str, nothing: str) -> None:
-    call.answer(lambda: done, lambda screen: _handed_over(screen, done, word, nothing))
-    outcomes = {table.outcome for table in done.tables}
+def _show_handed_tables(call: Call, handed_over: HandedOver, verb: str, nothing: str) -> None:
+    call.answer(lambda: handed_over, lambda screen: _handed_over(screen, handed_over, verb, nothing))
+    outcomes = {table.outcome for table in handed_over.tables}
     status = next((code for outcome, code in STATUS.items() if outcome in outcomes), 0)
     if status:
         click.get_current_context().exit(status)
 
 
-def _handed_over(screen: Screen, done: HandedOver, word: str, nothing: str) -> Iterator[str]:
-    yield from columns(screen, [_handed_over_row(table) for table in done.tables], flexible=4)
-    for table in done.tables:
+def _handed_over(screen: Screen, handed_over: HandedOver, word: str, nothing: str) -> Iterator[str]:
+    yield from columns(screen, [_handed_over_row(table) for table in handed_over.tables], flexible=4)
+    for table in handed_over.tables:
         if table.problem:
             first, *more = table.problem.splitlines()
             yield f"{printable(table.location)}: {first}"
             yield from more
-    counts = Counter(table.outcome for table in done.tables)
-    verb = f"would be {word}" if done.dry_run else word
+    counts = Counter(table.outcome for table in handed_over.tables)
+    verb = f"would be {word}" if handed_over.dry_run else word
     count = counts.pop("planned", 0) + counts.pop(word, 0)
     rest = [f"{number} {outcome}" for outcome, number in sorted(counts.items())]
-    yield ", ".join((f"{format_count(count, 'table')} {verb}", *rest)) if done.tables else nothing
+    yield ", ".join((f"{format_count(count, 'table')} {verb}", *rest)) if handed_over.tables else nothing
 
 
 def _handed_over_row(table: TableHandedOver) -> Row:

@@ -333,7 +333,7 @@ class TableAlterations:
         key: str | Key,
         column: ColumnPath,
         change: Callable[[Metadata, Sequence[str]], Metadata],
-        said: AlterOptions,
+        options: AlterOptions,
     ) -> Ratified:
         path = _parse_column_path(column)
         return self._alter(
@@ -341,7 +341,7 @@ class TableAlterations:
             lambda metadata, _: AlteredTable(metadata=change(metadata, path)),
             "CHANGE COLUMN",
             {"column": ".".join(path)},
-            said,
+            options,
         )
 
     def _alter(
@@ -350,11 +350,11 @@ class TableAlterations:
         change: TableChange,
         operation: str,
         parameters: dict[str, Any],
-        said: AlterOptions,
+        options: AlterOptions,
     ) -> Ratified:
-        table = self._lake.table(key, said.get("branch"))
+        table = self._lake.table(key, options.get("branch"))
         branch = table.require_branch()
-        key_given = said.get("idempotency_key")
+        key_given = options.get("idempotency_key")
         if (before := done_before(self._lake, [table.key], branch, key_given)) is not None:
             return before
         now = self._lake.do(GetTableVersions(key=table.key, at=branch, limit=0))
@@ -380,7 +380,9 @@ class TableAlterations:
             CommitTables(
                 tables=(commit,),
                 branch=branch,
-                said=calls.describe_commit(said.get("message") or f"alter {table.key}", said.get("author")),
+                said=calls.describe_commit(
+                    options.get("message") or f"alter {table.key}", options.get("author")
+                ),
                 idempotency_key=key_given,
                 who=self._lake.author,
             )

@@ -98,7 +98,7 @@ class DeltaErasure:
         """Whether a branch has versions of the table that the default branch does not have."""
         return isinstance(content, DeltaTable) and line_of(content).tail is not None
 
-    def holders(self, first: int | None) -> Iterator[TableHolder]:  # noqa: ARG002 - it is known here
+    def holders(self, first_version: int | None) -> Iterator[TableHolder]:  # noqa: ARG002 - it is known here
         """Clones that need files which are to go, beside those that every table may have."""
         return clone_holders(self._kernel, self._parts, self.content, self._list_going)
 
@@ -149,10 +149,10 @@ class DeltaErasure:
     def spares(self, content: ManagedTable) -> bool:  # noqa: ARG002 - its states have versions
         return False
 
-    def begins_at(self, content: ManagedTable, first: int) -> bool:
+    def begins_at(self, content: ManagedTable, first_version: int) -> bool:
         """Whether a state that is retained rests on what goes where history is to begin."""
         assert isinstance(content, DeltaTable)
-        return self._parts.format.cut_content(content, first) != content
+        return self._parts.format.cut_content(content, first_version) != content
 
     def begin_at(self, start: ManagedTable, moment_us: int) -> int | None:  # noqa: ARG002
         """Let history begin with a state that the table had: with which version. ``None`` if that is the
@@ -274,12 +274,14 @@ class DeltaErasure:
         judged = judge(self._place.entries(), _make_needs(live, former))
         return [judged_file.entry for judged_file in judged if judged_file.fate is FileFate.DATA]
 
-    def cut(self, first: int) -> tuple[int, int, str]:
+    def cut(self, first_version: int) -> tuple[int, int, str]:
         """Let the log begin with a version: how many files went, until when others have to wait in
         microseconds, and what these are; 0 and nothing if none do."""
         grace_us = self._scratch_us()
         write_note(self._place)
-        ended = end_log(self._place, first, now_ms=self._kernel.clock() // 1000, grace_ms=grace_us // 1000)
+        ended = end_log(
+            self._place, first_version, now_ms=self._kernel.clock() // 1000, grace_ms=grace_us // 1000
+        )
         if not ended.waiting:
             return ended.removed, 0, ""
         until_us = max(entry.modified_us for entry in ended.waiting) + grace_us
@@ -321,25 +323,28 @@ class DeltaErasure:
         )
         return leftovers._replace(strangers=strangers, needed=needed, elsewhere=elsewhere)
 
-    def _find_needed_files(self, first: int, named: Container[str]) -> Iterator[str]:
+    def _find_needed_files(self, first_version: int, named: Container[str]) -> Iterator[str]:
         """Describe files with rows deleted before the first retained version that retained versions still
         need."""
         old = {
-            add.key.path for add in self._with_removed(self._read_snapshot(first)) if add.key.path in named
+            add.key.path
+            for add in self._with_removed(self._read_snapshot(first_version))
+            if add.key.path in named
         }
         if not old:
             return
         files = f"{len(old)} data files" if len(old) > 1 else "1 data file"
         yield (
             f"{files} with rows or columns that were removed before that: later versions need the files; "
-            f"an erase older than {self._find_end_time(first, old)}, or one without older_than, removes them"
+            f"an erase older than {self._find_end_time(first_version, old)}, or one without older_than, "
+            "removes them"
         )
 
-    def _find_end_time(self, first: int, old: set[str]) -> str:
+    def _find_end_time(self, first_version: int, old: set[str]) -> str:
         """When the default branch had no file of these any more."""
-        content, last, time_ms = self.content, first, 0
+        content, last, time_ms = self.content, first_version, 0
         for version, (_, data) in enumerate(
-            self._parts.commits.tail(content, first, self._tables.read), first + 1
+            self._parts.commits.tail(content, first_version, self._tables.read), first_version + 1
         ):
             actions = [line.action for line in parse_commit(data)]
             changed = {action.key.path for action in actions if isinstance(action, Remove)}

@@ -37,7 +37,7 @@ COMMITS_MAX: Final = 10
 
 
 def append_with_columns(
-    table: Table, data: Any, *, said: CommitDescription, idempotency_key: str | None
+    table: Table, data: Any, *, description: CommitDescription, idempotency_key: str | None
 ) -> Ratified:
     """Add rows, and to the table the columns that only they have; they are null in the rows that are there.
 
@@ -63,7 +63,7 @@ def append_with_columns(
             actions,
             operation="WRITE",
             parameters={"mode": "Append", "mergeSchema": "true"},
-            said=said,
+            description=description,
             idempotency_key=idempotency_key,
             keep_files=True,
         )
@@ -120,17 +120,17 @@ def metadata_changes(table: DeltaJob, becomes: Metadata) -> list[Action]:
 def commit_fitting(
     table: DeltaJob,
     files: Sequence[Action],
-    written: Metadata,
+    metadata_to_write: Metadata,
     evolve_schema: Callable[[Metadata], Metadata],
     commit: Callable[[DeltaJob, Sequence[Action]], Ratified],
 ) -> Ratified:
     """Commit files of a table that is to become another. If others change what the table is meanwhile, the
     files are offered again as long as they fit it; ``commit`` offers them, and leaves them where they are.
 
-    The files were ``written`` for that metadata, which the table gets: made anew, columns would have other
-    names in files. ``evolve_schema`` makes the metadata of a table that others have changed.
+    The files were written for ``metadata_to_write``, which the table gets: made anew, columns would have
+    other names in files. ``evolve_schema`` makes the metadata of a table that others have changed.
     """
-    becomes = written
+    becomes = metadata_to_write
     with removed_if_refused(table.place, files):  # what has the table's key later may be another table
         for tries_left in reversed(range(COMMITS_MAX)):
             try:
@@ -139,17 +139,17 @@ def commit_fitting(
                 before, table = table, table.again()
                 is_changed = before.id == table.id and before.metadata != table.metadata
                 becomes = evolve_schema(table.metadata)
-                if not tries_left or not is_changed or not still_fits(written, becomes):
+                if not tries_left or not is_changed or not still_fits(metadata_to_write, becomes):
                     raise
                 check_features(becomes)
     raise AssertionError("the last try returns or raises")
 
 
-def still_fits(written: Metadata, now: Metadata) -> bool:
+def still_fits(metadata_to_write: Metadata, now: Metadata) -> bool:
     """Whether files that were written for a table can be part of what it has become.
 
     They can if every column in them is there, of the same type, and whatever else there is may be null.
     """
-    return written.partition_columns == now.partition_columns and can_hold(
-        now.schema_string, written.schema_string
+    return metadata_to_write.partition_columns == now.partition_columns and can_hold(
+        now.schema_string, metadata_to_write.schema_string
     )

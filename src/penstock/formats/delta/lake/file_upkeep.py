@@ -90,7 +90,7 @@ class RewriteEngine(NamedTuple):
 def optimize_files(
     table: Table,
     order: OptimizeOrder,
-    said: CommitDescription,
+    description: CommitDescription,
     engine: RewriteEngine,
     *,
     is_auto: bool = False,
@@ -100,7 +100,7 @@ def optimize_files(
     ``is_auto`` limits it to partitions with many such files, by one commit, and without another try.
     """
     table.lake.begin_write(makes_lake=False)
-    return _Optimization(table, order, said, engine, is_auto).run()
+    return _Optimization(table, order, description, engine, is_auto).run()
 
 
 class _Optimization:
@@ -110,11 +110,11 @@ class _Optimization:
         self,
         table: Table,
         order: OptimizeOrder,
-        said: CommitDescription,
+        description: CommitDescription,
         engine: RewriteEngine,
         is_auto: bool,
     ) -> None:
-        self._order, self._said, self._engine, self._is_auto = order, said, engine, is_auto
+        self._order, self._said, self._engine, self._is_auto = order, description, engine, is_auto
         self._open = partial(DeltaJob, table.lake, table.key, table.require_branch())
         self._job = self._open()
         check_features(self._job.metadata)
@@ -197,7 +197,7 @@ class _Optimization:
         actions: list[Action] = [*(replace(removal, data_change=False) for removal in removed), *added]
         try:
             ratified = job.commit(
-                actions, operation="OPTIMIZE", parameters=self._operation_parameters(), said=self._said
+                actions, operation="OPTIMIZE", parameters=self._operation_parameters(), description=self._said
             )
         except TableConflict:
             return False
@@ -240,7 +240,7 @@ class _Optimization:
         self._result = msgspec.structs.replace(self._result, **changes)
 
 
-def analyze_files(table: Table, said: CommitDescription) -> AnalyzedTable:
+def analyze_files(table: Table, description: CommitDescription) -> AnalyzedTable:
     """Complete the statistics of files that lack any of the columns that the table wants them of."""
     table.lake.begin_write(makes_lake=False)
     open_job = partial(DeltaJob, table.lake, table.key, table.require_branch())
@@ -267,7 +267,7 @@ def analyze_files(table: Table, said: CommitDescription) -> AnalyzedTable:
                 actions,
                 operation="COMPUTE STATS",
                 parameters={},
-                said=said,
+                description=description,
                 keep_files=True,
             )
         except TableConflict:

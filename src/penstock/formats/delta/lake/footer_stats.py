@@ -33,10 +33,10 @@ def stats_of(file: ParquetOutput, leaves: Sequence[StatsLeaf]) -> str:
 
 
 def _read_figures(
-    leaves: Sequence[StatsLeaf], told: dict[tuple[str, ...], FooterColumn]
+    leaves: Sequence[StatsLeaf], columns: dict[tuple[str, ...], FooterColumn]
 ) -> Iterator[tuple[StatsLeaf, int | None, Any, Any]]:
     for leaf in leaves:
-        if (column := told.get(leaf.stored)) is not None:
+        if (column := columns.get(leaf.stored)) is not None:
             nulls = column.nulls if column.nulls >= 0 else None
             yield leaf, nulls, _smallest_value(leaf.kind, column), _largest_value(leaf.kind, column)
 

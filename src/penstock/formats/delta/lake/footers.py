@@ -15,9 +15,9 @@ READERS: Final = 8
 _PACKED: Final = {"INT32": "<i", "INT64": "<q", "FLOAT": "<f", "DOUBLE": "<d"}
 
 
-def footer_columns(footer: Any, wanted: Sequence[Sequence[str]]) -> tuple[FooterColumn, ...]:
+def footer_columns(footer: Any, columns: Sequence[Sequence[str]]) -> tuple[FooterColumn, ...]:
     """What a footer says of columns. Two whose paths it spells alike are passed over."""
-    spelled = [".".join(path) for path in wanted]
+    spelled = [".".join(path) for path in columns]
     places: dict[str, int] = {}
     doubtful = {spelling for spelling in spelled if spelled.count(spelling) > 1}
     for at in range(footer.num_columns):
@@ -27,7 +27,7 @@ def footer_columns(footer: Any, wanted: Sequence[Sequence[str]]) -> tuple[Footer
         places[name] = at
     return tuple(
         _read_column(footer, tuple(path), places[name])
-        for path, name in zip(wanted, spelled, strict=True)
+        for path, name in zip(columns, spelled, strict=True)
         if name in places and name not in doubtful
     )
 

@@ -124,7 +124,7 @@ class DeltaAnswers:
             changes,
             commit_meta(call.said, call.who, f"write {keys}"),
             key=call.idempotency_key,
-            asked=partial(request_digest, call),
+            fingerprint=partial(request_digest, call),
         )
         if branch == self._tables.default_branch and self._kernel.settings.publish_wait_s > 0:
             self._wait(
@@ -282,7 +282,7 @@ class DeltaAnswers:
                 warehouse=self._lake.warehouse,
                 location=call.location,
                 sole_writer=call.sole_writer,
-                asked=self._table_request(call, f"create {call.key}"),
+                request=self._table_request(call, f"create {call.key}"),
             )
         if call.actions is not None and branch == self._tables.default_branch:
             self._wait(made_table.commit, [(made_table.key, made_table.version, False)])
@@ -311,7 +311,7 @@ class DeltaAnswers:
         note_clone(self._kernel, new.sources)
         with self._existing_named(branch, call.key):
             made_table = self._owner.create(
-                branch, call.key, new, warehouse=self._lake.warehouse, asked=request
+                branch, call.key, new, warehouse=self._lake.warehouse, request=request
             )
         self._require_source(call, content, made_table)
         if branch == self._tables.default_branch:
@@ -354,7 +354,7 @@ class DeltaAnswers:
         self._check_apart(self._lake.checked_location(call.location))
         head = self._tables.head()
         made_table = self._owner.adopt(
-            call.location, call.key, sole_writer=call.sole_writer, asked=self._table_request(call, text)
+            call.location, call.key, sole_writer=call.sole_writer, request=self._table_request(call, text)
         )
         return msgspec.structs.replace(_made_answer(made_table), repeated=made_table.commit == head)
 
@@ -368,7 +368,7 @@ class DeltaAnswers:
     def _release(self, call: delta_calls.ReleaseTable) -> TableMade:
         self._require_default(call.branch, "released")
         return _made_answer(
-            self._owner.release(call.key, asked=self._table_request(call, f"release {call.key}"))
+            self._owner.release(call.key, request=self._table_request(call, f"release {call.key}"))
         )
 
     def adopt_tables(self, call: delta_calls.AdoptTables, progress: Progress) -> HandedOver:
@@ -412,7 +412,7 @@ class DeltaAnswers:
         self._check_apart(where)
         key = call.key if call.key is not None else self._key_in_table_name(where)
         recovered = self._owner.recover(
-            where, key, lost=call.lost, any_lake=call.any_lake, asked=TableRequest(meta)
+            where, key, lost=call.lost, any_lake=call.any_lake, request=TableRequest(meta)
         )
         return RecoveredTable(
             key=recovered.made.key,
@@ -431,10 +431,12 @@ class DeltaAnswers:
         except InvalidKey:
             return None
 
-    def _require_default(self, branch: str | None, done: str) -> None:
+    def _require_default(self, branch: str | None, operation: str) -> None:
         default = self._tables.default_branch
         if branch not in (None, default):
-            raise InvalidRequest(f"tables are {done} on the default branch '{default}', not on '{branch}'")
+            raise InvalidRequest(
+                f"tables are {operation} on the default branch '{default}', not on '{branch}'"
+            )
 
     def _table_request(self, call: Any, message: str) -> TableRequest:
         """The request for a table: its commit metadata, idempotency key and digest."""
@@ -467,28 +469,28 @@ class DeltaAnswers:
         return TablePlace(key=key, location=self._tables.require_managed(commit, key).location)
 
 
-def _change(call: delta_calls.CommitTables, one: delta_calls.TableCommit) -> Change:
+def _change(call: delta_calls.CommitTables, status: delta_calls.TableCommit) -> Change:
     """What the lake is asked to do. ``InvalidRequest`` for numbers and text that no request can hold."""
-    for number in (one.version, one.read_version):
+    for number in (status.version, status.read_version):
         if number is not None and abs(number) > VERSION_MAX:
-            raise InvalidRequest(f"'{one.key}' has no version {number}: versions end at {VERSION_MAX}")
+            raise InvalidRequest(f"'{status.key}' has no version {number}: versions end at {VERSION_MAX}")
     try:
-        return intents.change(one.key, _make_intent(call, one))
+        return intents.change(status.key, _make_intent(call, status))
     except (OverflowError, UnicodeEncodeError) as problem:
-        raise InvalidRequest(f"invalid commit to '{one.key}': {problem}") from None
+        raise InvalidRequest(f"invalid commit to '{status.key}': {problem}") from None
 
 
-def _make_intent(call: delta_calls.CommitTables, one: delta_calls.TableCommit) -> intents.CommitIntent:
+def _make_intent(call: delta_calls.CommitTables, status: delta_calls.TableCommit) -> intents.CommitIntent:
     """What the format is asked to do. The same request comes to the same intent."""
     return intents.CommitIntent(
-        actions=_encode_actions(one.key, one.actions),
-        uuid=one.attempt or _attempt(call, one.key),
-        version=one.version,
-        table=one.table,
-        read_version=one.read_version,
-        read_tip=None if one.read_tip is None else LineTip.parse(one.read_tip),
-        reads=None if one.reads is None else _decode_reads(one.reads),
-        replaces=None if one.replaces is None else tuple(map(_decode_partitions, one.replaces)),
+        actions=_encode_actions(status.key, status.actions),
+        uuid=status.attempt or _attempt(call, status.key),
+        version=status.version,
+        table=status.table,
+        read_version=status.read_version,
+        read_tip=None if status.read_tip is None else LineTip.parse(status.read_tip),
+        reads=None if status.reads is None else _decode_reads(status.reads),
+        replaces=None if status.replaces is None else tuple(map(_decode_partitions, status.replaces)),
     )
 
 
@@ -522,13 +524,13 @@ def _decode_partitions(part: delta_calls.TablePart) -> Partitions:
     return Partitions(part.values, part.where)
 
 
-def _ratified_answer(one: owner.OwnerRatifiedTable) -> RatifiedTable:
+def _ratified_answer(status: owner.OwnerRatifiedTable) -> RatifiedTable:
     return RatifiedTable(
-        key=one.key,
-        version=one.version,
-        name=one.name,
-        timestamp_ms=one.timestamp_ms,
-        repeated=one.repeated,
+        key=status.key,
+        version=status.version,
+        name=status.name,
+        timestamp_ms=status.timestamp_ms,
+        repeated=status.repeated,
     )
 
 
@@ -553,15 +555,15 @@ def _handed_over(table: TableHandover) -> TableHandedOver:
     )
 
 
-def _make_status(one: Status) -> TableStatus:
+def _make_status(status: Status) -> TableStatus:
     return TableStatus(
-        key=one.key,
-        location=one.location,
-        phase=one.phase,
-        latest_version=one.latest_version,
-        published=one.published,
-        backlog=0 if one.owner else max(0, one.latest_version - one.published),
-        oldest_s=one.oldest_s,
-        alarm=one.alarm,
-        owner=one.owner,
+        key=status.key,
+        location=status.location,
+        phase=status.phase,
+        latest_version=status.latest_version,
+        published=status.published,
+        backlog=0 if status.owner else max(0, status.latest_version - status.published),
+        oldest_s=status.oldest_s,
+        alarm=status.alarm,
+        owner=status.owner,
     )

@@ -124,12 +124,12 @@ class _LogNeeds:
         self._waiting = []
         return ""
 
-    def _check(self, log: LogRead, told: set[int]) -> None:
+    def _check(self, log: LogRead, reported: set[int]) -> None:
         for version in sorted(self._rests_on - {-1}):
             unknown = (
                 missing_version
                 for missing_version in range(log.latest + 1, version + 1)
-                if missing_version not in told
+                if missing_version not in reported
             )
             missing = next(unknown, None) if version > log.latest or log.covers(version) else version
             if missing is not None:

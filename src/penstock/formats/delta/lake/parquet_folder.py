@@ -165,9 +165,9 @@ def _data_entries(place: Place) -> Iterator[BucketEntry]:
             yield entry
 
 
-def _is_hidden(part: str) -> bool:
+def _is_hidden(path: str) -> bool:
     """Whether Spark passes over what has this name."""
-    return part.startswith(".") or (part.startswith("_") and "=" not in part)
+    return path.startswith(".") or (path.startswith("_") and "=" not in path)
 
 
 def _read_footer(place: Place, entry: BucketEntry, *, has_partitions: bool) -> _FolderFile:

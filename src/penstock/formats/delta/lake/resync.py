@@ -53,14 +53,14 @@ class DeltaSync:
         return TableRequest(resync_meta(key, self._call))
 
 
-def _make_answer(done: DeltaResynced) -> ResyncedTable:
+def _make_answer(resynced: DeltaResynced) -> ResyncedTable:
     return ResyncedTable(
-        key=done.key,
-        location=done.location,
-        known=done.known,
-        version=done.version,
-        own=(done.own[0], done.own[-1]) if done.own else (),
-        repeated=done.repeated,
-        commit="" if done.before is None else done.before.hex(),
-        doubtful=done.doubtful,
+        key=resynced.key,
+        location=resynced.location,
+        known=resynced.known,
+        version=resynced.version,
+        own=(resynced.own[0], resynced.own[-1]) if resynced.own else (),
+        repeated=resynced.repeated,
+        commit="" if resynced.before is None else resynced.before.hex(),
+        doubtful=resynced.doubtful,
     )

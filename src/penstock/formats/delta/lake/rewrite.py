@@ -43,7 +43,7 @@ class Rewrite(NamedTuple):
     metrics: Mapping[str, int] = {}
     """What it did, in the words that other engines have for it."""
 
-    def commit(self, said: CommitDescription, idempotency_key: str | None) -> Ratified:
+    def commit(self, description: CommitDescription, idempotency_key: str | None) -> Ratified:
         """Make it the table's next version. ``TableConflict`` if others changed what it rests on.
 
         The files of a change that was refused are removed again, as far as possible. If nobody knows what
@@ -55,7 +55,7 @@ class Rewrite(NamedTuple):
             parameters=self.parameters,
             metrics=self.metrics,
             reads=self.reads,
-            said=said,
+            description=description,
             idempotency_key=idempotency_key,
         )
 
@@ -66,7 +66,10 @@ def done_before(table: DeltaJob, idempotency_key: str | None) -> Ratified | None
 
 
 def commit_planned(
-    table: Job, plan: Callable[[Job], Rewrite | None], said: CommitDescription, idempotency_key: str | None
+    table: Job,
+    plan: Callable[[Job], Rewrite | None],
+    description: CommitDescription,
+    idempotency_key: str | None,
 ) -> Ratified | None:
     """Plan a change of a table and commit it; ``None`` if there is nothing to do.
 
@@ -78,7 +81,7 @@ def commit_planned(
         if planned is None:
             return None
         try:
-            return planned.commit(said, idempotency_key)
+            return planned.commit(description, idempotency_key)
         except TableConflict as conflict:
             fresh = table.again()
             if not tries_left or not _can_be_planned_anew(conflict, table, fresh):

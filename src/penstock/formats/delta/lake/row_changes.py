@@ -52,27 +52,31 @@ EVERYTHING = "true"
 
 
 def delete_rows(
-    table: Table, where: str | None, said: CommitDescription, idempotency_key: str | None
+    table: Table, where: str | None, description: CommitDescription, idempotency_key: str | None
 ) -> ChangedRows:
     """Delete the rows for which a condition is true, all of them without one."""
-    return change_rows(table, partial(_plan_delete, where=where), said, idempotency_key)
+    return change_rows(table, partial(_plan_delete, where=where), description, idempotency_key)
 
 
 def update_rows(
-    table: Table, values: RowValues, where: str | None, said: CommitDescription, idempotency_key: str | None
+    table: Table,
+    values: RowValues,
+    where: str | None,
+    description: CommitDescription,
+    idempotency_key: str | None,
 ) -> ChangedRows:
     """Give columns new values in the rows for which a condition is true."""
-    return change_rows(table, partial(_plan_update, values=values, where=where), said, idempotency_key)
+    return change_rows(table, partial(_plan_update, values=values, where=where), description, idempotency_key)
 
 
 def replace_rows(
-    table: Table, data: Any, where: str, said: CommitDescription, idempotency_key: str | None
+    table: Table, data: Any, where: str, description: CommitDescription, idempotency_key: str | None
 ) -> Ratified:
     """Put rows in the place of those for which a condition is true, which it is for all of the new ones."""
     job = DeltaJob(table.lake, table.key, table.require_branch())
     if (earlier := done_before(job, idempotency_key)) is not None:
         return earlier
-    return _plan_replacement(job, data, where).rewrite.commit(said, idempotency_key)
+    return _plan_replacement(job, data, where).rewrite.commit(description, idempotency_key)
 
 
 class PlannedChange(NamedTuple):
@@ -84,7 +88,9 @@ class PlannedChange(NamedTuple):
     inserted: int | None = 0
 
 
-def change_rows(table: Table, plan: Any, said: CommitDescription, idempotency_key: str | None) -> ChangedRows:
+def change_rows(
+    table: Table, plan: Any, description: CommitDescription, idempotency_key: str | None
+) -> ChangedRows:
     """Plan a change of a table and commit it, unless it was done before or there is nothing to do."""
     table.lake.begin_write(makes_lake=False)
     job = DeltaJob(table.lake, table.key, table.require_branch())
@@ -111,7 +117,7 @@ def change_rows(table: Table, plan: Any, said: CommitDescription, idempotency_ke
         )
         return planned.rewrite
 
-    landed = commit_planned(job, plan_once, said, idempotency_key)
+    landed = commit_planned(job, plan_once, description, idempotency_key)
     if landed is None:
         return ChangedRows(key=table.key)
     (ratified,) = landed.tables

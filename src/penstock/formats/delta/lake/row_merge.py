@@ -92,14 +92,14 @@ def merge_rows(
     source: Any,
     on: str | Sequence[str],
     clauses: tuple[MergeClause, ...],
-    said: CommitDescription,
+    description: CommitDescription,
     idempotency_key: str | None,
 ) -> ChangedRows:
     """Merge rows into a table, as one version."""
     return change_rows(
         table,
         partial(_plan_merge, source=read_source(source, table), on=on, clauses=clauses),
-        said,
+        description,
         idempotency_key,
     )
 

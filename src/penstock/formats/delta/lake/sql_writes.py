@@ -162,7 +162,7 @@ def commit_write(lake: Lake, order: RowOrder, written: WrittenRows) -> None:
         parameters={"mode": "Overwrite" if order.mode is SaveMode.OVERWRITE else "Append"},
         reads=WriterReads(),
         replaces=replaces,
-        said=describe_commit(order.message, order.author or None),
+        description=describe_commit(order.message, order.author or None),
         idempotency_key=written.job,
         keep_files=True,
     )

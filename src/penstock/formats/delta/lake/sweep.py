@@ -139,24 +139,24 @@ class DeltaSweep:
     def _make_retained_reader(self, words: Sequence[RetainedFiles]) -> _RetainedFilesReader:
         return _RetainedFilesReader(CloneNeeds(self._kernel, self._parts, self._progress), words)
 
-    def _sweep_table(self, word: RetainedFiles, look: _RetainedFilesReader) -> SweptTable:
+    def _sweep_table(self, retained: RetainedFiles, look: _RetainedFilesReader) -> SweptTable:
         tally, problem = SweepTally(), ""
         look.once()
         try:
-            self._engine.sweep(_Folder(self._kernel, word, look, self._find_needs(word, look)), tally)
+            self._engine.sweep(_Folder(self._kernel, retained, look, self._find_needs(retained, look)), tally)
         except PenstockError as error:
             problem = error.message
-        return self._engine.answer(word.key, word.content.location, tally, problem)
+        return self._engine.answer(retained.key, retained.content.location, tally, problem)
 
-    def _find_needs(self, word: RetainedFiles, look: _RetainedFilesReader) -> DeltaNeeds:
+    def _find_needs(self, retained: RetainedFiles, look: _RetainedFilesReader) -> DeltaNeeds:
         return DeltaNeeds(
-            named=_NamedByAnybody(word, look.clone_needs),
-            beside=word.beside,
-            published=word.published,
+            named=_NamedByAnybody(retained, look.clone_needs),
+            beside=retained.beside,
+            published=retained.published,
             data_us=self._data_us,
             scratch_us=max(self._data_us, self._now_us - GRACE_MS * 1000),
-            prefix_length=word.prefix_length,
-            former=word.former,
+            prefix_length=retained.prefix_length,
+            former=retained.former,
         )
 
 
@@ -164,9 +164,9 @@ class _Folder:
     """The folder of a table, as the engine sweeps it."""
 
     def __init__(
-        self, kernel: Kernel, word: RetainedFiles, look: _RetainedFilesReader, needs: DeltaNeeds
+        self, kernel: Kernel, retained: RetainedFiles, look: _RetainedFilesReader, needs: DeltaNeeds
     ) -> None:
-        self._meter, self._word, self._look, self._needs = kernel.meter, word, look, needs
+        self._meter, self._word, self._look, self._needs = kernel.meter, retained, look, needs
 
     def begin(self) -> None:
         self._look.check(self._word)
@@ -195,8 +195,8 @@ class _Folder:
 class _NamedByAnybody:
     """The files that retained versions of a table reference, and those of its clones."""
 
-    def __init__(self, word: RetainedFiles, clone_needs: CloneNeeds) -> None:
-        self._word, self._clone_needs = word, clone_needs
+    def __init__(self, retained: RetainedFiles, clone_needs: CloneNeeds) -> None:
+        self._word, self._clone_needs = retained, clone_needs
 
     def __contains__(self, name: object) -> bool:
         if name in self._word.named:
@@ -225,11 +225,11 @@ class _RetainedFilesReader:
         for word in self._words.values():
             word.settle()
 
-    def check(self, word: RetainedFiles) -> None:
+    def check(self, retained: RetainedFiles) -> None:
         """Raise what stands against knowing everything that is needed in a table's folder, if anything."""
-        self.clone_needs.neighbours.check(_folder_of(word.content))
-        self.clone_needs.check(word.content.location)
-        word.check()
+        self.clone_needs.neighbours.check(_folder_of(retained.content))
+        self.clone_needs.check(retained.content.location)
+        retained.check()
 
 
 def _folder_of(content: DeltaTable) -> str:

@@ -68,13 +68,13 @@ def commit(
     *,
     version: int | None = None,
     attempt: UUID | None = None,
-    said: CommitDescription = CommitDescription(),
+    description: CommitDescription = CommitDescription(),
     idempotency_key: str | None = None,
 ) -> Ratified:
     """Ratify actions as a version of the table."""
     branch = table.require_branch()
     table_change = table_commit(table, actions, attempt=attempt, version=version)
-    return commit_tables(table.lake, (table_change,), branch, said, idempotency_key)
+    return commit_tables(table.lake, (table_change,), branch, description, idempotency_key)
 
 
 def table_commit(
@@ -105,12 +105,16 @@ def commit_tables(
     lake: Lake,
     tables: Sequence[TableCommit],
     branch: str,
-    said: CommitDescription,
+    description: CommitDescription,
     idempotency_key: str | None,
 ) -> Ratified:
     return lake.do(
         CommitTables(
-            tables=tuple(tables), branch=branch, said=said, idempotency_key=idempotency_key, who=lake.author
+            tables=tuple(tables),
+            branch=branch,
+            said=description,
+            idempotency_key=idempotency_key,
+            who=lake.author,
         )
     )
 
@@ -123,7 +127,7 @@ def is_about_partitions(table: Table, where: str) -> bool:
     return bool(columns) and columns <= {name.lower() for name in metadata.partition_columns}
 
 
-def repair(table: Table, said: CommitDescription) -> Ratified | None:
+def repair(table: Table, description: CommitDescription) -> Ratified | None:
     """Mend what other engines stumble over in a table that Penstock 0.1 wrote; ``None`` if there is nothing.
 
     The protocol gets what the metadata enables, and statistics that end at -0.0 end at 0.0.
@@ -144,7 +148,7 @@ def repair(table: Table, said: CommitDescription) -> Ratified | None:
             reads=WriterReads(),
         )
         try:
-            return commit_tables(table.lake, (table_change,), branch, said, None)
+            return commit_tables(table.lake, (table_change,), branch, description, None)
         except TableConflict:
             if table.lake.do(GetTableVersions(key=table.key, at=branch, limit=0)).tip == now.tip:
                 raise

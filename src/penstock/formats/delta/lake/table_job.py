@@ -130,7 +130,7 @@ class DeltaJob:
         metrics: Mapping[str, int] = {},
         reads: WriterReads = WriterReads(),
         replaces: Sequence[TablePart] | None = None,
-        said: CommitDescription = CommitDescription(),
+        description: CommitDescription = CommitDescription(),
         idempotency_key: str | None = None,
         keep_files: bool = False,
     ) -> Ratified:
@@ -158,9 +158,9 @@ class DeltaJob:
                 CommitTables(
                     tables=(wanted,),
                     branch=self.branch,
-                    said=said
-                    if said.message
-                    else msgspec.structs.replace(said, message=self._default_message(operation)),
+                    said=description
+                    if description.message
+                    else msgspec.structs.replace(description, message=self._default_message(operation)),
                     idempotency_key=idempotency_key if idempotency_key is not None else str(self.job),
                     who=self.lake.author,
                 )

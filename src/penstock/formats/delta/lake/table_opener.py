@@ -76,11 +76,11 @@ def open_table(
         raise
 
 
-def _require_trusted_address(place: str, owner: Owner) -> str:
+def _require_trusted_address(location: str, owner: Owner) -> str:
     """The address of the lake that owns a table, if the table's own metadata may be trusted with it."""
     if not owner.at:
         raise InvalidRequest(
-            f"{place} belongs to {owner}, but its log does not contain the address of that lake: give it, "
+            f"{location} belongs to {owner}, but its log does not contain the address of that lake: give it, "
             "as in penstock.open_table(…, lake=…)"
         )
     if is_local(owner.at):
@@ -89,52 +89,54 @@ def _require_trusted_address(place: str, owner: Owner) -> str:
     if address and without_secrets(address).rstrip("/") == without_secrets(owner.at).rstrip("/"):
         return address
     raise InvalidRequest(
-        f"{place} names {owner.at!r} as its lake, and that address is not trusted without confirmation\n  "
+        f"{location} names {owner.at!r} as its lake, and that address is not trusted without confirmation\n  "
         f"If that is your lake: penstock.open_table(…, lake={owner.at!r}), or set PENSTOCK_LAKE to it.",
-        location=place,
+        location=location,
         lake=owner.at,
     )
 
 
-def owner_at(place: str) -> Owner:
+def owner_at(location: str) -> Owner:
     """The owner that the published log of a table names."""
     places = Places()
     try:
-        snapshot = load_snapshot(PlaceFiles(places.at(place)))
-        owner = owner_of(snapshot.protocol, snapshot.metadata, place)
+        snapshot = load_snapshot(PlaceFiles(places.at(location)))
+        owner = owner_of(snapshot.protocol, snapshot.metadata, location)
     finally:
         places.close()
     if owner is None:
         raise NotManaged(
-            f"{place} is not managed by a lake: other engines commit to its log directly\n  To let a lake "
-            f"manage it: penstock --lake LAKE delta adopt {place}",
-            location=place,
+            f"{location} is not managed by a lake: other engines commit to its log directly\n  To let a lake "
+            f"manage it: penstock --lake LAKE delta adopt {location}",
+            location=location,
         )
     if owner.name != PENSTOCK:
-        raise ManagedElsewhere(f"{place} belongs to {owner}, which is not a lake", owner=owner.name)
+        raise ManagedElsewhere(f"{location} belongs to {owner}, which is not a lake", owner=owner.name)
     return owner
 
 
-def _find_table(lake: Lake, place: str, owner: Owner, ref: str | None) -> Table:
+def _find_table(lake: Lake, location: str, owner: Owner, ref: str | None) -> Table:
     if target := lake.moving_to:
         raise LakeMoved(
-            f"{place} belongs to a lake that is moving, or has moved, to {target}: open the table with "
+            f"{location} belongs to a lake that is moving, or has moved, to {target}: open the table with "
             "lake=…",
             target=target,
         )
     if lake.id != owner.lake:
         raise ManagedElsewhere(
-            f"{place} belongs to {owner}, but {lake.url} is lake {lake.id}", owner=owner.name, lake=owner.lake
+            f"{location} belongs to {owner}, but {lake.url} is lake {lake.id}",
+            owner=owner.name,
+            lake=owner.lake,
         )
     table_place = lake.do(FindTable(id=str(owner.table), at=ref)) if owner.table is not None else None
     if table_place is None:
         where = ref if ref is not None else lake.default_branch
         raise KeyNotFound(
-            f"{place} belongs to {owner}, but that lake does not have it at '{where}'", ref=where
+            f"{location} belongs to {owner}, but that lake does not have it at '{where}'", ref=where
         )
-    if not _is_same(place, table_place.location):
+    if not _is_same(location, table_place.location):
         raise ManagedElsewhere(
-            f"{place} is a copy: it names '{table_place.key}' of {owner}, and that table is at "
+            f"{location} is a copy: it names '{table_place.key}' of {owner}, and that table is at "
             f"{table_place.location}\n  "
             "Open the table there. A copy receives no commits, and must not be written to.",
             owner=owner.name,

@@ -44,11 +44,15 @@ COMMITS_MAX: Final = 50
 """How often rows are offered to a table of whose numbers others give away some at the same time."""
 
 
-def append(table: Table, data: Any, *, said: CommitDescription, idempotency_key: str | None) -> Ratified:
+def append(
+    table: Table, data: Any, *, description: CommitDescription, idempotency_key: str | None
+) -> Ratified:
     """Add rows. Whatever else lands meanwhile, they are added, unless the table itself was changed, or its
     branch has another history by then."""
     branch = table.require_branch()
-    return append_all(table.lake, [(table, data)], branch, said=said, idempotency_key=idempotency_key)
+    return append_all(
+        table.lake, [(table, data)], branch, description=description, idempotency_key=idempotency_key
+    )
 
 
 def append_all(
@@ -56,7 +60,7 @@ def append_all(
     tables: Sequence[tuple[Table, Any]],
     branch: str | None,
     *,
-    said: CommitDescription,
+    description: CommitDescription,
     idempotency_key: str | None,
 ) -> Ratified:
     """Add rows to tables of one branch, in one commit.
@@ -70,7 +74,7 @@ def append_all(
         return earlier
     with _TableWrite(lake) as writing:
         written = [writing.commit_of(table, data, None) for table, data in tables]
-        ratified = writing.commit_with_retries(written, named, said, idempotency_key)
+        ratified = writing.commit_with_retries(written, named, description, idempotency_key)
     writing.compact(ratified)
     return ratified
 
@@ -81,7 +85,7 @@ def overwrite(
     partitions: Values | Sequence[Values] | None,
     where: str | None,
     *,
-    said: CommitDescription,
+    description: CommitDescription,
     idempotency_key: str | None,
 ) -> Ratified:
     """Put rows in the place of all that are there at the commit's turn: in some partitions, or everywhere.
@@ -96,7 +100,7 @@ def overwrite(
         return earlier
     with _TableWrite(table.lake) as writing:
         written = writing.commit_of(table, data, lambda metadata: parts_of(metadata, chosen, where))
-        ratified = writing.commit_with_retries((written,), branch, said, idempotency_key)
+        ratified = writing.commit_with_retries((written,), branch, description, idempotency_key)
     writing.compact(ratified)
     return ratified
 
@@ -156,18 +160,22 @@ class _TableWrite:
         )
 
     def commit_with_retries(
-        self, tables: Sequence[TableCommit], branch: str, said: CommitDescription, idempotency_key: str | None
+        self,
+        tables: Sequence[TableCommit],
+        branch: str,
+        description: CommitDescription,
+        idempotency_key: str | None,
     ) -> Ratified:
         for _ in range(COMMITS_MAX):
             self._began.check_in_time()
             try:
-                return commit_tables(self._lake, tables, branch, said, idempotency_key)
+                return commit_tables(self._lake, tables, branch, description, idempotency_key)
             except TableConflict:
                 numbered = self._number_again(tables, branch)
                 if numbered is None:
                     raise
                 tables = numbered
-        return commit_tables(self._lake, tables, branch, said, idempotency_key)
+        return commit_tables(self._lake, tables, branch, description, idempotency_key)
 
     def compact(self, ratified: Ratified) -> None:
         """Put small files together in the tables that ask for it, if there are many by now."""

@@ -348,7 +348,7 @@ class DeltaTables(TableAlterations):
 
         tables = [(self._lake.table(key, branch), data) for key, data in rows.items()]
         said = calls.describe_commit(message, author)
-        return append_all(self._lake, tables, branch, said=said, idempotency_key=idempotency_key)
+        return append_all(self._lake, tables, branch, description=said, idempotency_key=idempotency_key)
 
     def commit(
         self,
@@ -375,7 +375,9 @@ class DeltaTables(TableAlterations):
             ]
         elif versions is not None:
             raise InvalidRequest(
-                "'versions' can only be used with actions by key; a TableCommit has its own version"
+                "'versions' can only be used when 'tables' is a dict from keys to actions; a TableCommit "
+                "has its "
+                "own version"
             )
         call = CommitTables(
             tables=tuple(tables),

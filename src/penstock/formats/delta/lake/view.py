@@ -78,7 +78,7 @@ class DeltaView(RowStatements):
         *,
         version: int | None = None,
         attempt: UUID | None,
-        said: CommitDescription,
+        description: CommitDescription,
         idempotency_key: str | None,
     ) -> Ratified:
         return delta.commit(
@@ -86,21 +86,21 @@ class DeltaView(RowStatements):
             actions,
             version=version,
             attempt=attempt,
-            said=said,
+            description=description,
             idempotency_key=idempotency_key,
         )
 
-    def append(self, data: Any, said: CommitDescription, idempotency_key: str | None) -> Ratified:
+    def append(self, data: Any, description: CommitDescription, idempotency_key: str | None) -> Ratified:
         appended: Ratified = _load("table_writes:append")(
-            self._table, data, said=said, idempotency_key=idempotency_key
+            self._table, data, said=description, idempotency_key=idempotency_key
         )
         return appended
 
     def append_with_columns(
-        self, data: Any, said: CommitDescription, idempotency_key: str | None
+        self, data: Any, description: CommitDescription, idempotency_key: str | None
     ) -> Ratified:
         appended: Ratified = _load("evolution:append_with_columns")(
-            self._table, data, said=said, idempotency_key=idempotency_key
+            self._table, data, said=description, idempotency_key=idempotency_key
         )
         return appended
 
@@ -109,30 +109,30 @@ class DeltaView(RowStatements):
         data: Any,
         partitions: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None,
         where: str | None,
-        said: CommitDescription,
+        description: CommitDescription,
         idempotency_key: str | None,
     ) -> Ratified:
         if where is not None and partitions is None and not delta.is_about_partitions(self._table, where):
             replaced: Ratified = _load("row_changes:replace_rows")(
-                self._table, data, where, said, idempotency_key
+                self._table, data, where, description, idempotency_key
             )
             return replaced
         overwritten: Ratified = _load("table_writes:overwrite")(
-            self._table, data, partitions, where, said=said, idempotency_key=idempotency_key
+            self._table, data, partitions, where, said=description, idempotency_key=idempotency_key
         )
         return overwritten
 
     def load_statement(self, name: str) -> Any:
         return _load(f"{'row_merge' if name == 'merge_rows' else 'row_changes'}:{name}")
 
-    def optimize(self, order: OptimizeOrder, said: CommitDescription) -> OptimizedTable:
+    def optimize(self, order: OptimizeOrder, description: CommitDescription) -> OptimizedTable:
         optimized: OptimizedTable = _load("file_upkeep:optimize_files")(
-            self._table, order, said, _load("bin_rewrites:ARROW")
+            self._table, order, description, _load("bin_rewrites:ARROW")
         )
         return optimized
 
-    def analyze(self, said: CommitDescription) -> AnalyzedTable:
-        analyzed: AnalyzedTable = _load("file_upkeep:analyze_files")(self._table, said)
+    def analyze(self, description: CommitDescription) -> AnalyzedTable:
+        analyzed: AnalyzedTable = _load("file_upkeep:analyze_files")(self._table, description)
         return analyzed
 
     def checkpoint(self) -> int:

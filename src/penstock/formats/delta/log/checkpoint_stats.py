@@ -151,13 +151,13 @@ def _make_struct_type(tree: Tree, every: str | None = None) -> Any:
     )
 
 
-def _parse_values(tree: Tree, found: Any, every: str | None = None) -> dict[str, Any] | None:
-    if not isinstance(found, dict):
+def _parse_values(tree: Tree, stats: Any, every: str | None = None) -> dict[str, Any] | None:
+    if not isinstance(stats, dict):
         return None
     return {
-        name: _parse_values(kind, found.get(name), every)
+        name: _parse_values(kind, stats.get(name), every)
         if isinstance(kind, dict)
-        else _parse_statistic(every or kind, found.get(name))
+        else _parse_statistic(every or kind, stats.get(name))
         for name, kind in tree.items()
     }
 

@@ -136,16 +136,16 @@ def _protected_before(properties: Mapping[str, str]) -> float:
     return int(text) if text.isdecimal() else inf
 
 
-def older_files(listed: Sequence[BucketEntry], first: int) -> Iterator[BucketEntry]:
+def older_files(listed: Sequence[BucketEntry], first_version: int) -> Iterator[BucketEntry]:
     """All of the log that is not needed to read a version, at which there is a checkpoint, and later ones."""
     for entry in listed:
         match parse_name(entry.key):
             case None | StagedName():
                 continue
-            case CompactionName(start, _) if start <= first:
+            case CompactionName(start, _) if start <= first_version:
                 # It is of no use any more to who begins at the checkpoint.
                 yield entry
-            case name if not isinstance(name, CompactionName) and name.version < first:
+            case name if not isinstance(name, CompactionName) and name.version < first_version:
                 yield entry
 
 

@@ -42,7 +42,7 @@ class LogEnd(msgspec.Struct, frozen=True, kw_only=True):
     """Sidecars that no checkpoint names and that are too young to go."""
 
 
-def end_log(place: Place, first: int, *, now_ms: int, grace_ms: int) -> LogEnd:
+def end_log(place: Place, first_version: int, *, now_ms: int, grace_ms: int) -> LogEnd:
     """Let the log at a place begin with a published version. May be done any number of times.
 
     Raises as ``load_snapshot`` if that version cannot be read as a whole: then nothing is removed.
@@ -51,22 +51,24 @@ def end_log(place: Place, first: int, *, now_ms: int, grace_ms: int) -> LogEnd:
     from penstock.formats.delta.log.checkpoint_writer import write_checkpoint
 
     old: list[BucketEntry] = []
-    commit = str(CommitName(first))
+    commit = str(CommitName(first_version))
     if place.size(commit) is not None:  # or the checkpoint was made, and the commit went
-        made = write_checkpoint(place, load_snapshot(PlaceFiles(place), first), now_ms, anew=True)
+        made = write_checkpoint(place, load_snapshot(PlaceFiles(place), first_version), now_ms, anew=True)
         fresh = None if made is None else made.name
         # Others of this version, in parts or under names of their own, have tombstones.
         old += [
-            own_checkpoint for own_checkpoint in _own_checkpoints(place, first) if own_checkpoint.key != fresh
+            own_checkpoint
+            for own_checkpoint in _own_checkpoints(place, first_version)
+            if own_checkpoint.key != fresh
         ]
-    old += earlier_files(place, first)
-    if later := [entry for entry in place.list(LOG) if _is_later_checkpoint(entry.key, first)]:
+    old += earlier_files(place, first_version)
+    if later := [entry for entry in place.list(LOG) if _is_later_checkpoint(entry.key, first_version)]:
         newest = load_snapshot(PlaceFiles(place))
         made = write_checkpoint(place, newest, now_ms, anew=True)
         fresh = None if made is None else made.name
         old += [entry for entry in later if entry.key != fresh]
     remove(place, [entry.key for entry in old])
-    old += _own_traces(place, first)
+    old += _own_traces(place, first_version)
     entries = place.list(LOG)
     sidecars = unnamed_sidecars(place, entries, (now_ms + grace_ms) * 1000)
     due = [sidecar for sidecar in sidecars if sidecar.modified_us < (now_ms - grace_ms) * 1000]
@@ -76,44 +78,48 @@ def end_log(place: Place, first: int, *, now_ms: int, grace_ms: int) -> LogEnd:
     return LogEnd(removed=len(old) + len(due), waiting=waiting)
 
 
-def earlier_files(place: Place, first: int) -> list[BucketEntry]:
+def earlier_files(place: Place, first_version: int) -> list[BucketEntry]:
     """All of a log that tells of versions before one."""
     listed = place.list(LOG)
-    staged = [entry for entry in listed if _is_staged_before(entry.key, first)]
-    return [*older_files(listed, first), *staged]
+    staged = [entry for entry in listed if _is_staged_before(entry.key, first_version)]
+    return [*older_files(listed, first_version), *staged]
 
 
-def _is_later_checkpoint(name: str, first: int) -> bool:
+def _is_later_checkpoint(name: str, first_version: int) -> bool:
     uuid_name = parse_name(name)
-    return isinstance(uuid_name, _CHECKPOINTS) and uuid_name.version > first
+    return isinstance(uuid_name, _CHECKPOINTS) and uuid_name.version > first_version
 
 
-def _own_traces(place: Place, first: int) -> list[BucketEntry]:
+def _own_traces(place: Place, first_version: int) -> list[BucketEntry]:
     """Remove the commit of the version if it removed files, and whatever was staged for it; what went.
 
     It tells of rows that are gone, and a reader who begins at the checkpoint does not need it. There is a
     later version: nobody finds a table by a checkpoint alone.
     """
-    (data,) = place.read([str(CommitName(first))])
+    (data,) = place.read([str(CommitName(first_version))])
     if data is None or not any(
         isinstance(action_line.action, Remove | Cdc) for action_line in parse_commit(data)
     ):
         return []
     uuid_names = ((entry, parse_name(entry.key)) for entry in place.list(LOG))
     names = CommitName, StagedName
-    gone = [entry for entry, name in uuid_names if isinstance(name, names) and name.version == first]
+    gone = [entry for entry, name in uuid_names if isinstance(name, names) and name.version == first_version]
     place.delete([entry.key for entry in gone])
     return gone
 
 
-def _is_staged_before(name: str, first: int) -> bool:
+def _is_staged_before(name: str, first_version: int) -> bool:
     staged_name = parse_name(name)
-    return isinstance(staged_name, StagedName) and staged_name.version < first
+    return isinstance(staged_name, StagedName) and staged_name.version < first_version
 
 
-def _own_checkpoints(place: Place, first: int) -> Sequence[BucketEntry]:
+def _own_checkpoints(place: Place, first_version: int) -> Sequence[BucketEntry]:
     """All that is a checkpoint of the version, or a part of one."""
     uuid_names = (
         (entry, parse_name(entry.key)) for entry in place.list(LOG) if not entry.key.startswith(SIDECARS)
     )
-    return [entry for entry, name in uuid_names if isinstance(name, _CHECKPOINTS) and name.version == first]
+    return [
+        entry
+        for entry, name in uuid_names
+        if isinstance(name, _CHECKPOINTS) and name.version == first_version
+    ]

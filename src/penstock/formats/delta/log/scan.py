@@ -86,7 +86,7 @@ def batches(
 def batches_of(
     snapshot: LogSnapshot,
     place: Place,
-    found: Iterable[Add],
+    files: Iterable[Add],
     columns: Sequence[str] | None = None,
     final_row_ids: Mapping[str, FileRowIds] | None = None,
 ) -> Any:
@@ -96,13 +96,13 @@ def batches_of(
     other files keep their ids.
     """
     plan = _Plan(snapshot, place, columns, None, final_row_ids)
-    return pa.RecordBatchReader.from_batches(plan.schema, plan.batches(iter(found)))
+    return pa.RecordBatchReader.from_batches(plan.schema, plan.batches(iter(files)))
 
 
 def numbered_batches(
     snapshot: LogSnapshot,
     place: Place,
-    found: Iterable[Add],
+    files: Iterable[Add],
     columns: Collection[str] | None = None,
     final_row_ids: Mapping[str, FileRowIds] | None = None,
 ) -> Iterator[Any]:
@@ -113,7 +113,7 @@ def numbered_batches(
     """
     names = [field.name for field in snapshot.schema.fields if columns is not None and field.name in columns]
     plan = _Plan(snapshot, place, names or None, None, final_row_ids)
-    return plan.numbered_batches(iter(found), plan.schema.names if columns is None else names)
+    return plan.numbered_batches(iter(files), plan.schema.names if columns is None else names)
 
 
 def row_schema(snapshot: LogSnapshot) -> Any:
@@ -172,11 +172,11 @@ class _Plan:
         self._data_fields = [field for field in needed.values() if field not in beside]
         self._read_schema = arrow_schema((*self._partition_fields, *self._data_fields, *self._row_ids.fields))
 
-    def batches(self, found: Iterator[Add]) -> Iterator[Any]:
-        return _read_ahead(map(self._read_file_rows, found))
+    def batches(self, files: Iterator[Add]) -> Iterator[Any]:
+        return _read_ahead(map(self._read_file_rows, files))
 
-    def numbered_batches(self, found: Iterator[Add], names: Sequence[str]) -> Iterator[Any]:
-        numbered = (self._read_file_rows(file, number, names) for number, file in enumerate(found))
+    def numbered_batches(self, files: Iterator[Add], names: Sequence[str]) -> Iterator[Any]:
+        numbered = (self._read_file_rows(file, number, names) for number, file in enumerate(files))
         return _read_ahead(numbered)
 
     def has_further_columns(self, file: Add) -> bool:
@@ -379,10 +379,10 @@ def _partition_scalar(field: Field, file: Add, mapping: ColumnMapping) -> Any:
     return pa.scalar(value, arrow_type(field.type, field.name))
 
 
-def _cast(array: Any, wanted: Any, path: str) -> Any:
+def _cast(array: Any, target_type: Any, path: str) -> Any:
     try:
-        return array.cast(wanted)
+        return array.cast(target_type)
     except pa.ArrowException as problem:
         raise ValueError(
-            f"the column '{path}' has the type {array.type}, but the table has {wanted}: {problem}"
+            f"the column '{path}' has the type {array.type}, but the table has {target_type}: {problem}"
         ) from None

@@ -218,12 +218,13 @@ class _Listing:
             if end <= last:
                 yield end, str(CompactionName(version, end))
 
-    def _missing_file_error(self, version: int, wanted: int, is_first: bool) -> Exception:
-        reachable = [checkpoint for checkpoint in self._checkpoints if checkpoint > wanted]
+    def _missing_file_error(self, version: int, version_to_read: int, is_first: bool) -> Exception:
+        reachable = [checkpoint for checkpoint in self._checkpoints if checkpoint > version_to_read]
         if is_first and reachable:
-            return self._not_found(wanted, f"its log begins at version {min(reachable)}")
+            return self._not_found(version_to_read, f"its log begins at version {min(reachable)}")
         return LogGap(
-            f"the log of {self._table} has a gap: {CommitName(version)} is missing\n  Version {wanted} "
+            f"the log of {self._table} has a gap: {CommitName(version)} is missing\n  Version "
+            f"{version_to_read} "
             "needs it: restore it from a backup, or read a version without it.",
             table=self._table,
             version=version,

@@ -99,7 +99,7 @@ class BulkHandover:
     def adopt(
         self,
         located: Sequence[LocatedTable],
-        asked: TableRequest,
+        request: TableRequest,
         *,
         sole_writer: bool = False,
         dry_run: bool = False,
@@ -112,7 +112,7 @@ class BulkHandover:
         problems = dict[Key, PenstockError]()
         if not dry_run:
             begun = self._find_begun(table.key for table in located if table.key is not None)
-            problems = self._handover.resolve_all(begun, asked.meta, progress)
+            problems = self._handover.resolve_all(begun, request.meta, progress)
         plan = self._plan(located, sole_writer, progress)
         if dry_run:
             return plan
@@ -121,10 +121,10 @@ class BulkHandover:
         plan = tuple(self._in_threads(self._check_writable, plan, "checking storage", progress))
         promised = [(table.key, table.intent) for table in plan if table.key and table.intent]
         if promised:
-            outcome = self._tables.commit([change(key, intent) for key, intent in promised], asked)
+            outcome = self._tables.commit([change(key, intent) for key, intent in promised], request)
             commit = outcome.commits[-1] if outcome.commits else outcome.head
             adopting = [(key, self._tables.require_managed(commit, key)) for key, _ in promised]
-            problems = self._handover.resolve_all(adopting, asked.meta, progress)
+            problems = self._handover.resolve_all(adopting, request.meta, progress)
         head = self._tables.head()
         return tuple(self._describe_adoption(head, table, problems) for table in plan)
 
@@ -228,7 +228,7 @@ class BulkHandover:
     def release(
         self,
         namespace: Key | None,
-        asked: TableRequest,
+        request: TableRequest,
         *,
         dry_run: bool = False,
         progress: Progress = silent,
@@ -237,14 +237,14 @@ class BulkHandover:
         tables = self._tables_below(namespace)
         if not dry_run:
             begun = [table for table in tables if self._handover.is_begun(table[1])]
-            self._handover.resolve_all(begun, asked.meta, progress)
+            self._handover.resolve_all(begun, request.meta, progress)
             tables = self._tables_below(namespace)
         plan = list(self._in_threads(self._plan_release, tables, "comparing logs", progress))
         if dry_run:
             return tuple(plan)
         keys = {table.key for table in plan if table.outcome is HandoverOutcome.PLANNED and table.key}
-        released = self._ratify_release(keys, asked)
-        problems = self._handover.resolve_all(released, asked.meta, progress)
+        released = self._ratify_release(keys, request)
+        problems = self._handover.resolve_all(released, request.meta, progress)
         versions = {key: line_of(content).latest for key, content in released}
         return tuple(_describe_release(table, versions, problems) for table in plan)
 
@@ -305,11 +305,11 @@ class BulkHandover:
     # -- both ----------------------------------------------------------------------------------------------
 
     def _in_threads(
-        self, work: Callable[[Item], Answer], items: Sequence[Item], what: str, progress: Progress
+        self, work: Callable[[Item], Answer], items: Sequence[Item], subject: str, progress: Progress
     ) -> Iterator[Answer]:
         with ThreadPoolExecutor(TABLES_AT_ONCE, "penstock-handover") as threads:
             for count, answer in enumerate(threads.map(work, items), 1):
-                progress(what, count)
+                progress(subject, count)
                 yield answer
 
 

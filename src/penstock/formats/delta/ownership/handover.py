@@ -89,15 +89,15 @@ class Handover(HandoverSettler):
     # -- in --------------------------------------------------------------------------------------------
 
     def create(
-        self, branch: str, key: Key, new: NewTable, warehouse: str, asked: TableRequest
+        self, branch: str, key: Key, new: NewTable, warehouse: str, request: TableRequest
     ) -> HandoverResult:
         """Create a table on any branch, at a place made from its id: nobody else can be there.
 
         ``InvalidRequest`` for a given id that is known already.
         """
-        if (made_table := self.find_created(branch, key, asked)) is not None:
+        if (made_table := self.find_created(branch, key, request)) is not None:
             return made_table
-        with self._new_id(new, branch, asked) as made:
+        with self._new_id(new, branch, request) as made:
             uuid, location = uuid4(), own_place(warehouse, made.id)
             actions = self._first.of(key, new, made.id, location, uuid, self._now_ms())
             is_given = new.id is not None
@@ -105,7 +105,7 @@ class Handover(HandoverSettler):
                 id=made.id, location=location, actions=actions, uuid=uuid, is_given=is_given
             )
             made.is_sent = True
-            outcome = self._tables.commit([change(key, intent)], asked, branch)
+            outcome = self._tables.commit([change(key, intent)], request, branch)
         return self._made_table(key, outcome)
 
     def find_created(self, branch: str, key: Key, request: TableRequest) -> HandoverResult | None:
@@ -160,22 +160,22 @@ class Handover(HandoverSettler):
             made.is_sent = True
             return self._commit_promise(key, intent, request)
 
-    def adopt(self, key: Key, location: str, asked: TableRequest, sole_writer: bool) -> HandoverResult:
+    def adopt(self, key: Key, location: str, request: TableRequest, sole_writer: bool) -> HandoverResult:
         """Take a table over from the file system.
 
         ``ManagedElsewhere`` for a table of another owner, ``UnsupportedFeature`` for one that cannot be
         written, ``TableConflict`` if somebody committed to it meanwhile: then all is as it was, and it is for
         the caller to try again.
         """
-        if (outcome := self._tables.find_outcome(asked)) is not None:
-            return self._finish(key, outcome, asked)
+        if (outcome := self._tables.find_outcome(request)) is not None:
+            return self._finish(key, outcome, request)
         place = self.open_place(location, sole_writer)
         self._finish_earlier(key)
         snapshot = load_snapshot(PlaceFiles(place))
         if (mine := self._find_own_table(key, place.location, snapshot)) is not None:
             return mine
         check_snapshot(place, snapshot)
-        return self._convert(key, place, snapshot, asked)
+        return self._convert(key, place, snapshot, request)
 
     def take(self, key: Key, place: Place, snapshot: LogSnapshot, request: TableRequest) -> HandoverResult:
         """Take a table whose owner is lost. Whether it is, the caller has found out."""
@@ -266,17 +266,17 @@ class Handover(HandoverSettler):
 
     # -- out -------------------------------------------------------------------------------------------
 
-    def release(self, key: Key, asked: TableRequest) -> HandoverResult:
+    def release(self, key: Key, request: TableRequest) -> HandoverResult:
         """Hand a table back to the file system: when this returns, all of it is published, its key is gone.
 
         If it is interrupted after its commit, the table takes no more versions, and whoever meets it next
         finishes the release.
         """
-        outcome = self._tables.find_outcome(asked) or self._release(key, asked)
+        outcome = self._tables.find_outcome(request) or self._release(key, request)
         made = self._made_table(key, outcome)
         now = self._tables.current(key, made.id)
         if now is not None:
-            self.resolve(key, now, asked.meta)
+            self.resolve(key, now, request.meta)
         return made
 
     def _release(self, key: Key, request: TableRequest) -> Outcome:

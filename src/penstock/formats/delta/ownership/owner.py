@@ -118,7 +118,7 @@ class DeltaOwner:
         meta: CommitMeta | None = None,
         *,
         key: str | None = None,
-        asked: Callable[[], bytes] | None = None,
+        fingerprint: Callable[[], bytes] | None = None,
         base: ObjectId | None = None,
     ) -> OwnerRatified:
         """Ratify versions of one or several tables, all or none, with whatever else is asked for.
@@ -127,7 +127,7 @@ class DeltaOwner:
         """
 
         def ratify() -> Outcome:
-            return self._kernel.commit(branch, changes, meta, key=key, fingerprint=asked, base=base)
+            return self._kernel.commit(branch, changes, meta, key=key, fingerprint=fingerprint, base=base)
 
         wanted_changes = [
             change for change in changes if isinstance(change, Change) and change.format == NAME
@@ -296,16 +296,16 @@ class DeltaOwner:
         warehouse: str = "",
         location: str | None = None,
         sole_writer: bool = False,
-        asked: TableRequest = TableRequest(),
+        request: TableRequest = TableRequest(),
     ) -> HandoverResult:
         """Create a table: at a place of its own in the warehouse, or at a named one.
 
         At a named place others may be creating one, too; exactly one of all wins, and the others are told.
         """
         if location is None:
-            return self.handover.create(branch, key, new, warehouse, asked)
+            return self.handover.create(branch, key, new, warehouse, request)
         self._only_default(branch, f"'{key}' cannot be created at {location}")
-        return self.handover.create_at(key, new, self._check_location(location), asked, sole_writer)
+        return self.handover.create_at(key, new, self._check_location(location), request, sole_writer)
 
     def adopt(
         self,
@@ -313,15 +313,15 @@ class DeltaOwner:
         key: Key | None = None,
         *,
         sole_writer: bool = False,
-        asked: TableRequest = TableRequest(),
+        request: TableRequest = TableRequest(),
     ) -> HandoverResult:
         """Take a table over from the file system, onto the default branch. See ``Handover.adopt``."""
         where = self._check_location(location)
-        return self.handover.adopt(key or _key_of(where), where, asked, sole_writer)
+        return self.handover.adopt(key or _key_of(where), where, request, sole_writer)
 
-    def release(self, key: Key, *, asked: TableRequest = TableRequest()) -> HandoverResult:
+    def release(self, key: Key, *, request: TableRequest = TableRequest()) -> HandoverResult:
         """Hand a table back to the file system. See ``Handover.release``."""
-        return self.handover.release(key, asked)
+        return self.handover.release(key, request)
 
     @property
     def bulk_handover(self) -> BulkHandover:
@@ -335,20 +335,21 @@ class DeltaOwner:
         *,
         lost: str | None = None,
         any_lake: bool = False,
-        asked: TableRequest = TableRequest(),
+        request: TableRequest = TableRequest(),
     ) -> RecoveryResult:
         """Own a table whose lake was lost. See ``Recovery.recover``."""
         where = self._check_location(location)
-        return self._recovery.recover(key or _key_of(where), where, asked, lost=lost, any_lake=any_lake)
+        return self._recovery.recover(key or _key_of(where), where, request, lost=lost, any_lake=any_lake)
 
     def resolve(self, key: Key, content: DeltaTable) -> DeltaTable | None:
         """Finish what was begun of a table, if anything. See ``Handover.resolve``."""
         return self.handover.resolve(key, content)
 
-    def _only_default(self, branch: str, what: str) -> None:
+    def _only_default(self, branch: str, subject: str) -> None:
         if branch != self.tables.default_branch:
             raise InvalidRequest(
-                f"{what}: a location can be given only on '{self.tables.default_branch}'; on '{branch}' the "
+                f"{subject}: a location can be given only on '{self.tables.default_branch}'; on "
+                f"'{branch}' the "
                 "lake chooses it",
                 name=branch,
             )

@@ -56,7 +56,13 @@ class Recovery:
         self._tables, self._places, self._handover, self._identity = tables, places, handover, identity
 
     def recover(
-        self, key: Key, location: str, asked: TableRequest, *, lost: str | None = None, any_lake: bool = False
+        self,
+        key: Key,
+        location: str,
+        request: TableRequest,
+        *,
+        lost: str | None = None,
+        any_lake: bool = False,
     ) -> RecoveryResult:
         """Own a table that names the lost lake, from its published part on.
 
@@ -70,7 +76,7 @@ class Recovery:
         check_writable(snapshot.protocol, snapshot.metadata, place.location)
         doubtful = doubtful_versions(place, snapshot.version)
         note_clone(self._tables.kernel, clone_sources(snapshot.metadata.configuration))
-        made = self._handover.take(key, place, snapshot, asked)
+        made = self._handover.take(key, place, snapshot, request)
         return RecoveryResult(made=made, lost=owner, published=snapshot.version, doubtful=doubtful)
 
     def _lost_owner(self, location: str, snapshot: LogSnapshot, lost: str | None, any_lake: bool) -> Owner:

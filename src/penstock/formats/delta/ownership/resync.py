@@ -234,7 +234,7 @@ class DeltaResync:
         return _ResyncPlan(intent, answer)
 
     def _encode_repeatable(
-        self, key: Key, content: DeltaTable, first: int, snapshot: LogSnapshot
+        self, key: Key, content: DeltaTable, first_version: int, snapshot: LogSnapshot
     ) -> bytes | None:
         """The lines that repeat a line's versions from one on; ``None`` if they do more than add rows."""
         line = line_of(content)
@@ -246,7 +246,7 @@ class DeltaResync:
         added: set[str] = set()
         paths = {file_key.path for file_key in snapshot.file_keys()}
         seen = self._tables.as_format_table(key, content)
-        for version, entry in versions(line, first - 1, line.latest, self._tables.read):
+        for version, entry in versions(line, first_version - 1, line.latest, self._tables.read):
             for action in self._commits.actions(seen, content.location, version, entry):
                 match action:
                     case CommitInfo():

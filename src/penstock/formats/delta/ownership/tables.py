@@ -65,8 +65,8 @@ class Tables:
             raise NotManaged(f"'{key}' is {usage}", key=str(key))
         if not isinstance(content, DeltaTable):
             raise NotManaged(
-                f"'{key}' is {content.type_in_words}; the lake reads and writes rows of Delta, Lance and "
-                "file tables only",
+                f"'{key}' is {content.type_in_words}; the lake reads and writes rows of Delta "
+                "tables, Lance tables and tables of files only",
                 key=str(key),
             )
         if not content.state:
@@ -159,16 +159,16 @@ class Tables:
             yield UUID(hex=stored.removeprefix(LEDGER).decode())
 
     def commit(
-        self, operations: Sequence[Operation], asked: TableRequest, branch: str | None = None
+        self, operations: Sequence[Operation], request: TableRequest, branch: str | None = None
     ) -> Outcome:
         """Carry out operations on a branch, with the namespaces that they need."""
         return self.kernel.commit(
             branch or self.default_branch,
             operations,
-            asked.meta,
+            request.meta,
             create_namespaces=True,
-            key=asked.key,
-            fingerprint=asked.digest,
+            key=request.key,
+            fingerprint=request.digest,
         )
 
     def find_outcome(self, request: TableRequest, branch: str | None = None) -> Outcome | None:

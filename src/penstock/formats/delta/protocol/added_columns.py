@@ -61,20 +61,22 @@ def only_adds_or_renames(before: str, after: str) -> bool:
     return before == after or _is_extended_by(parse_schema(after), parse_schema(before))
 
 
-def can_hold(schema_string: str, written: str) -> bool:
+def can_hold(schema_string: str, schema_to_write: str) -> bool:
     """Whether files that were written for a schema can be part of a table with another one.
 
     They can if every column in them is there, of the same type, and whatever else there is may be null.
     """
-    return schema_string == written or _can_hold(parse_schema(schema_string), parse_schema(written))
+    return schema_string == schema_to_write or _can_hold(
+        parse_schema(schema_string), parse_schema(schema_to_write)
+    )
 
 
-def missing_columns(schema_string: str, written: str) -> tuple[str, ...]:
+def missing_columns(schema_string: str, schema_to_write: str) -> tuple[str, ...]:
     """The columns of files that a table with a schema does not have so."""
     fields = {stored_name(item): item for item in parse_schema(schema_string).fields}
     return tuple(
         field.name
-        for field in parse_schema(written).fields
+        for field in parse_schema(schema_to_write).fields
         if (fields_after := fields.get(stored_name(field))) is None or not _holds_field(fields_after, field)
     )
 
@@ -354,28 +356,32 @@ def _relevant_metadata(field: Field) -> dict[str, object]:
     return {name: value for name, value in field.metadata.items() if name not in _NOT_BINDING}
 
 
-def _can_hold(kind: Type, written: Type) -> bool:
-    match kind, written:
+def _can_hold(kind: Type, schema_to_write: Type) -> bool:
+    match kind, schema_to_write:
         case StructType(), StructType():
-            wrote = {stored_name(field): field for field in written.fields}
+            wrote = {stored_name(field): field for field in schema_to_write.fields}
             fields = {stored_name(field): field for field in kind.fields}
             return wrote.keys() <= fields.keys() and all(
                 _holds_field(field, wrote[name]) if name in wrote else field.nullable
                 for name, field in fields.items()
             )
         case ArrayType(), ArrayType():
-            may_be_null = kind.contains_null or not written.contains_null
-            return may_be_null and _can_hold(kind.element_type, written.element_type)
+            may_be_null = kind.contains_null or not schema_to_write.contains_null
+            return may_be_null and _can_hold(kind.element_type, schema_to_write.element_type)
         case MapType(), MapType():
-            may_be_null = kind.value_contains_null or not written.value_contains_null
-            keys = _can_hold(kind.key_type, written.key_type)
-            return may_be_null and keys and _can_hold(kind.value_type, written.value_type)
+            may_be_null = kind.value_contains_null or not schema_to_write.value_contains_null
+            keys = _can_hold(kind.key_type, schema_to_write.key_type)
+            return may_be_null and keys and _can_hold(kind.value_type, schema_to_write.value_type)
         case str(), str():
-            return kind == written or is_wider(kind, written)
+            return kind == schema_to_write or is_wider(kind, schema_to_write)
         case _:
-            return kind == written
+            return kind == schema_to_write
 
 
-def _holds_field(field: Field, written: Field) -> bool:
-    is_named = stored_name(field) == stored_name(written)
-    return is_named and (field.nullable or not written.nullable) and _can_hold(field.type, written.type)
+def _holds_field(field: Field, schema_to_write: Field) -> bool:
+    is_named = stored_name(field) == stored_name(schema_to_write)
+    return (
+        is_named
+        and (field.nullable or not schema_to_write.nullable)
+        and _can_hold(field.type, schema_to_write.type)
+    )

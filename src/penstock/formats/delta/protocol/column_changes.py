@@ -192,10 +192,11 @@ def _set_note(field: Field, name: str, text: str | None) -> Field:
     return replace(field, metadata=notes if text is None else {**notes, name: text})
 
 
-def _check_mapped(metadata: Metadata, done: str) -> None:
+def _check_mapped(metadata: Metadata, operation: str) -> None:
     if mapping_of(metadata) is Mapping.NONE:
         raise InvalidRequest(
-            f"columns can be {done} only in a table with mapped columns: set its property '{MODE}' to 'name'"
+            f"columns can be {operation} only in a table with mapped columns: set its property '{MODE}' "
+            "to 'name'"
         )
 
 
@@ -208,29 +209,29 @@ def is_named(metadata: Metadata, path: Sequence[str]) -> bool:
     return False
 
 
-def _check_unnamed(metadata: Metadata, path: Sequence[str], done: str) -> None:
+def _check_unnamed(metadata: Metadata, path: Sequence[str], operation: str) -> None:
     """``InvalidRequest`` if something names the column that would then name nothing, or something else."""
-    _check_not_computed_from(metadata, path, done)
+    _check_not_computed_from(metadata, path, operation)
     for name in _BY_NAME:
         if _name_pattern(path).search(metadata.configuration.get(name, "")):
             raise InvalidRequest(
-                f"the column '{'.'.join(path)}' cannot be {done}: the property '{name}' names it",
+                f"the column '{'.'.join(path)}' cannot be {operation}: the property '{name}' names it",
                 column=path[-1],
             )
 
 
-def _check_not_computed_from(metadata: Metadata, path: Sequence[str], done: str) -> None:
+def _check_not_computed_from(metadata: Metadata, path: Sequence[str], operation: str) -> None:
     """``InvalidRequest`` if a constraint or a generated column is computed from a column."""
     word = _name_pattern(path)
     for constraint in constraints_of(metadata):
         if word.search(constraint.expression):
             raise InvalidRequest(
-                f"the column '{'.'.join(path)}' cannot be {done}: {constraint} names it", column=path[-1]
+                f"the column '{'.'.join(path)}' cannot be {operation}: {constraint} names it", column=path[-1]
             )
     for column, expression in expressions_of(metadata):
         if word.search(expression) and column.lower() != path[0].lower():
             raise InvalidRequest(
-                f"the column '{'.'.join(path)}' cannot be {done}: '{column}' is computed from it"
+                f"the column '{'.'.join(path)}' cannot be {operation}: '{column}' is computed from it"
                 f" ({expression})",
                 column=path[-1],
             )

@@ -74,8 +74,8 @@ class FileCounts(NamedTuple):
         return ", ".join(phrases)
 
 
-def format_file_count(files: int, word: str = "") -> str:
-    return f"{files} file{'' if files == 1 else 's'}{' ' if word else ''}{word}"
+def format_file_count(files: int, verb: str = "") -> str:
+    return f"{files} file{'' if files == 1 else 's'}{' ' if verb else ''}{verb}"
 
 
 def places(files: Iterable[Add | Remove]) -> tuple[str, ...]:
@@ -122,9 +122,9 @@ def _describe_rewritten(adds: Sequence[Add], removes: Sequence[Remove]) -> str:
     )
 
 
-def _describe_partitions(files: Sequence[Add | Remove], word: str) -> str:
+def _describe_partitions(files: Sequence[Add | Remove], verb: str) -> str:
     partitions = some(places(files))
-    return f"{word}{partitions}" if partitions else ""
+    return f"{verb}{partitions}" if partitions else ""
 
 
 def _files_with_data_change(files: Sequence[_FileT]) -> list[_FileT]:

@@ -231,12 +231,12 @@ def _check_protocol(winner: Winner, mine: DeltaTransaction) -> DeltaConflict | N
     return None
 
 
-def _is_covered_by(wanted: Protocol, theirs: Protocol) -> bool:
+def _is_covered_by(required: Protocol, theirs: Protocol) -> bool:
     """Whether a protocol asks for everything that another one does."""
     return (
-        wanted.min_reader_version >= theirs.min_reader_version
-        and wanted.min_writer_version >= theirs.min_writer_version
-        and supported_features(wanted) >= supported_features(theirs)
+        required.min_reader_version >= theirs.min_reader_version
+        and required.min_writer_version >= theirs.min_writer_version
+        and supported_features(required) >= supported_features(theirs)
     )
 
 

@@ -220,15 +220,15 @@ def _unsupported_features(
     return sorted(never | unless_used)
 
 
-def _make_refusal(name: str, done: str) -> FeatureRefusal:
+def _make_refusal(name: str, operation: str) -> FeatureRefusal:
     if name not in FEATURES:
         return FeatureRefusal(
             name,
-            f"is not known to this Penstock, so the table cannot be {done} by it",
+            f"is not known to this Penstock, so the table cannot be {operation} by it",
             "use a newer Penstock, or the engine that made it",
         )
     feature = FEATURES[name]
-    return FeatureRefusal(name, f"cannot be {done}: {feature.why}", feature.advice)
+    return FeatureRefusal(name, f"cannot be {operation}: {feature.why}", feature.advice)
 
 
 def _newer_version_refusal(side: str, version: int) -> FeatureRefusal:

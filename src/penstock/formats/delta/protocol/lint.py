@@ -202,11 +202,11 @@ def _only_once(commit: _Commit) -> Iterator[Fault]:
             yield line, "it can only be in checkpoints, not in commits"
 
 
-def _find_repeated_names(named: Collection[tuple[int, str]], what: str) -> Iterator[Fault]:
+def _find_repeated_names(named: Collection[tuple[int, str]], subject: str) -> Iterator[Fault]:
     seen: dict[str, int] = {}
     for line, name in named:
         if seen.setdefault(name, line) != line:
-            yield line, f"{what} '{name}' is already in line {seen[name]}"
+            yield line, f"{subject} '{name}' is already in line {seen[name]}"
 
 
 def _begins_a_table(commit: _Commit) -> Iterator[Fault]:

@@ -140,7 +140,7 @@ def may_be_same_value(kind: Type, one: str | None, other: str | None) -> bool:
     return (zones[0] is None) != (zones[1] is None)
 
 
-def _compare_outcomes(of: KnownValue, operator: str, value: Value) -> Outcomes:
+def _compare_outcomes(known_value: KnownValue, operator: str, value: Value) -> Outcomes:
     compare = _COMPARE[operator]
     value_is_nan = isinstance(value, float) and isnan(value)
     if value_is_nan:
@@ -148,16 +148,16 @@ def _compare_outcomes(of: KnownValue, operator: str, value: Value) -> Outcomes:
         by_value = _set((compare(0, 1), True))
         by_nan = _set((compare(0, 0), True))
     else:
-        by_value = _by_bounds(of, operator, value)
+        by_value = _by_bounds(known_value, operator, value)
         by_nan = _set((compare(1, 0), True))
-    result = frozenset() if not of.may_be_value else by_value
-    result = result | by_nan if of.may_be_nan else result
-    return result | {None} if of.may_be_null else result
+    result = frozenset() if not known_value.may_be_value else by_value
+    result = result | by_nan if known_value.may_be_nan else result
+    return result | {None} if known_value.may_be_null else result
 
 
-def _by_bounds(of: KnownValue, operator: str, value: Any) -> Outcomes:
+def _by_bounds(known_value: KnownValue, operator: str, value: Any) -> Outcomes:
     """What a comparison comes to for values between two bounds."""
-    low, high = of.low, of.high
+    low, high = known_value.low, known_value.high
     may_be_less = low is None or low < value
     may_be_more = high is None or high > value
     may_be_equal = (low is None or low <= value) and (high is None or value <= high)
@@ -166,22 +166,24 @@ def _by_bounds(of: KnownValue, operator: str, value: Any) -> Outcomes:
     return frozenset(compare(sign, 0) for sign, possible in signs if possible)
 
 
-def _like_outcomes(of: KnownValue, like: Like) -> Outcomes:
-    if of.is_exact:
-        return _set((like.matches(of.low), True))
+def _like_outcomes(known_value: KnownValue, like: Like) -> Outcomes:
+    if known_value.is_exact:
+        return _set((like.matches(known_value.low), True))
     prefix, size = like.prefix, len(like.prefix)
-    may_match = (of.low is None or of.low[:size] <= prefix) and (of.high is None or prefix <= of.high[:size])
+    may_match = (known_value.low is None or known_value.low[:size] <= prefix) and (
+        known_value.high is None or prefix <= known_value.high[:size]
+    )
     # Between two texts that both begin with it every text does.
     is_prefix_alone = like.pattern.endswith("%") and like.pattern[:-1] == prefix
     all_match = (
         is_prefix_alone
-        and of.low is not None
-        and of.high is not None
-        and of.low.startswith(prefix)
-        and of.high.startswith(prefix)
+        and known_value.low is not None
+        and known_value.high is not None
+        and known_value.low.startswith(prefix)
+        and known_value.high.startswith(prefix)
     )
-    by_value = _set((True, may_match), (False, not all_match)) if of.may_be_value else frozenset()
-    return by_value | {None} if of.may_be_null else by_value
+    by_value = _set((True, may_match), (False, not all_match)) if known_value.may_be_value else frozenset()
+    return by_value | {None} if known_value.may_be_null else by_value
 
 
 def both(outcomes: Outcomes, other: Outcomes) -> Outcomes:

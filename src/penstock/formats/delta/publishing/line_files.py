@@ -105,8 +105,8 @@ class _Names:
         self._names: OrderedDict[tuple[str, str], None] = OrderedDict()
         self._lock = Lock()
 
-    def __contains__(self, one: object) -> bool:
-        return one in self._names
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
 
     def add(self, some: Iterable[tuple[str, str]]) -> None:
         with self._lock:

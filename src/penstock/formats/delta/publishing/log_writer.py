@@ -284,10 +284,10 @@ def foreign(content: DeltaTable, version: int) -> ForeignCommit:
     )
 
 
-def _invalid_log_error(content: DeltaTable, version: int, name: str, what: str) -> InvalidLog:
+def _invalid_log_error(content: DeltaTable, version: int, name: str, subject: str) -> InvalidLog:
     return InvalidLog(
         f"version {version} of the table at {content.location} cannot be published: {name}, which its "
-        f"writer put there, {what}.\n  Restore that file from a backup or from an older version of the "
+        f"writer put there, {subject}.\n  Restore that file from a backup or from an older version of the "
         "object, and publish again.",
         location=content.location,
         id=str(content.id),

@@ -116,9 +116,9 @@ class WordBudget:
     def __init__(self, place: Place) -> None:
         self._place, self._words = place, 0
 
-    def take(self, found: BitmapWords) -> None:
+    def take(self, words: BitmapWords) -> None:
         """``InvalidRequest`` if these are too many, together with those before."""
-        self._words += len(found.words)
+        self._words += len(words.words)
         if self._words > WORDS_MAX:
             raise InvalidRequest(
                 f"the deletion vectors of the files to be read of {self._place.url} have too many deleted "

@@ -171,12 +171,12 @@ def _parse_generation(field: Field, text: str, schema: StructType) -> SqlExpress
     return _parse(field, text, schema, "the generated column", "generatedColumns")
 
 
-def _parse(field: Field, text: str, schema: StructType, what: str, feature: str) -> SqlExpression:
+def _parse(field: Field, text: str, schema: StructType, subject: str, feature: str) -> SqlExpression:
     """An expression as one of a column's type; what is not converted is refused for its values."""
     try:
         expression = parse_expression(text, {TABLE: schema}, is_stored=True)
     except InvalidRequest as problem:
-        raise _not_understood(what, field, text, problem.message, feature) from None
+        raise _not_understood(subject, field, text, problem.message, feature) from None
     if expression.root.kind == field.type or not may_cast(expression.root.kind, field.type):
         return expression
     return SqlExpression(text, Conversion(expression.root, field.type))
@@ -186,9 +186,9 @@ def _compute(expression: SqlExpression, batch: Any) -> Any:
     return expression.evaluate(RowFrames({TABLE: batch}, batch.num_rows))
 
 
-def _not_understood(what: str, field: Field, text: str, why: str, feature: str) -> UnsupportedFeature:
+def _not_understood(subject: str, field: Field, text: str, why: str, feature: str) -> UnsupportedFeature:
     return UnsupportedFeature(
-        f"{what} '{field.name}' ({text}) cannot be evaluated without Spark: {why}\n"
+        f"{subject} '{field.name}' ({text}) cannot be evaluated without Spark: {why}\n"
         "  Write the rows with penstock.spark.write, or give the column a value where it has a default.",
         feature=feature,
         column=field.name,

@@ -162,9 +162,9 @@ def read_stats(file: Add) -> dict[str, Any]:
     return stats if isinstance(stats, dict) else {}
 
 
-def _nested_value(found: Any, names: Sequence[str]) -> Any:
+def _nested_value(stats: Any, names: Sequence[str]) -> Any:
     for name in names:
-        if not isinstance(found, dict):
+        if not isinstance(stats, dict):
             return None
-        found = found.get(name)
-    return found
+        stats = stats.get(name)
+    return stats

@@ -29,9 +29,9 @@ from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType, 
 from penstock.model.similar_names import describe_names
 
 
-def check_columns(given: Any, schema: StructType) -> None:
+def check_columns(column: Any, schema: StructType) -> None:
     """Check that an Arrow schema has a table's columns, by their names. Raises as ``conform_batch``."""
-    _match_names(given, schema, "")
+    _match_names(column, schema, "")
 
 
 def conform_batch(batch: Any, schema: StructType) -> Any:
@@ -87,46 +87,49 @@ def _reshape_column(array: Any, field: Field) -> Any:
         raise InvalidRequest(str(problem), column=field.name) from None
 
 
-def _cast_lossless(array: Any, wanted: Any, path: str) -> Any:
+def _cast_lossless(array: Any, target_type: Any, path: str) -> Any:
     """An array as another type, if every value of it survives that."""
-    if not _may_cast(array.type, wanted):
+    if not _may_cast(array.type, target_type):
         hint = ""
-        if pa.types.is_timestamp(array.type) and pa.types.is_timestamp(wanted):
+        if pa.types.is_timestamp(array.type) and pa.types.is_timestamp(target_type):
             hint = "; add a time zone to its values, or strip it, to state whether they are in UTC"
         raise InvalidRequest(
-            f"the column '{path}' has the type {spelled(wanted)}, but the data has {array.type}{hint}",
+            f"the column '{path}' has the type {spelled(target_type)}, but the data has {array.type}{hint}",
             column=path,
         )
     try:
-        if pa.types.is_integer(array.type) and pa.types.is_decimal(wanted):
+        if pa.types.is_integer(array.type) and pa.types.is_decimal(target_type):
             # Straight to the type, Arrow asks for room for every number that there could be.
             array = array.cast(pa.decimal128(DECIMAL_DIGITS_MAX, 0))
-        return array.cast(wanted)
+        return array.cast(target_type)
     except pa.ArrowException as problem:
         raise InvalidRequest(
-            f"the column '{path}' has the type {spelled(wanted)}, which cannot hold all values: {problem}",
+            f"the column '{path}' has the type {spelled(target_type)}, which cannot hold all values: "
+            f"{problem}",
             column=path,
         ) from None
 
 
-def _may_cast(given: Any, wanted: Any) -> bool:
+def _may_cast(column: Any, target_type: Any) -> bool:
     """Whether values can survive: Arrow then refuses those that do not."""
     kinds = pa.types
-    if isinstance(given, pa.BaseExtensionType):
-        given = given.storage_type
-    if kinds.is_null(given) or given == wanted:
+    if isinstance(column, pa.BaseExtensionType):
+        column = column.storage_type
+    if kinds.is_null(column) or column == target_type:
         return True
-    if kinds.is_integer(given):
-        return bool(kinds.is_integer(wanted) or kinds.is_decimal(wanted) or kinds.is_float64(wanted))
-    if kinds.is_floating(given):
-        return bool(kinds.is_floating(wanted) and given.bit_width <= wanted.bit_width)
-    if kinds.is_decimal(given):
-        return bool(kinds.is_decimal(wanted))
-    if kinds.is_timestamp(given):
-        return bool(kinds.is_timestamp(wanted) and (given.tz is None) == (wanted.tz is None))
-    if kinds.is_date(given):
-        return bool(kinds.is_date(wanted))
-    return spelled(given) == spelled(wanted)
+    if kinds.is_integer(column):
+        return bool(
+            kinds.is_integer(target_type) or kinds.is_decimal(target_type) or kinds.is_float64(target_type)
+        )
+    if kinds.is_floating(column):
+        return bool(kinds.is_floating(target_type) and column.bit_width <= target_type.bit_width)
+    if kinds.is_decimal(column):
+        return bool(kinds.is_decimal(target_type))
+    if kinds.is_timestamp(column):
+        return bool(kinds.is_timestamp(target_type) and (column.tz is None) == (target_type.tz is None))
+    if kinds.is_date(column):
+        return bool(kinds.is_date(target_type))
+    return spelled(column) == spelled(target_type)
 
 
 def _check_nulls(array: Any, kind: Type, path: str, *, nullable: bool) -> None:

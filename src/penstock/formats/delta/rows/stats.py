@@ -242,9 +242,9 @@ def _is_within(leaf: StatsLeaf, path: tuple[str, ...]) -> bool:
     return tuple(step.lower() for step in leaf.path[: len(path)]) == path
 
 
-def _put_value(found: dict[str, Any], path: Sequence[str], value: Any) -> None:
+def _put_value(stats: dict[str, Any], path: Sequence[str], value: Any) -> None:
     if value is None:
         return
     for step in path[:-1]:
-        found = found.setdefault(step, {})
-    found[path[-1]] = value
+        stats = stats.setdefault(step, {})
+    stats[path[-1]] = value

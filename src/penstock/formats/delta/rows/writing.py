@@ -390,7 +390,7 @@ def _by_place(there: Any, kind: StructType, path: str) -> Sequence[int]:  # noqa
     return range(len(kind.fields))
 
 
-def _as_is(array: Any, wanted: Any, path: str) -> Any:  # noqa: ARG001
+def _as_is(array: Any, target_type: Any, path: str) -> Any:  # noqa: ARG001
     return array
 
 

@@ -157,11 +157,11 @@ def _format_file_row(screen: Screen, entry: FileEntry) -> Row:
     ]
 
 
-def _find_file(table: Files, where: FilesPath, ref: str | None) -> FileEntry:
+def _find_file(table: Files, path: FilesPath, ref: str | None) -> FileEntry:
     """The file at a path; ``FileNotFound`` if it is none."""
-    if not where.path or not table.exists(where.path):
-        raise not_found_error(where, ref)
-    return table.stat(where.path)
+    if not path.path or not table.exists(path.path):
+        raise not_found_error(path, ref)
+    return table.stat(path.path)
 
 
 @command("stat", prints=FileEntry, examples="$ penstock files stat raw.visits/day=1/mon.csv")

@@ -32,17 +32,15 @@ def place_of(text: str, *, needs_path: bool = False) -> FilesPath:
     return path
 
 
-def files_at(lake: Lake, place: FilesPath, ref: str | None) -> Files:
+def files_at(lake: Lake, path: FilesPath, ref: str | None) -> Files:
     """The files of a table at the commit that a revision names now, so that all that is read is of one."""
-    return lake.at(ref).table(place.key).files
+    return lake.at(ref).table(path.key).files
 
 
-def not_found_error(place: FilesPath, ref: str | None) -> FileNotFound:
+def not_found_error(path: FilesPath, ref: str | None) -> FileNotFound:
     """The error for a place where nothing is."""
     at = "" if ref is None else f" at '{ref}'"
-    return FileNotFound(
-        f"'{place.key}' has no file at '{place.path}'{at}", table=str(place.key), path=place.path
-    )
+    return FileNotFound(f"'{path.key}' has no file at '{path.path}'{at}", table=str(path.key), path=path.path)
 
 
 def _complete_paths(lake: Lake, start: str) -> list[str]:

@@ -55,14 +55,14 @@ class FilesChange(msgspec.Struct, frozen=True, kw_only=True):
         key: str,
         branch: str,
         written: FilesWritten | None,
-        put: Sequence[str] = (),
+        paths: Sequence[str] = (),
         removed: Sequence[str] = (),
     ) -> FilesChange:
         return cls(
             key=key,
             branch=branch,
             commit=None if written is None or written.commit is None else written.commit.id,
-            put=tuple(put),
+            put=tuple(paths),
             removed=tuple(removed),
             dry_run=written is None,
         )
@@ -123,7 +123,7 @@ def files_put(
                 author=call.who,
                 idempotency_key=idempotency_key,
             )
-    _show_change(call, where, name, written, put=list(puts), removed=[where.prefix] if replace else [])
+    _show_change(call, where, name, written, paths=list(puts), removed=[where.prefix] if replace else [])
 
 
 def _check_no_folder(lake: Lake, where: FilesPath, branch: str) -> None:
@@ -238,7 +238,7 @@ def files_cp(
         author=call.who,
         idempotency_key=idempotency_key,
     )
-    _show_change(call, where, name, written, put=[to for _, to in pairs])
+    _show_change(call, where, name, written, paths=[to for _, to in pairs])
 
 
 @command(
@@ -282,23 +282,23 @@ def files_mv(
         idempotency_key=idempotency_key,
     )
     _show_change(
-        call, where, name, written, put=[to for _, to in pairs], removed=[entry.path for entry in moved]
+        call, where, name, written, paths=[to for _, to in pairs], removed=[entry.path for entry in moved]
     )
 
 
 def _pair_files_with_paths(
-    files: Files, origin: FilesPath, where: FilesPath, recursive: bool, ref: str
+    files: Files, origin: FilesPath, path: FilesPath, recursive: bool, ref: str
 ) -> list[tuple[FileEntry, str]]:
     """Which file is to be at which path; ``FileNotFound`` if there is none."""
     if not origin.is_folder and files.exists(origin.path):
         name = origin.path.rpartition("/")[2]
-        return [(files.stat(origin.path), where.prefix + name if where.is_folder else where.path)]
+        return [(files.stat(origin.path), path.prefix + name if path.is_folder else path.path)]
     prefix = files.list(origin.prefix)
     if not prefix:
         raise not_found_error(origin, ref)
     if not recursive:
         raise click.UsageError(f"{origin.with_path(origin.path)} is a folder: use -r to copy its files")
-    return [(entry, where.prefix + entry.path.removeprefix(origin.prefix)) for entry in prefix]
+    return [(entry, path.prefix + entry.path.removeprefix(origin.prefix)) for entry in prefix]
 
 
 @command(
@@ -368,7 +368,7 @@ def _show_change(
     where: FilesPath,
     branch: str,
     written: FilesWritten | None,
-    put: Sequence[str] = (),
+    paths: Sequence[str] = (),
     removed: Sequence[str] = (),
 ) -> None:
     def text(screen: Screen) -> Iterator[str]:
@@ -380,10 +380,10 @@ def _show_change(
             commit = screen.paint(short(written.commit.id), "id")
             yield f"committed {commit} to {screen.paint(branch, 'name')}"
         lines = [("-", path or "all files", "removed") for path in removed]
-        lines += [("+", path, "added") for path in put]
+        lines += [("+", path, "added") for path in paths]
         for sign, path, style in lines[:SHOWN_MAX]:
             yield screen.paint(f"  {sign} {printable(path)}", style)
         if len(lines) > SHOWN_MAX:
             yield screen.spell(f"  … {len(lines) - SHOWN_MAX:,} more")
 
-    call.answer(lambda: FilesChange.of(str(where.key), branch, written, put, removed), text)
+    call.answer(lambda: FilesChange.of(str(where.key), branch, written, paths, removed), text)

@@ -69,7 +69,7 @@ class FilesErasure:
     def _read_table(self, commit: ObjectId) -> FilesTable:
         content = content_of(self._kernel.objects, self._kernel.state(commit).get(self._key.encode()))
         if not isinstance(content, FilesTable) or not is_managed(content):
-            raise KeyNotFound(f"the file table '{self._key}' no longer exists", key=str(self._key))
+            raise KeyNotFound(f"the table of files '{self._key}' no longer exists", key=str(self._key))
         return content
 
     def require_erasable(self) -> None:
@@ -134,7 +134,8 @@ class FilesErasure:
                 (younger if time_us > moment_us else older).add(state_hash(content))
         if len(younger) > SPARED_MAX:
             raise InvalidRequest(
-                f"'{self._key}' had {len(younger)} states since then, but an erase can keep at most "
+                f"'{self._key}' had {len(younger)} states since the given time, but an erase can keep at "
+                "most "
                 f"{SPARED_MAX}; give a later time",
                 key=str(self._key),
             )

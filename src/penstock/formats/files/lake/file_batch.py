@@ -114,8 +114,8 @@ class BufferedFile(io.BufferedIOBase):
     It is discarded too if it is closed because of an exception, or never closed.
     """
 
-    def __init__(self, place: FilesPath, mode: str, on_close: Callable[[BinaryIO], None]) -> None:
-        self.path, self.mode = place.with_path(place.path), mode
+    def __init__(self, path: FilesPath, mode: str, on_close: Callable[[BinaryIO], None]) -> None:
+        self.path, self.mode = path.with_path(path.path), mode
         self._done = on_close
         spool = SpooledTemporaryFile(max_size=IN_MEMORY_MAX_BYTES)  # noqa: SIM115
         self._data = cast("BinaryIO", spool)

@@ -51,7 +51,7 @@ class _FileGroup(NamedTuple):
 
 
 def optimize_files(
-    table: Table, target_file_bytes: int | None, said: CommitDescription, progress: OptimizeProgress
+    table: Table, target_file_bytes: int | None, description: CommitDescription, progress: OptimizeProgress
 ) -> OptimizedTable:
     """Put small files together. ``NotManaged`` if the table's files are not Parquet."""
     target_bytes = TARGET_FILE_BYTES if target_file_bytes is None else target_file_bytes
@@ -60,7 +60,7 @@ def optimize_files(
     table.require_branch()
     table.lake.begin_write(makes_lake=False)
     _check_parquet(table)
-    return _FilesOptimization(table.outside_read_set, target_bytes, said, progress).run()
+    return _FilesOptimization(table.outside_read_set, target_bytes, description, progress).run()
 
 
 def _check_parquet(table: Table) -> None:
@@ -76,10 +76,14 @@ class _FilesOptimization:
     """A run over the files of a table."""
 
     def __init__(
-        self, table: Table, target_bytes: int, said: CommitDescription, progress: OptimizeProgress
+        self, table: Table, target_bytes: int, description: CommitDescription, progress: OptimizeProgress
     ) -> None:
         self._table, self._target_bytes, self._progress = table, target_bytes, progress
-        self._said = said if said.message else msgspec.structs.replace(said, message=f"optimize {table.key}")
+        self._said = (
+            description
+            if description.message
+            else msgspec.structs.replace(description, message=f"optimize {table.key}")
+        )
         lake = table.lake
         self._bytes = TableBytes(lake.places, lake.warehouse, table.key)
         self._result = OptimizedTable(key=table.key)

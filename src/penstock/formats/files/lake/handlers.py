@@ -75,7 +75,7 @@ class FilesAnswers:
             where = via if via is not None else self._lake.or_default(at)
             raise KeyNotFound(f"there is no '{key}' at '{where}'", key=str(key), ref=where)
         if not isinstance(content, FilesTable) or not is_managed(content):
-            raise NotManaged(f"'{key}' is {content.type_in_words}, not a file table", table=str(key))
+            raise NotManaged(f"'{key}' is {content.type_in_words}, not a table of files", table=str(key))
         if at not in (None, self._kernel.formats.default_branch) and content.id is not None:
             horizon = find_horizon(self._kernel.store, content.id)
             managing = self._kernel.formats.managing(content)

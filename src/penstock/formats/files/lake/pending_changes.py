@@ -95,7 +95,7 @@ class PendingFileChanges(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def commit(
-    table: Table, changes: PendingFileChanges, said: CommitDescription, idempotency_key: str | None
+    table: Table, changes: PendingFileChanges, description: CommitDescription, idempotency_key: str | None
 ) -> FilesWritten:
     """Carry out changes in one commit.
 
@@ -120,7 +120,7 @@ def commit(
             when=changes.when,
             layout=changes.layout,
             create=bool(changes.puts or changes.copied or changes.layout),
-            said=said,
+            said=description,
             idempotency_key=idempotency_key,
             who=table.lake.author,
         )

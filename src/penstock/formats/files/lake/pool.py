@@ -38,12 +38,12 @@ def name_in_pool(warehouse: str, address: str) -> str:
     return address.removeprefix(pool)
 
 
-def require_fence(fence: str, branch: str, key: Key, what: str = "fence") -> None:
+def require_fence(fence: str, branch: str, key: Key, subject: str = "fence") -> None:
     """``InvalidRequest`` if it is none, or was made for another table or branch: what is in its folder is for
     those who may read it there."""
-    if is_made_for_another(check_job_id(fence, what), branch, key):
+    if is_made_for_another(check_job_id(fence, subject), branch, key):
         raise InvalidRequest(
-            f"the {what} {fence} does not belong to '{key}' on the branch '{branch}': it was begun for "
+            f"the {subject} {fence} does not belong to '{key}' on the branch '{branch}': it was begun for "
             "another table or branch",
             table=str(key),
         )

@@ -57,6 +57,6 @@ class ProposedFiles:
 def find_proposed_files(lake: Embedded, proposal: Proposal, key: Key, content: AnyContent) -> ProposedFiles:
     """The files that a table would have; ``NotManaged`` if it is not a table of files."""
     if not isinstance(content, FilesTable) or not is_managed(content):
-        raise NotManaged(f"'{key}' is {content.type_in_words}, not a file table", table=str(key))
+        raise NotManaged(f"'{key}' is {content.type_in_words}, not a table of files", table=str(key))
     warehouse = lake.moved.to_storage(lake.warehouse)
     return ProposedFiles(proposal.objects, lake.places, warehouse, key, state_of(content).root)

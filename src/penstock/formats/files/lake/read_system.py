@@ -132,10 +132,12 @@ class ReadFilesSystem(AbstractFileSystem):  # type: ignore[misc]
 
     # -- reading -------------------------------------------------------------------------------------------
 
-    def _read(self, place: FilesPath) -> Files:
-        ref = self.ref if place.ref is None else place.ref
+    def _read(self, files_path: FilesPath) -> Files:
+        ref = self.ref if files_path.ref is None else files_path.ref
         table = (
-            self._open_snapshot(ref).table(place.key) if self._is_pinned else self.lake.table(place.key, ref)
+            self._open_snapshot(ref).table(files_path.key)
+            if self._is_pinned
+            else self.lake.table(files_path.key, ref)
         )
         return table.outside_read_set.files if _UNNOTED.get() else table.files
 
@@ -307,9 +309,9 @@ def _directory_info(name: str) -> Info:
     return {"name": name, "size": 0, "type": "directory"}
 
 
-def _file_info(place: FilesPath, entry: FileEntry) -> Info:
+def _file_info(files_path: FilesPath, entry: FileEntry) -> Info:
     return {
-        "name": place.with_path(entry.path),
+        "name": files_path.with_path(entry.path),
         "size": entry.size,
         "type": "file",
         "modified": entry.modified,
@@ -319,11 +321,11 @@ def _file_info(place: FilesPath, entry: FileEntry) -> Info:
     }
 
 
-def _entry_info(place: FilesPath, entry: FileEntry) -> Info:
+def _entry_info(files_path: FilesPath, entry: FileEntry) -> Info:
     return (
-        _directory_info(place.with_path(entry.path.rstrip("/")))
+        _directory_info(files_path.with_path(entry.path.rstrip("/")))
         if entry.is_folder
-        else _file_info(place, entry)
+        else _file_info(files_path, entry)
     )
 
 

@@ -145,14 +145,16 @@ def _without_empty_lines(rows: Any, name: str) -> Iterator[Any]:
         yield batch
 
 
-def _with_message(said: CommitDescription, table: Table, mode: SaveMode, files: int) -> CommitDescription:
-    if said.message is not None:
-        return said
+def _with_message(
+    description: CommitDescription, table: Table, mode: SaveMode, files: int
+) -> CommitDescription:
+    if description.message is not None:
+        return description
     count = f"{files:,} file{'' if files == 1 else 's'}"
     if mode is SaveMode.OVERWRITE:
-        return msgspec.structs.replace(said, message=f"overwrite {table.key} with {count}")
+        return msgspec.structs.replace(description, message=f"overwrite {table.key} with {count}")
     verb = "append" if mode is SaveMode.APPEND else "write"
-    return msgspec.structs.replace(said, message=f"{verb} {count} to {table.key}")
+    return msgspec.structs.replace(description, message=f"{verb} {count} to {table.key}")
 
 
 def _find_earlier_write(table: Table, idempotency_key: str | None) -> FilesWritten | None:

@@ -126,7 +126,7 @@ def read_files(by: SessionCaller, session_read: SessionRead) -> FilesToRead:
     key, folders = table_and_folders
     if facts.is_stream:
         raise InvalidRequest(
-            f"'{key}' is a file table, which cannot be read as a stream: its files are not at "
+            f"'{key}' is a table of files, which cannot be read as a stream: its files are not at "
             f"{_describe_read(facts)}\n  Read it as a batch by spark.read, or keep its rows in a Delta "
             "table, which "
             "streams read by penstock.spark.stream.",
@@ -391,7 +391,9 @@ class _Reader:
                 return ""
         table = table_at(base_path, self._tables, self._facts.home)
         if table is None or table[0] != self._key or not folder.startswith(table[1]):
-            raise InvalidRequest(f"basePath {base_path} is not above {_describe_read(self._facts)}")
+            raise InvalidRequest(
+                f"basePath must be a folder that contains {_describe_read(self._facts)}, got {base_path}"
+            )
         return table[1]
 
     def _reader_options(self) -> dict[str, str]:

@@ -147,12 +147,12 @@ def begin(by: SessionCaller, session_write: SessionWrite) -> BegunSession:
     )
 
 
-def commit(by: SessionCaller, asked: SessionWrite) -> EndedSession:
+def commit(by: SessionCaller, session_write: SessionWrite) -> EndedSession:
     """Commit what the job has written, once, however often this is asked for."""
-    job, begun = _require_job(asked.facts), _require_begun(asked)
+    job, begun = _require_job(session_write.facts), _require_begun(session_write)
     if begun.has_landed:
         return EndedSession(remove=True)  # of this attempt, whose folder is not that of the one that landed
-    output, marker = _make_output(asked), None
+    output, marker = _make_output(session_write), None
     folder = files_save_job.below_pool(begun.place)
     pool = None if by.places is None else by.places.at(begun.place.removesuffix(folder))
     if job.success_file and pool is not None:

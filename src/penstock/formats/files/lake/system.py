@@ -164,12 +164,12 @@ class FilesSystem(ReadFilesSystem):
             yield changes
             self.commit(changes)
 
-    def _find_target(self, place: FilesPath, changes: FileBatch | None = None) -> Target:
+    def _find_target(self, files_path: FilesPath, changes: FileBatch | None = None) -> Target:
         """The table and branch of a path that is written; ``PermissionError`` where nothing can be."""
-        target = Target(place.key, self.ref if place.ref is None else place.ref)
+        target = Target(files_path.key, self.ref if files_path.ref is None else files_path.ref)
         if changes is not None and changes.target == target:
             return target  # it was asked for the first of its files
-        with os_errors(place.with_path(place.path)):
+        with os_errors(files_path.with_path(files_path.path)):
             self.lake.begin_write()
             try:
                 kind = self.lake.do(GetReference(name=target.branch)).kind
@@ -180,7 +180,7 @@ class FilesSystem(ReadFilesSystem):
         raise PermissionError(
             errno.EROFS,
             f"'{target.branch}' is not a branch, and only branches can be written to",
-            place.with_path(place.path),
+            files_path.with_path(files_path.path),
         )
 
     def put_file(

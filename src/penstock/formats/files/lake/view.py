@@ -39,15 +39,15 @@ class FilesView:
     def to_arrow(self, columns: Sequence[str] | None, where: str | None) -> Any:
         return self._table.scan().to_arrow(columns, where)
 
-    def append(self, data: Any, said: CommitDescription, idempotency_key: str | None) -> Ratified:
-        return self._change_rows(data, SaveMode.APPEND, said, idempotency_key)
+    def append(self, data: Any, description: CommitDescription, idempotency_key: str | None) -> Ratified:
+        return self._change_rows(data, SaveMode.APPEND, description, idempotency_key)
 
     def overwrite(
         self,
         data: Any,
         partitions: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None,
         where: str | None,
-        said: CommitDescription,
+        description: CommitDescription,
         idempotency_key: str | None,
     ) -> Ratified:
         if partitions is not None or where is not None:
@@ -57,10 +57,10 @@ class FilesView:
                 "and where",
                 key=str(key),
             )
-        return self._change_rows(data, SaveMode.OVERWRITE, said, idempotency_key)
+        return self._change_rows(data, SaveMode.OVERWRITE, description, idempotency_key)
 
     def _change_rows(
-        self, data: Any, mode: SaveMode, said: CommitDescription, idempotency_key: str | None
+        self, data: Any, mode: SaveMode, description: CommitDescription, idempotency_key: str | None
     ) -> Ratified:
         """As ``write`` does. If there is nothing to write, the head of the branch has all of the rows."""
         table = self._table
@@ -69,12 +69,12 @@ class FilesView:
         table.lake.begin_write()
         if (content := find_content(table)) is None:
             raise table.lake.key_not_found(table.key, table.ref)
-        written = self.write(RowWrite(rows, mode, None, None, said, idempotency_key, content))
+        written = self.write(RowWrite(rows, mode, None, None, description, idempotency_key, content))
         if written is None or written.commit is None:
             return Ratified(commit=table.lake.do(GetCommit(revision=table.ref)), tables=())
         return Ratified(commit=written.commit, tables=())
 
-    def optimize(self, order: OptimizeOrder, said: CommitDescription) -> OptimizedTable:
+    def optimize(self, order: OptimizeOrder, description: CommitDescription) -> OptimizedTable:
         key = self._table.key
         if not is_managed(self._table.outside_read_set.content):
             raise self._no_rows()
@@ -85,7 +85,9 @@ class FilesView:
                 key=str(key),
             )
         optimize_files = registry.load("penstock.formats.files.lake.file_upkeep:optimize_files")
-        optimized: OptimizedTable = optimize_files(self._table, order.target_file_bytes, said, order.progress)
+        optimized: OptimizedTable = optimize_files(
+            self._table, order.target_file_bytes, description, order.progress
+        )
         return optimized
 
     def write(self, rows: RowWrite) -> FilesWritten | None:

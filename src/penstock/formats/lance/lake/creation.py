@@ -45,7 +45,7 @@ ATTEMPTS_MAX: Final = 1000
 """How often something is tried under one idempotency key."""
 
 
-def create(table: Table, data: Any, said: CommitDescription, idempotency_key: str | None) -> Ratified:
+def create(table: Table, data: Any, description: CommitDescription, idempotency_key: str | None) -> Ratified:
     """Create a table that has these rows from the beginning.
 
     ``CommitConflict`` if there is something at its key by now. In a transaction of the caller's it is part of
@@ -55,17 +55,17 @@ def create(table: Table, data: Any, said: CommitDescription, idempotency_key: st
     if is_transaction(table.ref):
         _declare(table)
         try:
-            return _write_first_rows(table, source, said, idempotency_key or uuid4().hex)
+            return _write_first_rows(table, source, description, idempotency_key or uuid4().hex)
         except BaseException:
             _take_back(table)
             raise
     lake = table.lake
-    message = said.message if said.message is not None else f"create {table.key}"
+    message = description.message if description.message is not None else f"create {table.key}"
     with lake.transaction(table.ref, id=_next_id(table, idempotency_key), message=message) as inside:
         hidden = inside.table(table.key)
         _declare(hidden)
-        _write_first_rows(hidden, source, said, uuid4().hex)
-        landed = inside.land(message, authors=said.authors, properties=said.properties)
+        _write_first_rows(hidden, source, description, uuid4().hex)
+        landed = inside.land(message, authors=description.authors, properties=description.properties)
     return ratified_version(table, landed.head, landed.commit, 1)
 
 
@@ -101,10 +101,10 @@ def _declare(table: Table) -> None:
         raise CommitConflict([Conflict(ConflictKind.FORMAT, table.key, why=problem.message)]) from None
 
 
-def _write_first_rows(table: Table, source: Source, said: CommitDescription, job_id: str) -> Ratified:
+def _write_first_rows(table: Table, source: Source, description: CommitDescription, job_id: str) -> Ratified:
     import lance
 
-    job = LanceJob(key=table.key, branch=table.ref, id=job_id, id_name="idempotency_key", said=said)
+    job = LanceJob(key=table.key, branch=table.ref, id=job_id, id_name="idempotency_key", said=description)
     with source.source_errors_raised():
         committed = _DeclaredTableJob(table.lake, job).run(
             lambda client: lance.write_dataset(

@@ -159,22 +159,22 @@ def _require(dataset: LanceDataset, table: list[str], name: str) -> None:
         raise TableIndexNotFoundError(f"{table_name(table)} has no index '{name}'")
 
 
-def _describe_index(dataset: LanceDataset, one: Any) -> IndexContent:
+def _describe_index(dataset: LanceDataset, index: Any) -> IndexContent:
     """An index, as it is listed."""
-    rows, segments = dataset.count_rows(), list(one.segments)
+    rows, segments = dataset.count_rows(), list(index.segments)
     newest = max(segments, key=lambda segment: segment.created_at.timestamp() if segment.created_at else 0)
     return IndexContent(
-        index_name=one.name,
+        index_name=index.name,
         index_uuid=newest.uuid,
-        columns=list(one.field_names),
+        columns=list(index.field_names),
         status="SUCCEEDED",
-        index_type=one.index_type,
-        type_url=one.type_url,
-        num_indexed_rows=one.num_rows_indexed,
-        num_unindexed_rows=max(0, rows - one.num_rows_indexed),
-        size_bytes=one.total_size_bytes,
+        index_type=index.index_type,
+        type_url=index.type_url,
+        num_indexed_rows=index.num_rows_indexed,
+        num_unindexed_rows=max(0, rows - index.num_rows_indexed),
+        size_bytes=index.total_size_bytes,
         num_segments=len(segments),
         created_at=newest.created_at,
         index_version=newest.index_version,
-        index_details=json.dumps(one.details, separators=(",", ":"), default=str),
+        index_details=json.dumps(index.details, separators=(",", ":"), default=str),
     )

@@ -101,15 +101,15 @@ def _find_metadata(data: bytes, start: int) -> tuple[int, int]:
     return start + 4, _require_size(size)
 
 
-def _read_number(kind: str, data: bytes, place: int) -> int:
-    if place < 0:
-        raise ValueError(f"a place {place}")
-    value: int = struct.unpack_from(kind, data, place)[0]
+def _read_number(kind: str, data: bytes, offset: int) -> int:
+    if offset < 0:
+        raise ValueError(f"a place {offset}")
+    value: int = struct.unpack_from(kind, data, offset)[0]
     return value
 
 
-def _follow_offset(data: bytes, place: int) -> int:
-    return place + _read_number("<I", data, place)
+def _follow_offset(data: bytes, offset: int) -> int:
+    return offset + _read_number("<I", data, offset)
 
 
 def _find_root_table(data: bytes, start: int) -> int:
@@ -126,8 +126,8 @@ def _find_field(data: bytes, table: int, number: int) -> int | None:
     return table + offset if offset else None
 
 
-def _list_items(data: bytes, place: int, size: int) -> Iterator[int]:
-    start = _follow_offset(data, place)
+def _list_items(data: bytes, offset: int, size: int) -> Iterator[int]:
+    start = _follow_offset(data, offset)
     count = _read_number("<I", data, start)
     if start + 4 + count * size > len(data):
         raise ValueError(f"a list of {count} items")

@@ -190,12 +190,17 @@ class LanceErasure:
     def spares(self, content: ManagedTable) -> bool:  # noqa: ARG002 - its states have versions
         return False
 
-    def begins_at(self, content: ManagedTable, first: int) -> bool:
+    def begins_at(self, content: ManagedTable, first_version: int) -> bool:
         """Whether a branch or transaction is at the version with which history is to begin, and nothing was
         written there: what is written next would not be told from what was written before the moment."""
         assert isinstance(content, LanceTable)
         state = state_of(content)
-        return state.first < first and not state.owner and not state.fork and state.newest <= first
+        return (
+            state.first < first_version
+            and not state.owner
+            and not state.fork
+            and state.newest <= first_version
+        )
 
     def _removed_rows(self, number: int, version: Version) -> RemovedRows:
         """What a version of the default branch holds of rows that were removed before it."""
@@ -397,7 +402,7 @@ class LanceErasure:
                         seen.add(version.id(number))
                         yield self._read(number, version)
 
-    def cut(self, first: int) -> tuple[int, int, str]:  # noqa: ARG002 - the sweep removes manifests
+    def cut(self, first_version: int) -> tuple[int, int, str]:  # noqa: ARG002 - the sweep removes manifests
         """See that every reader of Lance finds the newest version before earlier ones go."""
         content = self.content
         self._parts.promoter.promote(content, monotonic() + PROMOTE_S, self._key)
@@ -432,20 +437,20 @@ class LanceErasure:
         remaining_leftovers = leftovers_of(times_us, unreferenced_files.pinned_us, grace_us)
         return remaining_leftovers._replace(strangers=strangers, needed=needed)
 
-    def _find_needed_files(self, first: int, known_version: Version | None) -> Iterator[str]:
+    def _find_needed_files(self, first_version: int, known_version: Version | None) -> Iterator[str]:
         """Describe files with rows removed before the first retained version that retained versions still
         need."""
         versions = Versions(self._kernel.objects, self._state)
-        version = versions.get(MAIN, first) or known_version
+        version = versions.get(MAIN, first_version) or known_version
         if version is None:
             return
-        removed, free = self._removed_rows(first, version), self._state.newest + 1
+        removed, free = self._removed_rows(first_version, version), self._state.newest + 1
         if not removed:
             return
         for number, later in versions.all(MAIN):
             manifest, folder = self._read(number, later)
             removed = removed.learn(manifest)
-            if number <= first or removed.is_in(manifest, folder):
+            if number <= first_version or removed.is_in(manifest, folder):
                 break
             free = number
         if removed:

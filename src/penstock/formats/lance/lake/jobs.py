@@ -207,7 +207,9 @@ class JobNamespace(PenstockNamespace):
                 operation.version - 1,
             ):
                 raise VersionTaken(
-                    f"'{operation.key}' is already at version {operation.version - 1}",
+                    f"'{operation.key}' is at version {operation.version - 1} by now, and the job began "
+                    "at version "
+                    f"{self._job.follows}",
                     table=str(operation.key),
                 )
 

@@ -181,8 +181,12 @@ class NamespaceBase:
         )
 
 
-def _with_message(said: CommitDescription, message: str) -> CommitDescription:
-    return said if said.message is not None else msgspec.structs.replace(said, message=message)
+def _with_message(description: CommitDescription, message: str) -> CommitDescription:
+    return (
+        description
+        if description.message is not None
+        else msgspec.structs.replace(description, message=message)
+    )
 
 
 def key_of(context: dict[str, str] | None) -> str | None:

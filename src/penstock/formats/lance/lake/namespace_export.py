@@ -96,34 +96,34 @@ def export_lance(lake: Lake, root: str, ref: str | None = None, *, dry_run: bool
     return msgspec.structs.replace(exported, tables=tuple(existing), unchanged=unchanged, removed=removed)
 
 
-def _require_exportable(about: LanceAbout, place: str) -> ExportedTable:
+def _require_exportable(about: LanceAbout, location: str) -> ExportedTable:
     if about.is_private:
         raise InvalidRequest("is private: its versions exist in the lake only")
     folder = normalise(about.folder)
-    if folder == place or not is_under(folder, place):
-        raise InvalidRequest(f"is at {folder}, which is outside {place}")
+    if folder == location or not is_under(folder, location):
+        raise InvalidRequest(f"is at {folder}, which is outside {location}")
     if any(DELIMITER in part for part in about.key):
         raise InvalidRequest(f"has a '{DELIMITER}' in its name, which separates names there")
     return ExportedTable(key=about.key, folder=folder, version=about.version)
 
 
-def _has_list(lake: Lake, place: str) -> bool:
-    return next(iter(lake.places.at(place).entries(LIST)), None) is not None
+def _has_list(lake: Lake, location: str) -> bool:
+    return next(iter(lake.places.at(location).entries(LIST)), None) is not None
 
 
-def _list(lake: Lake, place: str, tables: list[ExportedTable]) -> tuple[int, int]:
+def _list(lake: Lake, location: str, tables: list[ExportedTable]) -> tuple[int, int]:
     """Make the list, or add to it; say how many tables it had already, and how many were removed."""
     from lance.namespace import DirectoryNamespace
     from lance_namespace import LanceNamespaceError
 
     try:
-        directory: Any = DirectoryNamespace(root=place, **READ_WITH)  # type: ignore[no-untyped-call]
+        directory: Any = DirectoryNamespace(root=location, **READ_WITH)  # type: ignore[no-untyped-call]
         for namespace in sorted({parent for table in tables for parent in table.key.parents}):
             _make_namespace(directory, namespace)
-        unchanged = sum(not _register(directory, place, table) for table in tables)
+        unchanged = sum(not _register(directory, location, table) for table in tables)
         return unchanged, _remove_others(lake, directory, tables)
     except (LanceNamespaceError, OSError) as problem:
-        raise InvalidRequest(f"{place} cannot be made a Lance directory namespace: {problem}") from None
+        raise InvalidRequest(f"{location} cannot be made a Lance directory namespace: {problem}") from None
 
 
 def _remove_others(lake: Lake, directory: Any, tables: list[ExportedTable]) -> int:
@@ -177,7 +177,7 @@ def _make_namespace(directory: Any, namespace: Key) -> None:
         directory.create_namespace(CreateNamespaceRequest(id=[*namespace]))
 
 
-def _register(directory: Any, place: str, table: ExportedTable) -> bool:
+def _register(directory: Any, location: str, table: ExportedTable) -> bool:
     """Add a table to the list; ``False`` if it is there. One that is elsewhere by now is listed anew."""
     from lance_namespace import (
         DeregisterTableRequest,
@@ -195,6 +195,6 @@ def _register(directory: Any, place: str, table: ExportedTable) -> bool:
         return False
     if existing:
         directory.deregister_table(DeregisterTableRequest(id=name))
-    below = table.folder.removeprefix(place).lstrip("/")
+    below = table.folder.removeprefix(location).lstrip("/")
     directory.register_table(RegisterTableRequest(id=name, location=below))
     return True

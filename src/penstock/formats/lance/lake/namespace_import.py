@@ -113,7 +113,7 @@ def import_lance(
 # -- what is there -----------------------------------------------------------------------------------------
 
 
-def _list_tables(place: str) -> Iterator[ListedTable]:
+def _list_tables(location: str) -> Iterator[ListedTable]:
     """The tables of a directory namespace."""
     from lance.namespace import DirectoryNamespace
     from lance_namespace import LanceNamespaceError
@@ -123,24 +123,24 @@ def _list_tables(place: str) -> Iterator[ListedTable]:
     by_list, by_folder = {"dir_listing_enabled": "false"}, {"manifest_enabled": "false"}
     names, locations = set[tuple[str, ...]](), set[str]()
     try:
-        for way in [by_list, by_folder] if _has_list(place) else [by_folder]:
-            directory: Any = DirectoryNamespace(root=place, **way)  # type: ignore[no-untyped-call]
+        for way in [by_list, by_folder] if _has_list(location) else [by_folder]:
+            directory: Any = DirectoryNamespace(root=location, **way)  # type: ignore[no-untyped-call]
             listed_tables = [
                 listed_table
-                for listed_table in _list_tables_below(directory, place, ())
+                for listed_table in _list_tables_below(directory, location, ())
                 if listed_table.parts not in names and listed_table.location not in locations
             ]
             names.update(listed_table.parts for listed_table in listed_tables)
             locations.update(listed_table.location for listed_table in listed_tables)
             yield from listed_tables
     except (LanceNamespaceError, OSError) as problem:
-        raise InvalidRequest(f"{place} cannot be read as a Lance directory namespace: {problem}") from None
+        raise InvalidRequest(f"{location} cannot be read as a Lance directory namespace: {problem}") from None
 
 
-def _has_list(place: str) -> bool:
-    names = _list_folders(place)
+def _has_list(location: str) -> bool:
+    names = _list_folders(location)
     if not names:
-        raise InvalidRequest(f"there is no Lance directory namespace at {place}", root=place)
+        raise InvalidRequest(f"there is no Lance directory namespace at {location}", root=location)
     return MANIFEST in names
 
 

@@ -223,11 +223,11 @@ def take_page(names: Iterator[str], limit: int | None) -> tuple[list[str], str |
     return page_names, None
 
 
-def parse_choice(text: str | None, default: str, choices: tuple[str, ...], what: str) -> str:
+def parse_choice(text: str | None, default: str, choices: tuple[str, ...], subject: str) -> str:
     """One of some words, however it is written; ``InvalidRequest`` if it is none."""
     choice = default if text is None else text.replace("_", "").lower()
     if choice not in choices:
-        raise InvalidRequest(f"unknown {what} {text!r}; it must be one of {', '.join(choices)}")
+        raise InvalidRequest(f"unknown {subject} {text!r}; it must be one of {', '.join(choices)}")
     return choice
 
 

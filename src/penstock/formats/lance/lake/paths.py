@@ -23,21 +23,21 @@ def whole_path(location: str, path: str) -> str:
     return whole
 
 
-def is_whole(place: str) -> bool:
+def is_whole(location: str) -> bool:
     """Whether a place is named by a whole path or URL, and not by what follows another place."""
-    return "://" in place or place.startswith("/")
+    return "://" in location or location.startswith("/")
 
 
-def path_from_root(place: str) -> str:
+def path_from_root(location: str) -> str:
     """A whole path or URL as Lance names it: from the root of its storage, with no slash before it."""
-    scheme, host = _bucket_of(place)
-    return place.removeprefix(f"{scheme}://{host}").lstrip("/") if scheme else place.lstrip("/")
+    scheme, host = _bucket_of(location)
+    return location.removeprefix(f"{scheme}://{host}").lstrip("/") if scheme else location.lstrip("/")
 
 
-def _bucket_of(place: str) -> tuple[str, str]:
-    if "://" not in place:
+def _bucket_of(location: str) -> tuple[str, str]:
+    if "://" not in location:
         return "", ""
-    split = urlsplit(place)
+    split = urlsplit(location)
     return split.scheme, split.netloc
 
 

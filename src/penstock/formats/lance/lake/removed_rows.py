@@ -104,30 +104,30 @@ class RemovedRows(NamedTuple):
         return self._replace(made_of=made_of, restated=self.restated | late)
 
 
-def early_indexes(manifest: Manifest, first: int) -> Iterator[Message]:
+def early_indexes(manifest: Manifest, first_version: int) -> Iterator[Message]:
     """The indexes of a version, but Lance's own, that were made of versions before the first, or renewed from
     such: Lance lets them say of what the first of them was made."""
     for index in manifest.indexes:
         is_own = (index.text(INDEX_NAME) or "").startswith(SYSTEM)
-        if not is_own and (index.number(INDEX_VERSION) or 0) < first:
+        if not is_own and (index.number(INDEX_VERSION) or 0) < first_version:
             yield index
 
 
-def stale_indexes(manifest: Manifest, first: int, versions: Versions) -> list[str]:
+def stale_indexes(manifest: Manifest, first_version: int, versions: Versions) -> list[str]:
     """The names of the indexes of a version that may have values of rows which were removed up to the first
     version; ``versions`` are those of the table."""
     names = {
         early_index.text(INDEX_NAME) or ""
-        for early_index in early_indexes(manifest, first)
-        if not _is_nothing_removed(versions, early_index.number(INDEX_VERSION) or 0, first)
+        for early_index in early_indexes(manifest, first_version)
+        if not _is_nothing_removed(versions, early_index.number(INDEX_VERSION) or 0, first_version)
     }
     return sorted(names)
 
 
-def _is_nothing_removed(versions: Versions, made_of: int, first: int) -> bool:
+def _is_nothing_removed(versions: Versions, made_of: int, first_version: int) -> bool:
     """Whether no row was removed from one version to another, as far as is known."""
-    expected = first
-    for number, version in versions.all(MAIN, first + 1):
+    expected = first_version
+    for number, version in versions.all(MAIN, first_version + 1):
         if number <= made_of:
             break
         is_merge = version.arrived is not None or version.copied != b""

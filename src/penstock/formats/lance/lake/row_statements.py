@@ -34,7 +34,7 @@ EVERYTHING = "true"
 
 
 def delete_rows(
-    table: Table, where: str | None, said: CommitDescription, idempotency_key: str | None
+    table: Table, where: str | None, description: CommitDescription, idempotency_key: str | None
 ) -> ChangedRows:
     """Delete the rows for which a condition is true, all of them without one."""
     if (earlier := _find_earlier(table, idempotency_key)) is not None:
@@ -43,12 +43,16 @@ def delete_rows(
     count = _count_rows(table, condition)
     if not count:
         return ChangedRows(key=table.key)
-    committed = _run(table, lambda dataset: dataset.delete(condition), said, idempotency_key)
+    committed = _run(table, lambda dataset: dataset.delete(condition), description, idempotency_key)
     return _describe(table, committed, deleted=count)
 
 
 def update_rows(
-    table: Table, values: RowValues, where: str | None, said: CommitDescription, idempotency_key: str | None
+    table: Table,
+    values: RowValues,
+    where: str | None,
+    description: CommitDescription,
+    idempotency_key: str | None,
 ) -> ChangedRows:
     """Give columns new values in the rows for which a condition is true."""
     if not values:
@@ -59,7 +63,7 @@ def update_rows(
     count = _count_rows(table, EVERYTHING if where is None else where)
     if not count:
         return ChangedRows(key=table.key)
-    committed = _run(table, lambda dataset: dataset.update(texts, where=where), said, idempotency_key)
+    committed = _run(table, lambda dataset: dataset.update(texts, where=where), description, idempotency_key)
     return _describe(table, committed, updated=count)
 
 
@@ -68,7 +72,7 @@ def merge_rows(
     source: Any,
     on: str | Sequence[str],
     clauses: tuple[MergeClause, ...],
-    said: CommitDescription,
+    description: CommitDescription,
     idempotency_key: str | None,
 ) -> ChangedRows:
     """Merge rows into a table by columns that are equal."""
@@ -84,7 +88,7 @@ def merge_rows(
             builder = _add_clause(table, builder, clause)
         counts.update(builder.execute(rows))
 
-    committed = _run(table, merge, said, idempotency_key)
+    committed = _run(table, merge, description, idempotency_key)
     return _describe(
         table,
         committed,
@@ -138,7 +142,7 @@ def _add_clause(table: Table, builder: Any, clause: MergeClause) -> Any:
 
 
 def _run(
-    table: Table, work: Callable[[Any], Any], said: CommitDescription, idempotency_key: str | None
+    table: Table, work: Callable[[Any], Any], description: CommitDescription, idempotency_key: str | None
 ) -> CommittedJob:
     """Have Lance do something to a table as one commit."""
     import lance
@@ -149,7 +153,7 @@ def _run(
         branch=table.require_branch(),
         id=idempotency_key or uuid4().hex,
         id_name="idempotency_key",
-        said=said,
+        said=description,
     )
 
     def change(client: Any) -> Any:

@@ -70,7 +70,7 @@ def require_version(table: Table, wanted: int | None = None) -> int:
 
 
 def write(
-    table: Table, data: Any, mode: str, said: CommitDescription, idempotency_key: str | None
+    table: Table, data: Any, mode: str, description: CommitDescription, idempotency_key: str | None
 ) -> Ratified:
     """Append rows, or put them in the place of all that there are, as one version and one commit."""
     if table.via is not None:
@@ -86,7 +86,7 @@ def write(
         branch=table.ref,
         id=idempotency_key or uuid4().hex,
         id_name="idempotency_key",
-        said=said,
+        said=description,
     )
     try:
         committed = _write_and_commit(table, data, mode, job)

@@ -103,21 +103,24 @@ class TableRewrite:
         return options
 
 
-def _of_text(said: Mapping[str, Any]) -> dict[str, Any] | None:
-    if said.get("lance_tokenizer") not in (None, "text") or said.get("document_granularity", "row") != "row":
+def _of_text(settings: Mapping[str, Any]) -> dict[str, Any] | None:
+    if (
+        settings.get("lance_tokenizer") not in (None, "text")
+        or settings.get("document_granularity", "row") != "row"
+    ):
         return None
-    return {name: said[name] for name in _OF_TEXT if said.get(name) is not None}
+    return {name: settings[name] for name in _OF_TEXT if settings.get(name) is not None}
 
 
-def _of_vectors(said: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    options: dict[str, Any] = {"metric": str(said.get("metric_type", "l2")).lower()}
+def _of_vectors(settings: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    options: dict[str, Any] = {"metric": str(settings.get("metric_type", "l2")).lower()}
     if not parts:
         return None
     options["num_partitions"] = max(int(part["num_partitions"]) for part in parts)
     for name in ("num_sub_vectors", "num_bits"):
-        if (value := said.get("compression", {}).get(name)) is not None:
+        if (value := settings.get("compression", {}).get(name)) is not None:
             options[name] = value
-    graph = said.get("hnsw", {})
+    graph = settings.get("hnsw", {})
     for name, option in (("max_connections", "m"), ("construction_ef", "ef_construction")):
         if name in graph:
             options[option] = graph[name]

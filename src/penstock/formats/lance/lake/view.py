@@ -52,20 +52,20 @@ class LanceView(RowStatements):
 
         return to_arrow(self._table, columns, where)
 
-    def append(self, data: Any, said: CommitDescription, idempotency_key: str | None) -> Ratified:
-        return self._write(data, "append", said, idempotency_key)
+    def append(self, data: Any, description: CommitDescription, idempotency_key: str | None) -> Ratified:
+        return self._write(data, "append", description, idempotency_key)
 
     def overwrite(
         self,
         data: Any,
         partitions: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None,
         where: str | None,
-        said: CommitDescription,
+        description: CommitDescription,
         idempotency_key: str | None,
     ) -> Ratified:
         if partitions is not None or where is not None:
             raise NotManaged(f"'{self._table.key}' is {USAGE}", key=str(self._table.key))
-        return self._write(data, "overwrite", said, idempotency_key)
+        return self._write(data, "overwrite", description, idempotency_key)
 
     def load_statement(self, name: str) -> Any:
         return _load(name)
@@ -73,7 +73,7 @@ class LanceView(RowStatements):
     def optimize(
         self,
         order: OptimizeOrder,
-        said: CommitDescription,  # noqa: ARG002 - Lance makes several commits of it, and words them itself
+        description: CommitDescription,  # noqa: ARG002 - Lance makes several commits of it, and words them itself
     ) -> OptimizedTable:
         if order.target_file_bytes is not None or order.where is not None or order.zorder_by:
             raise InvalidRequest(
@@ -84,11 +84,13 @@ class LanceView(RowStatements):
         optimized: OptimizedTable = _load("optimize_files")(self._table, order.progress)
         return optimized
 
-    def _write(self, data: Any, mode: str, said: CommitDescription, idempotency_key: str | None) -> Ratified:
+    def _write(
+        self, data: Any, mode: str, description: CommitDescription, idempotency_key: str | None
+    ) -> Ratified:
         require_lance()
         from penstock.formats.lance.lake.rows import write
 
-        return write(self._table, data, mode, said, idempotency_key)
+        return write(self._table, data, mode, description, idempotency_key)
 
     def write(self, rows: RowWrite) -> Ratified | None:
         table = self._table

@@ -95,18 +95,18 @@ def handler(operation: RestOperation, base: str) -> Callable[[Ask], Any]:
     return handle
 
 
-def _run_in_worker(operation: RestOperation, asked: LanceRequest, ask: Ask, body: bytes) -> HttpAnswer:
+def _run_in_worker(operation: RestOperation, request: LanceRequest, ask: Ask, body: bytes) -> HttpAnswer:
     """Have an operation done in a process apart from this one, which makes its commits."""
     model(operation.request)
     if operation.changes_table:
         with in_words_of_lance():
-            namespace = lance_namespace(asked, Lake(ask.catalogue, ask.who))
-            _require_right(ask, namespace, parts(asked.path["id"], asked.delimiter))
+            namespace = lance_namespace(request, Lake(ask.catalogue, ask.who))
+            _require_right(ask, namespace, parts(request.path["id"], request.delimiter))
     answers = CallAnswers(ask.catalogue)
     try:
         output = ask.pool.run(
             ROW_WORK,
-            msgspec.json.encode(asked),
+            msgspec.json.encode(request),
             body,
             caller=ask.share,
             answer=answers,
@@ -166,41 +166,41 @@ def parts(text: str, delimiter: str) -> list[str]:
     return split
 
 
-def _request_values(operation: RestOperation, asked: LanceRequest, body: dict[str, Any]) -> dict[str, Any]:
+def _request_values(operation: RestOperation, request: LanceRequest, body: dict[str, Any]) -> dict[str, Any]:
     """All that a request says, by the names that it has in the operation's model."""
     if operation.body_is:
         body = {operation.body_is: body}
-    values = {**body, **asked.given}
-    for name, text in asked.path.items():
+    values = {**body, **request.given}
+    for name, text in request.path.items():
         if name == "ref":
             continue
-        meant: Any = parts(text, asked.delimiter) if name == "id" else text
+        meant: Any = parts(text, request.delimiter) if name == "id" else text
         if body.get(name) is not None and body[name] != meant:
             raise InvalidRequest(
                 f"the body names the {name} {body[name]!r}, but the address names {meant!r}", field=name
             )
         values[name] = meant
-    if asked.key is not None and operation.takes_key:
+    if request.key is not None and operation.takes_key:
         context = values.get("context")
         values["context"] = {
             **(context if isinstance(context, dict) else {}),
-            "idempotency_key": unquote(asked.key),
+            "idempotency_key": unquote(request.key),
         }
     return values
 
 
-def lance_namespace(asked: LanceRequest, lake: Lake) -> PenstockNamespace:
+def lance_namespace(request: LanceRequest, lake: Lake) -> PenstockNamespace:
     """The namespace at the branch, the transaction or the revision that the address names."""
     try:
         from penstock.formats.lance.lake.namespace import PenstockNamespace
     except ImportError:
         raise UnsupportedFeature(MISSING, feature="lance") from None
-    ref = asked.path.get("ref")
-    if asked.base == "tx":
+    ref = request.path.get("ref")
+    if request.base == "tx":
         namespace = PenstockNamespace(lake, f"{PREFIX}{ref}")
     else:
-        namespace = PenstockNamespace(lake, ref, is_read_only=asked.base == "at")
-    namespace.delimiter = asked.delimiter
+        namespace = PenstockNamespace(lake, ref, is_read_only=request.base == "at")
+    namespace.delimiter = request.delimiter
     return namespace
 
 

@@ -122,7 +122,7 @@ def _parse_number(name: str, value: str) -> int:
 
 
 def commit_properties(
-    spark: SparkSession, key: Key, order: LanceOrder, done: LanceOutput
+    spark: SparkSession, key: Key, order: LanceOrder, output: LanceOutput
 ) -> CommitDescription:
     """Message and properties of the job's commit: job id, mode, format, counts."""
     properties: dict[str, tuple[str, ...]] = {name: (value,) for name, value in order.properties.items()}
@@ -130,8 +130,8 @@ def commit_properties(
         "penstock.job": (order.job,),
         "mode": (order.mode.value,),
         "format": (LANCE,),
-        "files": (str(len(done.files)),),
-        "rows": (str(done.rows),),
+        "files": (str(len(output.files)),),
+        "rows": (str(output.rows),),
     }
     application = application_of(spark)
     for name, value in (
@@ -141,7 +141,7 @@ def commit_properties(
         if value:
             properties[name] = (value,)
     verb = "overwrite" if order.mode is SaveMode.OVERWRITE else "append"
-    rows = f"{done.rows:,} row{'' if done.rows == 1 else 's'}"
+    rows = f"{output.rows:,} row{'' if output.rows == 1 else 's'}"
     made_up = f"{verb} {key} with {rows}" if verb == "overwrite" else f"append {rows} to {key}"
     return CommitDescription(
         message=order.message if order.message is not None else made_up,

@@ -62,7 +62,9 @@ def new_schema(schema: Any, vectors: Mapping[str, int]) -> Any:
     if absent:
         names = ", ".join(schema.names)
         raise InvalidRequest(
-            f"there is no vector column {', '.join(map(repr, absent))}; the columns are {names}"
+            f"the option names a vector column {', '.join(map(repr, absent))}, which the data does not "
+            "have; its "
+            f"columns are {names}"
         )
     return pa.schema([_make_field(field, vectors.get(field.name)) for field in schema])
 
@@ -247,6 +249,6 @@ def _spark_type(kind: Any) -> Any:
     return kind if any(is_kind(kind) for is_kind in (*plain, of.is_date32, of.is_null)) else None
 
 
-def _refusal_error(what: str, problems: Iterable[str]) -> InvalidRequest:
+def _refusal_error(subject: str, problems: Iterable[str]) -> InvalidRequest:
     found_problems = list(problems)
-    return InvalidRequest(f"{what}: {'; '.join(found_problems)}", problems=found_problems)
+    return InvalidRequest(f"{subject}: {'; '.join(found_problems)}", problems=found_problems)

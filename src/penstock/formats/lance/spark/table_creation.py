@@ -38,14 +38,16 @@ class NewLanceTable:
         """Under which that is done once."""
         self._transaction = transaction
 
-    def land(self, said: CommitDescription) -> Commit | None:
+    def land(self, description: CommitDescription) -> Commit | None:
         """Let it arrive; ``None`` in a transaction of the caller's, which is yet to land.
 
         ``CommitConflict`` if there is something at its key by now.
         """
         if self._transaction is None:
             return None
-        landed = self._transaction.land(said.message, authors=said.authors, properties=said.properties)
+        landed = self._transaction.land(
+            description.message, authors=description.authors, properties=description.properties
+        )
         return landed.commit
 
 

@@ -190,14 +190,14 @@ def _fit_all_columns(schema: Any) -> ColumnFit:
 
 
 def _make_proposal(
-    df: DataFrame, about: LanceAbout, branch: str, order: LanceOrder, done: LanceOutput, schema: Any
+    df: DataFrame, about: LanceAbout, branch: str, order: LanceOrder, output: LanceOutput, schema: Any
 ) -> LanceProposal:
     return LanceProposal(
         key=about.key,
         branch=branch,
         job=order.job,
-        said=commit_properties(df.sparkSession, about.key, order, done),
-        output=done,
+        said=commit_properties(df.sparkSession, about.key, order, output),
+        output=output,
         schema=schema,
         properties=transaction_properties(order),
     )
@@ -251,7 +251,7 @@ def _reopen_table(lake: Lake, about: LanceAbout, base: Any, proposal: LancePropo
 
 
 def _write_result(
-    key: Key, branch: str, order: LanceOrder, done: LanceOutput, committed: CommittedJob
+    key: Key, branch: str, order: LanceOrder, output: LanceOutput, committed: CommittedJob
 ) -> WriteResult:
     return WriteResult(
         key=key,
@@ -259,5 +259,5 @@ def _write_result(
         version=committed.version,
         commit=committed.commit,
         job=order.job,
-        rows=done.rows,
+        rows=output.rows,
     )

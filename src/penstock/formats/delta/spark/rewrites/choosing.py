@@ -53,7 +53,7 @@ def check_of_one_row(df: DataFrame, expressions: Iterable[Column], place: str = 
         _ = df.where(reduce(and_, (expression.isNotNull() for expression in expressions), f.lit(True))).schema
 
 
-def check_deterministic(df: DataFrame, what: str) -> None:
+def check_deterministic(df: DataFrame, subject: str) -> None:
     """``InvalidRequest`` if a frame could have other rows when it is evaluated again.
 
     Files are found first and rewritten then: both must see the same rows. A session of Spark Connect does not
@@ -62,7 +62,7 @@ def check_deterministic(df: DataFrame, what: str) -> None:
     with explain_analysis():
         _ = df.schema
     if jar.is_classic(df.sparkSession) and not df._jdf.queryExecution().analyzed().deterministic():
-        raise InvalidRequest(f"{what} is not deterministic; compute its values into a column first")
+        raise InvalidRequest(f"{subject} is not deterministic; compute its values into a column first")
 
 
 def necessary(df: DataFrame, condition: Condition, schema: StructType) -> str | None:

@@ -81,7 +81,7 @@ def _write_numbered(
             operation="WRITE",
             parameters=order.parameters,
             reads=reads,
-            said=order.said,
+            description=order.said,
             idempotency_key=order.idempotency_key,
         )
     files = table.write(rows, metadata=becomes)
@@ -112,7 +112,7 @@ def _commit_files(
             parameters=order.parameters,
             reads=WriterReads(applications=tuple(batch.app_id for batch in order.batches)),
             replaces=replaces,
-            said=order.said,
+            description=order.said,
             idempotency_key=order.idempotency_key,
             keep_files=True,
         )
