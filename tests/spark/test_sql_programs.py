@@ -135,6 +135,64 @@ def test_the_default_catalog_may_be_set_in_a_running_session(lake: Lake, spark: 
     assert lake.table("s.whole").type == DELTA
 
 
+def test_a_lake_has_no_views_and_says_what_to_use(lake: Lake, spark: SparkSession) -> None:
+    lake.table("s.t").write(rows(1))
+    for statement in (
+        "CREATE VIEW lake.s.v AS SELECT * FROM lake.s.t",
+        "CREATE OR REPLACE VIEW lake.s.v AS SELECT * FROM lake.s.t",
+        "ALTER VIEW lake.s.v AS SELECT 1",
+        "DROP VIEW lake.s.v",
+    ):
+        text = words_of_refusal(lambda statement=statement: run(spark, statement))  # type: ignore[misc]
+        assert "'lake.s.v'" in text
+        assert "CREATE TEMPORARY VIEW" in text
+    assert run(spark, "DROP VIEW IF EXISTS lake.s.v", "SHOW VIEWS IN lake.s") == []
+    run(spark, "CREATE TEMPORARY VIEW mine AS SELECT * FROM lake.s.t")
+    spark.table("lake.s.t").createOrReplaceTempView("then")
+    run(spark, "CREATE VIEW spark_catalog.default.kept AS SELECT * FROM lake.s.t", "USE lake.s")
+    try:
+        assert "CREATE TEMPORARY VIEW" in words_of_refusal(lambda: run(spark, "CREATE VIEW v AS SELECT 1"))
+        assert run(spark, "SHOW VIEWS") == []
+        lake.table("s.t").write(rows(2))
+        assert ids(spark, "mine") == [1, 2]
+        assert ids(spark, "then") == [1]
+        assert ids(spark, "spark_catalog.default.kept") == [1, 2]
+        run(spark, "DROP VIEW mine", "DROP VIEW IF EXISTS none")
+    finally:
+        run(spark, "USE spark_catalog.default", "DROP VIEW kept")
+    assert len(lake.log()) == 2
+
+
+def test_functions_that_are_not_there_are_missed_and_others_found(lake: Lake, spark: SparkSession) -> None:
+    lake.table("s.t").write(rows(1))
+    spark.catalog.setCurrentCatalog("lake")
+    assert "UNRESOLVED_ROUTINE" in words_of_refusal(lambda: run(spark, "SELECT absent(1)"))
+    assert run(spark, "SELECT upper('a')", "SHOW FUNCTIONS IN lake.s LIKE 'upper'") == [("upper",)]
+    assert not spark.catalog.functionExists("s.absent")
+
+
+def test_a_statement_with_several_inserts_is_refused_before_it_writes(
+    lake: Lake, spark: SparkSession
+) -> None:
+    lake.table("s.t").write(rows(1))
+    several = "FROM lake.s.t INSERT INTO lake.s.t SELECT * INSERT INTO lake.s.t SELECT *"
+    assert "BEGIN TRANSACTION" in words_of_refusal(lambda: run(spark, several))
+    assert lake_ids(lake, "s.t") == [1]
+
+
+def test_a_statement_is_explained_by_its_table(lake: Lake, spark: SparkSession) -> None:
+    lake.table("s.t").write(rows(1))
+    for statement in (
+        "INSERT INTO lake.s.t SELECT 2",
+        "DELETE FROM lake.s.t",
+        "CREATE TABLE lake.s.t AS SELECT 1",
+    ):
+        ((text,),) = run(spark, f"EXPLAIN {statement}")
+        assert "lake.s.t, " in text
+        assert "$" not in text
+    assert lake_ids(lake, "s.t") == [1]
+
+
 def test_tables_in_no_namespace_are_listed(lake: Lake, spark: SparkSession) -> None:
     lake.table("t").write(rows(1))
     lake.table("s.u").write(rows(1))

@@ -59,6 +59,30 @@ class TableFacts(msgspec.Struct, frozen=True, kw_only=True):
     """As Spark writes it in JSON."""
     partition_by: tuple[str, ...] = ()
     properties: dict[str, str] = {}
+    defaults: dict[str, str] = {}
+    """The expressions of columns that have a default."""
+    computed: tuple[str, ...] = ()
+    """The columns that the table gives values to by itself: generated and identity columns."""
+
+
+class ColumnValues(msgspec.Struct, frozen=True, kw_only=True):
+    """What CREATE TABLE says of the values of a column in new rows."""
+
+    name: str
+    default: str | None = None
+    """An expression: for rows that come without the column."""
+    generated: str | None = None
+    """The expression that its values are equal to."""
+    identity: Identity | None = None
+
+
+class Identity(msgspec.Struct, frozen=True, kw_only=True):
+    """The numbers of an identity column."""
+
+    start: int
+    step: int
+    allows_explicit: bool = False
+    """Whether rows may come with numbers of their own."""
 
 
 class StatementChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,6 +96,8 @@ class StatementChange(msgspec.Struct, frozen=True, kw_only=True):
     value: str = ""
     type: str = ""
     """As Spark writes it in JSON."""
+    collation: str = ""
+    """Of a text in it, which that does not tell."""
     is_nullable: bool = True
     comment: str | None = None
     position: str | None = None
@@ -110,6 +136,7 @@ class CatalogRequest(msgspec.Struct, frozen=True, kw_only=True):
     partitioning: tuple[str, ...] = ()
     """The names of columns, or other transforms as Spark describes them."""
     properties: dict[str, str | None] = {}
+    column_values: tuple[ColumnValues, ...] = ()
     constraints: tuple[str, ...] = ()
     provider: str | None = None
     location: str | None = None
@@ -227,6 +254,9 @@ class TableDescription(msgspec.Struct, frozen=True, kw_only=True):
     """The columns that a read has, as Spark writes them in JSON."""
     partition_by: tuple[str, ...] = ()
     properties: dict[str, str] = {}
+    defaults: dict[str, str] = {}
+    """As in ``TableFacts``, and so is the following."""
+    computed: tuple[str, ...] = ()
     location: str = ""
     description: str = ""
 
@@ -244,6 +274,8 @@ class EmptyTable(msgspec.Struct, frozen=True, kw_only=True):
     cluster_by: tuple[str, ...] = ()
     properties: dict[str, str] = {}
     description: str = ""
+    column_values: tuple[ColumnValues, ...] = ()
+    """Of Delta tables only."""
     statement: str | None = None
     """The id of the request, if it may come again."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from penstock.errors import InvalidRequest, KeyNotFound, LakeNotFound, TableExists
 from penstock.lake.scan_files import SkippedFiles, TableScan
 from penstock.lake.sql_catalog.entries import check_properties
-from penstock.lake.sql_catalog.formats import sql_format_named, sql_format_of
+from penstock.lake.sql_catalog.formats import needs_python, sql_format_named, sql_format_of
 from penstock.lake.sql_catalog.requests import (
     CatalogRequest,
     EmptyTable,
@@ -34,6 +34,11 @@ Describe: TypeAlias = Callable[["Table", int | None], TableDescription]
 _CLUSTERING: Final = "cluster_by("
 _TYPES: Final = ("type", "elementType", "keyType", "valueType")
 """Where Spark's JSON of a type has others."""
+_COLLATIONS: Final = "__COLLATIONS"
+"""In Spark's JSON of a column: the collations of texts in it."""
+_PLAIN_COLLATION: Final = "UTF8_BINARY"
+_NAMED_PLAIN: Final = f'"string collate {_PLAIN_COLLATION}"'
+"""The usual collation where a statement names it: it is the type that texts have without."""
 _OF_LENGTH: Final = re.compile(r"(?:var)?char\(([0-9]+)\)")
 RESERVED: Final = frozenset({"provider", "owner", "comment", "external", "is_managed_location", "collation"})
 """Properties that are Spark's own words: what they say has a place of its own, or is not for the lake."""
@@ -60,8 +65,7 @@ def describe_table(lake: Lake, request: CatalogRequest, describe: Describe) -> T
     properties = {
         **described.properties,
         "provider": described.provider,
-        "penstock.commit": named.pin.commit,
-        **({"location": described.location} if described.location else {}),
+        **({"location": described.location, "is_managed_location": "true"} if described.location else {}),
         **({"comment": described.description} if described.description else {}),
     }
     return replace(
@@ -70,38 +74,87 @@ def describe_table(lake: Lake, request: CatalogRequest, describe: Describe) -> T
         schema=described.schema,
         partition_by=described.partition_by,
         properties=properties,
+        defaults=described.defaults,
+        computed=described.computed,
     )
 
 
 def new_table(request: CatalogRequest) -> EmptyTable:
     """The table without rows that CREATE TABLE describes."""
     key, branch = request.written_key
+    schema = plain_types(request.schema)
     if request.constraints:
         raise InvalidRequest(f"'{key}' is created without constraints; add them as table properties")
-    for field in _schema_fields(_decode_json(request.schema)):
-        name = field.get("name") if isinstance(field, dict) else None
-        _check_lengths(key, str(name), field)
+    if (collation := request.properties.get("collation")) not in (None, "", _PLAIN_COLLATION):
+        raise _no_collation(f"'{key}'", str(collation))
+    check_columns(key, schema)
     return EmptyTable(
         key=key,
         branch=branch,
         source=(request.properties.get("provider") or "").lower(),
-        schema=request.schema,
+        schema=schema,
         partition_by=partition_names(request.partitioning),
         cluster_by=clustering_names(request.partitioning),
         properties=table_properties(request.properties),
         description=request.properties.get("comment") or "",
+        column_values=request.column_values,
     )
 
 
-def check_changes(key: Key, changes: tuple[StatementChange, ...]) -> None:
-    """``InvalidRequest`` for columns of types that no table of a lake has."""
+def find_replaced(lake: Lake, request: CatalogRequest) -> bool:
+    """Whether there is a table that a statement replaces. ``KeyNotFound`` if there has to be one."""
+    key, branch = request.written_key
+    exists = lake.table(key, branch).outside_read_set.exists
+    if not exists and not request.create:
+        raise KeyNotFound(
+            f"there is no table '{key}' to replace; CREATE OR REPLACE TABLE also creates one", key=str(key)
+        )
+    return exists
+
+
+def check_column_values(table: EmptyTable, *, is_default: bool) -> None:
+    """``InvalidRequest`` for values of columns that the tables of a format cannot have."""
+    if table.column_values and not is_default:
+        raise InvalidRequest(
+            f"the column '{table.column_values[0].name}' of '{table.key}' has a default, is generated or is "
+            "an identity column, which only Delta tables can have: leave that out, or create a Delta table"
+        )
+
+
+def check_changes(key: Key, changes: tuple[StatementChange, ...]) -> tuple[StatementChange, ...]:
+    """What a statement changes, as the lake spells types. ``InvalidRequest`` for columns of types that no
+    table of a lake has."""
     for change in changes:
+        column = ".".join(change.column)
         if change.type:
-            _check_lengths(key, ".".join(change.column), _decode_json(change.type))
+            _check_type(key, column, _decode_json(change.type))
+        if change.collation:
+            raise _no_collation(f"the column '{column}' of '{key}'", change.collation)
+    return tuple(replace(change, type=plain_types(change.type)) for change in changes)
 
 
-def _check_lengths(key: Key, column: str, kind: Any) -> None:
-    """``InvalidRequest`` for a type, as Spark writes it in JSON, with a text of a given length in it."""
+def check_columns(key: Key, schema: str, known: Collection[str] = ()) -> None:
+    """The same for the columns of a table, as Spark writes them in JSON, but for some that it has already."""
+    for field in _schema_fields(_decode_json(schema)):
+        name = str(field.get("name") if isinstance(field, dict) else None)
+        if name.lower() not in known:
+            _check_type(key, name, field)
+
+
+def plain_types(schema: str) -> str:
+    """Columns or a type, as Spark writes them in JSON, without the collation that is no other than usual."""
+    return schema.replace(_NAMED_PLAIN, '"string"')
+
+
+def _no_collation(what: str, collation: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"{what} is declared with the collation {collation.rpartition('.')[2]}, and a lake keeps no "
+        "collations: leave it out, and compare texts by COLLATE in queries"
+    )
+
+
+def _check_type(key: Key, column: str, kind: Any) -> None:
+    """``InvalidRequest`` for a type, as Spark writes it in JSON, that has a length or a collation in it."""
     parts = [kind]
     while parts:
         part = parts.pop()
@@ -114,6 +167,13 @@ def _check_lengths(key: Key, column: str, kind: Any) -> None:
                 column=column,
             )
         if isinstance(part, dict):
+            noted = part.get("metadata")
+            if (
+                isinstance(noted, dict)
+                and isinstance(collations := noted.get(_COLLATIONS), dict)
+                and collations
+            ):
+                raise _no_collation(f"the column '{column}' of '{key}'", str(next(iter(collations.values()))))
             parts.extend(part.get(name) for name in _TYPES)
             parts.extend(_schema_fields(part))
 
@@ -181,8 +241,12 @@ def scan_table(lake: Lake, request: CatalogRequest) -> TableScan:
 def create_table(lake: Lake, request: CatalogRequest) -> dict[str, Any]:
     """Create a table without rows."""
     table = new_table(request)
+    sql_format = sql_format_named(table.source)
+    check_column_values(table, is_default=sql_format.is_default)
+    if request.is_replace and find_replaced(lake, request):
+        raise needs_python(f"'{table.key}' exists, and cannot be replaced by another table")
     try:
-        plan = sql_format_named(table.source).create(lake, table)
+        plan = sql_format.create(lake, table)
     except TableExists:
         return {"is_there": True}
     return {} if plan is None else {"write": plan}
@@ -206,6 +270,6 @@ def truncate_table(lake: Lake, request: CatalogRequest) -> dict[str, Any]:
 def alter_table(lake: Lake, request: CatalogRequest) -> dict[str, Any]:
     """Change columns and properties of a table."""
     key, branch = request.written_key
-    check_changes(key, request.changes)
-    sql_format_of(lake.table(key, branch)).alter(lake, key, branch, request.changes)
+    changes = check_changes(key, request.changes)
+    sql_format_of(lake.table(key, branch)).alter(lake, key, branch, changes)
     return {}

@@ -6,10 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from penstock.errors import InvalidRequest, KeyNotFound
+from penstock.errors import InvalidRequest
 from penstock.lake.sql_catalog.formats import SqlFormat, needs_python, sql_format_named, sql_format_of
 from penstock.lake.sql_catalog.requests import CatalogRequest, RowOrder, WritePlan
-from penstock.lake.sql_catalog.tables import clustering_names, partition_names, table_properties
+from penstock.lake.sql_catalog.tables import (
+    check_columns,
+    clustering_names,
+    find_replaced,
+    partition_names,
+    plain_types,
+    table_properties,
+)
 from penstock.lake.sql_catalog.writer_options import WriterOptions
 from penstock.lake.write_jobs import SaveMode
 from penstock.model.keys import Key
@@ -78,13 +85,12 @@ def _new_order(lake: Lake, request: CatalogRequest) -> tuple[SqlFormat, RowOrder
         raise InvalidRequest(
             f"LOCATION is not supported, because the lake chooses the location of '{key}': leave it out"
         )
+    schema = plain_types(request.schema)
+    check_columns(key, schema)
     if clustering_names(request.partitioning):
         raise InvalidRequest(f"create '{key}' with CLUSTER BY first, and then INSERT INTO it")
-    there = lake.table(key, branch).outside_read_set
-    if request.is_replace and not request.create and not there.exists:
-        raise KeyNotFound(
-            f"there is no table '{key}' to replace; CREATE OR REPLACE TABLE also creates one", key=str(key)
-        )
+    if request.is_replace:
+        find_replaced(lake, request)
     provider = (request.provider or "").lower()
     sql_format = sql_format_named(provider)
     verb = "REPLACE" if request.is_replace else "CREATE"
@@ -93,7 +99,7 @@ def _new_order(lake: Lake, request: CatalogRequest) -> tuple[SqlFormat, RowOrder
         branch=branch,
         source=provider,
         mode=request.save_mode,
-        schema=request.schema,
+        schema=schema,
         partition_by=partition_names(request.partitioning),
         properties=table_properties(request.properties),
         description=request.comment or "",

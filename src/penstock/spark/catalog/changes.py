@@ -10,7 +10,13 @@ import msgspec
 from penstock.errors import InvalidRequest, KeyNotFound
 from penstock.lake.row_changes import MergeClause
 from penstock.lake.sql_catalog.requests import CatalogRequest, ClauseParts
-from penstock.lake.sql_catalog.tables import clustering_names, partition_names, table_properties
+from penstock.lake.sql_catalog.tables import (
+    check_columns,
+    clustering_names,
+    find_replaced,
+    partition_names,
+    table_properties,
+)
 from penstock.lake.sql_catalog.writer_options import WriterOptions
 from penstock.spark.format import default_format, format_of, named_format
 from penstock.spark.merge_builder import MergeBuilder, merge
@@ -65,15 +71,14 @@ def _create_filled(lake: Lake, request: CatalogRequest, rows: DataFrame) -> dict
         raise InvalidRequest(
             f"LOCATION is not supported, because the lake chooses the location of '{key}': leave it out"
         )
+    check_columns(key, rows.schema.json())
     if clustering_names(request.partitioning):
         raise InvalidRequest(
             f"CREATE TABLE AS SELECT does not support CLUSTER BY: create '{key}' with its columns first, and "
             "then INSERT INTO it"
         )
-    if request.is_replace and not request.create and not lake.table(key, branch).outside_read_set.exists:
-        raise KeyNotFound(
-            f"there is no table '{key}' to replace; CREATE OR REPLACE TABLE also creates one", key=str(key)
-        )
+    if request.is_replace:
+        find_replaced(lake, request)
     provider = _provider(rows.sparkSession, lake, request)
     spark_format = named_format(provider) if provider else default_format()
     options = WriterOptions.parse(request)

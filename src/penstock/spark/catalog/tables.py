@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from msgspec.structs import replace
 
 from penstock.errors import NotManaged, TableExists
+from penstock.formats.rows.schema import parse_schema
 from penstock.lake.sql_catalog import tables as catalog_tables
-from penstock.lake.sql_catalog.requests import CatalogRequest, TableDescription, TableFacts, table_of
+from penstock.lake.sql_catalog.requests import (
+    CatalogRequest,
+    EmptyTable,
+    TableDescription,
+    TableFacts,
+    table_of,
+)
+from penstock.model.keys import Key
+from penstock.model.operations import Delete, Put
 from penstock.spark.format import ask_format, default_format, format_of, named_format
 from penstock.spark.requests import ReadRequest
 
@@ -54,6 +65,8 @@ def read_changes(spark: SparkSession, lake: Lake, request: CatalogRequest) -> Da
 def widen_table(spark: SparkSession, lake: Lake, request: CatalogRequest) -> TableFacts:
     """The table as it is to be with the columns of rows that a statement writes to it. Nothing is changed."""
     table = table_of(lake, request.known_table).outside_read_set
+    known = {field.name.lower() for field in parse_schema(request.known_table.schema).fields}
+    catalog_tables.check_columns(table.key, request.schema, known)
     spark_format = format_of(table)
     assert spark_format is not None
     return replace(request.known_table, schema=spark_format.widen(spark, table, request.schema))
@@ -63,19 +76,44 @@ def create_table(spark: SparkSession, lake: Lake, request: CatalogRequest) -> di
     """Create a table without rows."""
     table = catalog_tables.new_table(request)
     chosen = named_format(table.source) if table.source else default_format()
+    catalog_tables.check_column_values(table, is_default=chosen.is_default)
     try:
-        chosen.create(spark, lake, table)
+        if request.is_replace and catalog_tables.find_replaced(lake, request):
+            _replace(lake, request, table, lambda new: chosen.create(spark, lake, new))
+        else:
+            chosen.create(spark, lake, table)
     except TableExists:
         return {"is_there": True}
     return {}
 
 
+def _replace(
+    lake: Lake, request: CatalogRequest, table: EmptyTable, create: Callable[[EmptyTable], None]
+) -> None:
+    """Create a table in the place of another one: both at once, or nothing."""
+    if not request.transaction:
+        message = f"REPLACE TABLE {table.key}"
+        with lake.transaction(table.branch, message=message) as own:
+            lake.branch(own.branch).drop(table.key)
+            create(replace(table, branch=own.branch))
+        return
+    # What fails must leave the session's transaction as it was: the other one goes when the new one is there.
+    *namespace, name = table.key.elements
+    made = Key(*namespace, f"{name}__{uuid4().hex}")
+    create(replace(table, key=made))
+    branch = lake.branch(table.branch)
+    content = lake.at(table.branch).get(made)
+    assert content is not None
+    branch.drop(table.key)
+    branch.commit([Delete(made), Put(table.key, content)], message=f"REPLACE TABLE {table.key}")
+
+
 def alter_table(spark: SparkSession, lake: Lake, request: CatalogRequest) -> dict[str, Any]:
     """Change columns and properties of a table."""
     key, branch = request.written_key
-    catalog_tables.check_changes(key, request.changes)
+    changes = catalog_tables.check_changes(key, request.changes)
     spark_format = format_of(lake.table(key, branch).outside_read_set)
     if spark_format is None:
         raise NotManaged(f"'{key}' is a table that this catalog cannot change", key=str(key))
-    spark_format.alter(spark, lake, key, branch, request.changes)
+    spark_format.alter(spark, lake, key, branch, changes)
     return {}

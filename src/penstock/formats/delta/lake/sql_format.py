@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
+from penstock.formats.delta.branch_log.ownership import PROTECTED
 from penstock.formats.delta.lake.file_columns import shown_schema
 from penstock.formats.delta.lake.scan_conditions import skip_files
 from penstock.formats.delta.lake.scan_plan import plan_scan
 from penstock.formats.delta.lake.snapshot import TableSnapshot
 from penstock.formats.delta.lake.sql_writes import commit_write, plan_write
 from penstock.formats.delta.lake.statement_changes import alter_table
-from penstock.formats.rows.schema import write_schema
+from penstock.formats.delta.protocol.column_rules import (
+    CURRENT_DEFAULT,
+    EXPLICIT,
+    GENERATED,
+    IDENTITY_START,
+    IDENTITY_STEP,
+    defaults_of,
+    is_computed,
+)
+from penstock.formats.rows.schema import StructType, parse_schema, write_schema
 from penstock.formats.rows.spark_conditions import means_the_same
 from penstock.lake.scan_files import ScanCondition, SkippedFiles, TableScan
 from penstock.lake.sql_catalog.formats import SqlFormat
 from penstock.lake.sql_catalog.requests import (
     CatalogRequest,
+    ColumnValues,
     EmptyTable,
     RowOrder,
     StatementChange,
@@ -33,6 +45,19 @@ from penstock.model.nessie import DeltaTable
 if TYPE_CHECKING:
     from penstock.lake.lake import Lake
     from penstock.lake.table import Table
+
+
+_NOTES_OF_SPARK: Final = frozenset(
+    {
+        CURRENT_DEFAULT,
+        "EXISTS_DEFAULT",
+        "GENERATION_EXPRESSION",
+        "identity.start",
+        "identity.step",
+        "identity.allowExplicitInsert",
+    }
+)
+"""In the metadata of a column: what Spark notes of its values, which is told apart from that."""
 
 
 class DeltaSql(SqlFormat):
@@ -50,9 +75,13 @@ class DeltaSql(SqlFormat):
             provider="delta",
             schema=write_schema(shown_schema(metadata)),
             partition_by=metadata.partition_columns,
-            properties=dict(metadata.configuration),
+            properties={
+                name: value for name, value in metadata.configuration.items() if name not in PROTECTED
+            },
             location=snapshot.location,
             description=metadata.description or "",
+            defaults=dict(defaults_of(metadata)),
+            computed=tuple(field.name for field in snapshot.schema.fields if is_computed(field)),
         )
 
     def scan(self, table: Table, request: CatalogRequest) -> TableScan:
@@ -73,7 +102,7 @@ class DeltaSql(SqlFormat):
     def create(self, lake: Lake, table: EmptyTable) -> None:
         lake.create_table(
             table.key,
-            schema=table.schema,
+            schema=_schema_with_values(table),
             partition_by=table.partition_by,
             cluster_by=table.cluster_by,
             properties=table.properties,
@@ -94,6 +123,33 @@ class DeltaSql(SqlFormat):
 
     def alter(self, lake: Lake, key: Key, branch: str | None, changes: Sequence[StatementChange]) -> None:
         alter_table(lake, key, branch, changes)
+
+
+def _schema_with_values(table: EmptyTable) -> StructType:
+    """The columns of a new table, with what is noted of their values as Delta notes it."""
+    values = {column.name: _notes(column) for column in table.column_values}
+    schema = parse_schema(table.schema)
+    fields = (
+        replace(
+            field,
+            metadata={name: note for name, note in field.metadata.items() if name not in _NOTES_OF_SPARK}
+            | values.get(field.name, {}),
+        )
+        for field in schema.fields
+    )
+    return StructType(tuple(fields))
+
+
+def _notes(column: ColumnValues) -> dict[str, Any]:
+    if column.identity is not None:
+        return {
+            IDENTITY_START: column.identity.start,
+            IDENTITY_STEP: column.identity.step,
+            EXPLICIT: column.identity.allows_explicit,
+        }
+    if column.generated is not None:
+        return {GENERATED: column.generated}
+    return {CURRENT_DEFAULT: column.default}
 
 
 def readable_condition(snapshot: TableSnapshot, where: str | None, zone: str | None) -> str | None:

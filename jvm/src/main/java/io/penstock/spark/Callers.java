@@ -27,9 +27,9 @@ final class Callers {
     return isCatalog("refreshTable");
   }
 
-  /** Whether it is {@code spark.catalog.listTables(…)}. */
-  static boolean isListTables() {
-    return isCatalog("listTables");
+  /** Whether it is {@code spark.catalog.listTables(…)} or {@code listFunctions(…)}. */
+  static boolean isListing() {
+    return isCatalog("listTables") || isCatalog("listFunctions");
   }
 
   private static boolean isIn(String className) {

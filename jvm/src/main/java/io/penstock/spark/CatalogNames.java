@@ -32,14 +32,33 @@ final class CatalogNames {
     return (boolean) asked(session, "isCatalogRegistered", name);
   }
 
+  /** The lake whose catalogue a name of a table or view belongs to; null if it is none. */
+  static PenstockCatalog lakeOf(SparkSession session, List<String> name) {
+    return lakeOf(session, name, hasCatalog(session, name));
+  }
+
+  /** The same for the name of a namespace, which may be that of the catalogue. */
+  static PenstockCatalog lakeOfNamespace(SparkSession session, List<String> name) {
+    return lakeOf(session, name, !name.isEmpty() && isCatalog(session, name.get(0)));
+  }
+
+  private static PenstockCatalog lakeOf(SparkSession session, List<String> name, boolean hasCatalog) {
+    Object found = hasCatalog ? asked(session, "catalog", name.get(0)) : current(session);
+    return found instanceof PenstockCatalog catalog ? catalog : null;
+  }
+
+  private static boolean hasCatalog(SparkSession session, List<String> name) {
+    return name.size() > 1 && isCatalog(session, name.get(0));
+  }
+
   /** The table of a lake that a name stands for; null if it is none. */
   static LakeTable find(SparkSession session, List<String> name) {
-    List<String> parts = new ArrayList<>(name);
-    boolean hasCatalog = parts.size() > 1 && isCatalog(session, parts.get(0));
-    Object found = hasCatalog ? asked(session, "catalog", parts.remove(0)) : current(session);
-    if (!(found instanceof PenstockCatalog catalog)) {
+    PenstockCatalog catalog = lakeOf(session, name);
+    if (catalog == null) {
       return null;
     }
+    boolean hasCatalog = hasCatalog(session, name);
+    List<String> parts = new ArrayList<>(name.subList(hasCatalog ? 1 : 0, name.size()));
     if (parts.size() == 1 && !hasCatalog) {
       parts.addAll(0, currentNamespace(session));
     }

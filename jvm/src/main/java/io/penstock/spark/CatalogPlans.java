@@ -1,6 +1,6 @@
 package io.penstock.spark;
 
-import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.JsonNode;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -16,6 +16,7 @@ import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.Cast;
 import org.apache.spark.sql.catalyst.expressions.EqualNullSafe;
 import org.apache.spark.sql.catalyst.expressions.EqualTo;
 import org.apache.spark.sql.catalyst.expressions.ExprId;
@@ -46,8 +47,10 @@ import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias;
 import org.apache.spark.sql.catalyst.plans.logical.TableSpec;
 import org.apache.spark.sql.catalyst.plans.logical.TableSpecBase;
 import org.apache.spark.sql.catalyst.plans.logical.UncacheTable;
+import org.apache.spark.sql.catalyst.plans.logical.Union;
 import org.apache.spark.sql.catalyst.plans.logical.UpdateAction;
 import org.apache.spark.sql.catalyst.plans.logical.UpdateTable;
+import org.apache.spark.sql.catalyst.plans.logical.V2WriteCommand;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2;
 import org.apache.spark.sql.catalyst.streaming.WriteToStream;
@@ -58,6 +61,7 @@ import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.execution.command.ExternalCommandExecutor;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.Function1;
 import scala.Option;
 import scala.collection.immutable.Seq;
@@ -72,7 +76,8 @@ import scala.runtime.AbstractPartialFunction;
  * what it keeps that way it would show at other revisions, too.
  */
 final class CatalogPlans extends Rule<LogicalPlan> {
-  private static final ObjectMapper JSON = new ObjectMapper();
+  private static final scala.collection.immutable.Map<String, String> NO_OPTIONS =
+      scala.collection.immutable.Map$.MODULE$.empty();
 
   private final org.apache.spark.sql.classic.SparkSession session;
 
@@ -131,6 +136,14 @@ final class CatalogPlans extends Rule<LogicalPlan> {
     }
     if (plan instanceof CreateTable create && catalogOf(create.name()) != null) {
       return isText(plan, create.name()) ? plan : withoutUsualProvider(create);
+    }
+    if (plan instanceof Union all
+        && CollectionConverters.asJava(all.children()).stream()
+            .anyMatch(one -> one instanceof V2WriteCommand write && tableOf(write.table()) != null)) {
+      throw new JobRefused(
+              "one statement with several INSERTs cannot write to a table of a lake, where every statement is one"
+                  + " commit: write an INSERT for each, between BEGIN TRANSACTION and COMMIT to have them land together")
+          .inAnalysis();
     }
     if (plan instanceof UncacheTable uncached) {
       return uncache(uncached);
@@ -265,7 +278,28 @@ final class CatalogPlans extends Rule<LogicalPlan> {
       given.put("mergeSchema", "true");
     }
     request.put("options", given);
-    return write(table.catalog(), request, readsIn(query));
+    return write(table.catalog(), request, readsIn(withoutComputed(table, query)));
+  }
+
+  /**
+   * Rows without the columns that a statement leaves out and the table gives values to. Spark has a null for what a
+   * statement leaves out.
+   */
+  private static LogicalPlan withoutComputed(LakeTable table, LogicalPlan query) {
+    if (!(query instanceof Project project)) {
+      return query;
+    }
+    List<NamedExpression> kept = new ArrayList<>();
+    for (NamedExpression one : CollectionConverters.asJava(project.projectList())) {
+      if (!(table.isComputed(one.name()) && one instanceof Alias alias && isNull(alias.child()))) {
+        kept.add(one);
+      }
+    }
+    return kept.size() == project.projectList().size() ? query : new Project(seq(kept), project.child());
+  }
+
+  private static boolean isNull(Expression value) {
+    return value instanceof Literal literal ? literal.value() == null : value instanceof Cast cast && isNull(cast.child());
   }
 
   private static Map<String, String> options(scala.collection.immutable.Map<String, String> given) {
@@ -291,7 +325,7 @@ final class CatalogPlans extends Rule<LogicalPlan> {
     if (catalog.hasPython()) {
       return command(catalog, "write", request, () -> List.of(frame(rows)));
     }
-    return command("write", () -> ServerWrite.run(catalog, request, rows));
+    return command(catalog, "write", request, () -> ServerWrite.run(catalog, request, rows));
   }
 
   /** A table that a program creates and not a statement: Spark names its usual format if the program names none. */
@@ -482,7 +516,8 @@ final class CatalogPlans extends Rule<LogicalPlan> {
     if (origins.isEmpty()) {
       return uncached;
     }
-    return command("uncache", () -> CachedTables.release(session, rows, origins));
+    return new ExternalCommandExecutor(
+        new StatementRunner("a table", () -> CachedTables.release(session, rows, origins)), "uncache", NO_OPTIONS);
   }
 
   // -- who carries it out -----------------------------------------------------------------------------------------
@@ -494,16 +529,32 @@ final class CatalogPlans extends Rule<LogicalPlan> {
 
   private LogicalPlan command(
       PenstockCatalog catalog, String step, Map<String, Object> request, PartsOfCommand parts) {
-    return command(step, () -> catalog.act(session, step, request, parts.make()));
+    return command(catalog, step, request, (Runnable) () -> catalog.act(session, step, request, parts.make()));
   }
 
-  private static LogicalPlan command(String step, Runnable work) {
-    ExternalCommandRunner runner =
-        (command, options) -> {
-          work.run();
-          return new String[0];
-        };
-    return new ExternalCommandExecutor(runner, step, scala.collection.immutable.Map$.MODULE$.empty());
+  private static LogicalPlan command(
+      PenstockCatalog catalog, String step, Map<String, Object> request, Runnable work) {
+    List<String> name = new ArrayList<>(List.of(catalog.name()));
+    if (request.get("table") instanceof JsonNode facts) {
+      facts.path("key").forEach(one -> name.add(one.asText()));
+    } else if (request.get("names") instanceof List<?> names) {
+      names.forEach(one -> name.add(one.toString()));
+    }
+    return new ExternalCommandExecutor(new StatementRunner(String.join(".", name), work), step, NO_OPTIONS);
+  }
+
+  /** Carries out a statement. EXPLAIN shows the text of it. */
+  private record StatementRunner(String table, Runnable work) implements ExternalCommandRunner {
+    @Override
+    public String[] executeCommand(String command, CaseInsensitiveStringMap options) {
+      work.run();
+      return new String[0];
+    }
+
+    @Override
+    public String toString() {
+      return table;
+    }
   }
 
   private Dataset<?> frame(LogicalPlan plan) {

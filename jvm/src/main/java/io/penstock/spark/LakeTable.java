@@ -1,6 +1,8 @@
 package io.penstock.spark;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.JsonNodeFactory;
+import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -100,9 +102,30 @@ final class LakeTable implements SupportsRead, SupportsWrite, TruncatableTable {
     List<Column> found = new ArrayList<>();
     for (StructField one : schema.fields()) {
       String comment = one.getComment().isDefined() ? one.getComment().get() : null;
-      found.add(Column.create(one.name(), one.dataType(), one.nullable(), comment, null));
+      found.add(Column.create(one.name(), one.dataType(), one.nullable(), comment, notes(one.name())));
     }
     return found.toArray(new Column[0]);
+  }
+
+  /** What Spark has to know to put the default of a column into rows that come without it; null if there is none. */
+  private String notes(String column) {
+    JsonNode value = facts.path("defaults").path(column);
+    if (value.isMissingNode()) {
+      return null;
+    }
+    // The second is for rows of files that lack the column, which Spark does not read by this object.
+    ObjectNode notes = JsonNodeFactory.instance.objectNode();
+    return notes.put("CURRENT_DEFAULT", value.asText()).put("EXISTS_DEFAULT", "NULL").toString();
+  }
+
+  /** Whether the table gives values to a column by itself: a generated or an identity column. */
+  boolean isComputed(String column) {
+    for (JsonNode one : facts.path("computed")) {
+      if (one.asText().equals(column)) {
+        return true;
+      }
+    }
+    return false;
   }
 
   @Override

@@ -11,21 +11,27 @@ import java.util.stream.Stream;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.QueryPlanningTracker$;
 import org.apache.spark.sql.catalyst.analysis.NamespaceAlreadyExistsException;
+import org.apache.spark.sql.catalyst.analysis.NoSuchFunctionException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
 import org.apache.spark.sql.catalyst.analysis.NonEmptyNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.TableAlreadyExistsException;
 import org.apache.spark.sql.connector.catalog.CatalogV2Util;
+import org.apache.spark.sql.connector.catalog.Column;
+import org.apache.spark.sql.connector.catalog.FunctionCatalog;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.NamespaceChange;
 import org.apache.spark.sql.connector.catalog.ProcedureCatalog;
+import org.apache.spark.sql.connector.catalog.StagedTable;
+import org.apache.spark.sql.connector.catalog.StagingTableCatalog;
 import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
 import org.apache.spark.sql.connector.catalog.Table;
-import org.apache.spark.sql.connector.catalog.TableCatalog;
+import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.catalog.TableCatalogCapability;
 import org.apache.spark.sql.connector.catalog.TableChange;
 import org.apache.spark.sql.connector.catalog.TableInfo;
 import org.apache.spark.sql.connector.catalog.constraints.Constraint;
+import org.apache.spark.sql.connector.catalog.functions.UnboundFunction;
 import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.internal.SQLConf;
@@ -38,7 +44,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * <p>It decides nothing: names and changes go to who decides ({@link JobDriver}). What it remembers is the session's
  * reference and its transaction, which go along with every question.
  */
-public final class PenstockCatalog implements TableCatalog, SupportsNamespaces, ProcedureCatalog {
+public final class PenstockCatalog implements StagingTableCatalog, SupportsNamespaces, ProcedureCatalog, FunctionCatalog {
   /** The setting of a session that names a branch, a tag or any other revision for all names without one. */
   static final String REF = "spark.penstock.ref";
   /** The namespace of the procedures. */
@@ -64,7 +70,10 @@ public final class PenstockCatalog implements TableCatalog, SupportsNamespaces, 
 
   @Override
   public Set<TableCatalogCapability> capabilities() {
-    return Set.of();
+    return Set.of(
+        TableCatalogCapability.SUPPORT_COLUMN_DEFAULT_VALUE,
+        TableCatalogCapability.SUPPORTS_CREATE_TABLE_WITH_GENERATED_COLUMNS,
+        TableCatalogCapability.SUPPORTS_CREATE_TABLE_WITH_IDENTITY_COLUMNS);
   }
 
   /** What names without a revision are looked up at; empty for the default branch. */
@@ -201,11 +210,79 @@ public final class PenstockCatalog implements TableCatalog, SupportsNamespaces, 
   @Override
   public Table createTable(Identifier ident, TableInfo wanted)
       throws TableAlreadyExistsException, NoSuchNamespaceException {
-    Map<String, Object> request = new HashMap<>();
+    create(ident, wanted, Map.of());
+    try {
+      return loadTable(ident);
+    } catch (NoSuchTableException gone) {
+      throw new JobRefused("the table '" + ident + "' was created, and dropped by somebody else since");
+    }
+  }
+
+  @Override
+  public StagedTable stageCreate(Identifier ident, TableInfo wanted) {
+    return new NewTable(ident, wanted, Map.of());
+  }
+
+  /** REPLACE TABLE: what is there stays until the other table is, and Spark drops nothing before. */
+  @Override
+  public StagedTable stageReplace(Identifier ident, TableInfo wanted) {
+    return new NewTable(ident, wanted, Map.of("is_replace", true, "create", false));
+  }
+
+  @Override
+  public StagedTable stageCreateOrReplace(Identifier ident, TableInfo wanted) {
+    return new NewTable(ident, wanted, Map.of("is_replace", true, "create", true));
+  }
+
+  /** A table without rows that a statement is to make. */
+  private final class NewTable implements StagedTable {
+    private final Identifier ident;
+    private final TableInfo wanted;
+    private final Map<String, Object> how;
+
+    NewTable(Identifier ident, TableInfo wanted, Map<String, Object> how) {
+      this.ident = ident;
+      this.wanted = wanted;
+      this.how = how;
+    }
+
+    @Override
+    public void commitStagedChanges() {
+      try {
+        create(ident, wanted, how);
+      } catch (TableAlreadyExistsException there) {
+        throw new JobRefused("the table '" + ident + "' was created by somebody else meanwhile: run the statement again");
+      }
+    }
+
+    @Override
+    public void abortStagedChanges() {
+      // Nothing was done.
+    }
+
+    @Override
+    public String name() {
+      return ident.toString();
+    }
+
+    @Override
+    public Column[] columns() {
+      return wanted.columns();
+    }
+
+    @Override
+    public Set<TableCapability> capabilities() {
+      return Set.of();
+    }
+  }
+
+  private void create(Identifier ident, TableInfo wanted, Map<String, Object> how) throws TableAlreadyExistsException {
+    Map<String, Object> request = new HashMap<>(how);
     request.put("names", names(ident));
     request.put("schema", CatalogV2Util.v2ColumnsToStructType(wanted.columns()).json());
     request.put("partitioning", texts(wanted.partitions()));
     request.put("properties", wanted.properties());
+    request.put("column_values", Stream.of(wanted.columns()).map(PenstockCatalog::values).flatMap(List::stream).toList());
     request.put("constraints", Stream.of(wanted.constraints()).map(Constraint::toDDL).toList());
     JsonNode answer = ask("create", request);
     if (answer.path("is_there").asBoolean()) {
@@ -214,11 +291,35 @@ public final class PenstockCatalog implements TableCatalog, SupportsNamespaces, 
     if (answer.has("write")) {
       ServerWrite.runEmpty(this, answer.get("write"), CatalogV2Util.v2ColumnsToStructType(wanted.columns()));
     }
-    try {
-      return loadTable(ident);
-    } catch (NoSuchTableException gone) {
-      throw new JobRefused("the table '" + ident + "' was created, and dropped by somebody else since");
+  }
+
+  /** CREATE TABLE … LIKE, which newer releases of Spark ask for: a table with the same columns. */
+  public Table createTableLike(Identifier ident, TableInfo wanted, Table source)
+      throws TableAlreadyExistsException, NoSuchNamespaceException {
+    return createTable(ident, wanted);
+  }
+
+  /** What a statement says of the values of a column; nothing if it says nothing. */
+  private static List<Map<String, Object>> values(Column column) {
+    Map<String, Object> told = new HashMap<>();
+    if (column.defaultValue() != null) {
+      told.put("default", column.defaultValue().getSql());
     }
+    if (column.generationExpression() != null) {
+      told.put("generated", column.generationExpression());
+    }
+    if (column.identityColumnSpec() != null) {
+      var spec = column.identityColumnSpec();
+      told.put(
+          "identity",
+          Map.of(
+              "start", spec.getStart(), "step", spec.getStep(), "allows_explicit", spec.isAllowExplicitInsert()));
+    }
+    if (told.isEmpty()) {
+      return List.of();
+    }
+    told.put("name", column.name());
+    return List.of(told);
   }
 
   @Override
@@ -338,6 +439,18 @@ public final class PenstockCatalog implements TableCatalog, SupportsNamespaces, 
     Map<String, String> found = new HashMap<>();
     object.properties().forEach(one -> found.put(one.getKey(), one.getValue().asText()));
     return found;
+  }
+
+  // -- functions: a lake has none, which is no reason to look for others in vain -------------------------------------
+
+  @Override
+  public Identifier[] listFunctions(String[] namespace) {
+    return new Identifier[0];
+  }
+
+  @Override
+  public UnboundFunction loadFunction(Identifier ident) throws NoSuchFunctionException {
+    throw new NoSuchFunctionException(ident);
   }
 
   // -- procedures -------------------------------------------------------------------------------------------------

@@ -31,6 +31,8 @@ public final class SessionRules implements SparkSessionExtensionsProvider {
     extensions.injectResolutionRule(MappedReads::new);
     // Before Spark looks which columns of a table the rows of a statement go to.
     extensions.injectHintResolutionRule(WidenedTables::new);
+    // Before Spark says that a catalogue has no views.
+    extensions.injectHintResolutionRule(ViewStatements::new);
     // Before Spark looks for a function or a catalogue of its own.
     extensions.injectHintResolutionRule(ChangeFeeds::new);
     // When targets of statements and columns are known, and before Spark rewrites what changes rows.

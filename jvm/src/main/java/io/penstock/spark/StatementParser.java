@@ -110,9 +110,9 @@ final class StatementParser {
         });
   }
 
-  /** Whether listTables() means the tables of a lake that are in no namespace: Spark cannot say so by a name. */
+  /** Whether listTables() means what a lake has in no namespace: Spark cannot say so by a name. */
   private static boolean isRoot(SparkSession session, Object name) {
-    return "".equals(name) && Callers.isListTables() && isLake(session, session.catalog().currentCatalog());
+    return "".equals(name) && Callers.isListing() && isLake(session, session.catalog().currentCatalog());
   }
 
   private static String rewritten(SparkSession session, ParserInterface below, String text) throws ParseException {
