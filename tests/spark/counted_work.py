@@ -19,8 +19,9 @@ class SparkWork:
         """Rows that tasks wrote for other tasks."""
         self.writing_tasks = 0
         """Tasks that wrote files."""
-        self.scans = 0
-        """Stages that read files."""
+        self.read_rows = 0
+        """Rows that were read from files, or of what is kept in memory."""
+        self.written_rows = 0
 
 
 @contextmanager
@@ -46,5 +47,6 @@ def counted_work(spark: SparkSession) -> Iterator[SparkWork]:
             if str(stage.status()) == "SKIPPED":
                 continue
             work.shuffled_rows += stage.shuffleWriteRecords()
-            work.scans += stage.inputRecords() > 0
+            work.read_rows += stage.inputRecords()
+            work.written_rows += stage.outputRecords()
             work.writing_tasks += stage.numTasks() if stage.outputRecords() else 0
