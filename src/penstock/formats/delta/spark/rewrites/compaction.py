@@ -98,7 +98,8 @@ def _read_together(spark: SparkSession, job: DeltaJob, bins: Sequence[FileBin]) 
     wanted = max(TASKS_MIN, sum(each.size for each in bins) // TASK_BYTES)
     count = max(most, min(len(bins), wanted, SCANS_MAX))
     tasks = [[file for each in bins[start::count] for file in each.files] for start in range(count)]
-    scans = [_kept_rows(spark, job, its).coalesce(1) for its in tasks]
+    row_ids, kept = job.final_row_ids(files), _kept_columns(job)
+    scans = [rows(spark, job.snapshot, its, row_ids=row_ids).select(*kept).coalesce(1) for its in tasks]
     while len(scans) > 1:  # in pairs: Spark analyses each union anew
         scans = [
             scans[at].union(scans[at + 1]) if at + 1 < len(scans) else scans[at]
@@ -110,11 +111,6 @@ def _read_together(spark: SparkSession, job: DeltaJob, bins: Sequence[FileBin]) 
 def _is_far(job: DeltaJob) -> bool:
     """Whether a file is opened by requests."""
     return "://" in job.place.url
-
-
-def _kept_rows(spark: SparkSession, job: DeltaJob, files: Sequence[Add]) -> DataFrame:
-    df = rows(spark, job.snapshot, files, row_ids=job.final_row_ids(files))
-    return df.select(*_kept_columns(job))
 
 
 def _kept_columns(job: DeltaJob) -> list[Column]:
