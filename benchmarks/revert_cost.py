@@ -136,7 +136,7 @@ def _cost(place: Path, what: str, commits: int, undo: Sequence[Undo], samples: i
     ms = [
         median(getattr(one, figure) for one in taken) for taken in (warm, cold) for figure in ("ms", "cpu_ms")
     ]
-    return Cost(what, commits * FILES_EACH, commits, *ms, round(median(one.reads for one in cold)))
+    return Cost(what, commits * FILES_EACH, commits, *ms, cold_reads=round(median(one.reads for one in cold)))
 
 
 def _timed(place: Path, undo: Undo) -> Taken:

@@ -10,9 +10,10 @@ from threading import Barrier
 import pytest
 
 from penstock.errors import InvalidRequest, LocationRefused, OutcomeUnknown
-from penstock.storage.buckets import Bucket, Condition, EntityTag, RequestLoop, UnansweredWrite
+from penstock.storage.buckets import Bucket, Condition, EntityTag, UnansweredWrite
 from penstock.storage.local import LocalBucket
 from penstock.storage.places import Place, Places
+from penstock.storage.request_loop import RequestLoop
 from tests.servers.s3 import S3Place
 
 

@@ -187,24 +187,24 @@ class LocalBucket(Bucket):
 
     def look_now(self, key: str) -> BucketEntry | None:
         """As ``head``."""
-        return self._now(self._look, key)
+        return self._run_now(self._stat_file, key)
 
     def list_now(self, folder: str, after: str, before: str) -> Sequence[BucketEntry]:
         """As ``list``, of the keys that come before another one, if that is not empty."""
         entries = self._walk(self._root / folder, f"{folder}/" if folder else "", after)
-        return self._now(lambda: [*takewhile(lambda entry: not before or entry.key < before, entries)])
+        return self._run_now(lambda: [*takewhile(lambda entry: not before or entry.key < before, entries)])
 
     def entries_now(self, folder: str) -> Iterator[BucketEntry]:
         """As ``list``, a page at a time."""
         entries = self._walk(self._root / folder, f"{folder}/" if folder else "", "")
         size = FIRST_PAGE
-        while page := self._now(lambda size: [*islice(entries, size)], size):
+        while page := self._run_now(lambda size: [*islice(entries, size)], size):
             yield from page
             size = min(PAGE, 4 * size)
 
     def folders_now(self) -> Sequence[str]:
         """As ``folders``."""
-        return self._now(self._folders)
+        return self._run_now(self._list_folders)
 
     def put_new_now(self, key: str, data: bytes) -> bool:
         """As ``put_all`` for one file."""

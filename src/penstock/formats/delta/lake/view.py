@@ -92,7 +92,7 @@ class DeltaView(RowStatements):
 
     def append(self, data: Any, description: CommitDescription, idempotency_key: str | None) -> Ratified:
         appended: Ratified = _load("table_writes:append")(
-            self._table, data, said=description, idempotency_key=idempotency_key
+            self._table, data, description=description, idempotency_key=idempotency_key
         )
         return appended
 
@@ -100,7 +100,7 @@ class DeltaView(RowStatements):
         self, data: Any, description: CommitDescription, idempotency_key: str | None
     ) -> Ratified:
         appended: Ratified = _load("evolution:append_with_columns")(
-            self._table, data, said=description, idempotency_key=idempotency_key
+            self._table, data, description=description, idempotency_key=idempotency_key
         )
         return appended
 
@@ -118,7 +118,7 @@ class DeltaView(RowStatements):
             )
             return replaced
         overwritten: Ratified = _load("table_writes:overwrite")(
-            self._table, data, partitions, where, said=description, idempotency_key=idempotency_key
+            self._table, data, partitions, where, description=description, idempotency_key=idempotency_key
         )
         return overwritten
 
