@@ -10,7 +10,7 @@ from penstock import Key, Lake
 from penstock.errors import InvalidRequest, PenstockError
 from penstock.formats.files.files import new_folder
 from penstock.formats.files.lake.calls import NewFile, WriteFiles
-from penstock.formats.files.lake.system import FilesSystem
+from penstock.formats.files.lake.file_system import FilesSystem
 from penstock.model.clock import now_us
 from tests.advice.rows import numbers, rows
 

@@ -20,8 +20,8 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
 import penstock
+from penstock.formats.files.lake.file_system import FILES_ALONE, FilesSystem
 from penstock.formats.files.lake.paths import parse_path, table_text
-from penstock.formats.files.lake.system import FILES_ALONE, FilesSystem
 from penstock.lake.lake import Lake
 from penstock.model.keys import Key
 from penstock.server.access import TokenGate

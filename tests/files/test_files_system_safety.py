@@ -11,7 +11,7 @@ import fsspec  # type: ignore[import-untyped]
 import pytest
 
 import penstock
-from penstock.formats.files.lake.system import FilesSystem
+from penstock.formats.files.lake.file_system import FilesSystem
 from penstock.lake.lake import Lake
 from penstock.server.access import TokenGate
 from penstock.server.native import NATIVE

@@ -16,7 +16,7 @@ from penstock.formats.lance.state import NAME, Versions, state_of
 from penstock.formats.lance.wire import Message
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.objects import content_of
-from penstock.lake.on_demand import OnDemand
+from penstock.lake.lazy_formats import OnDemand
 from penstock.metrics.meter import SILENT, Meter
 from penstock.model.commits import CommitMeta
 from penstock.model.encoding import NO_COMMIT

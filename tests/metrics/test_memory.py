@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from penstock.errors import InvalidName
-from penstock.metrics.memory import PARTS, Distribution, Metrics, Series
+from penstock.metrics.memory import PARTS, Metrics, Series, ValueSummary
 from penstock.metrics.meter import OTHER, SILENT, Meter
 from penstock.metrics.table import (
     BATCH_REQUESTS,
@@ -83,7 +83,7 @@ def test_few_and_odd_values_have_percentiles_too() -> None:
     metrics = Metrics()
     assert metrics.snapshot().distribution(BATCH_REQUESTS) is None
     metrics.observe(BATCH_REQUESTS, 1)
-    only = Distribution(count=1, sum=1, max=1, p50=1, p99=1)
+    only = ValueSummary(count=1, sum=1, max=1, p50=1, p99=1)
     assert metrics.snapshot().distribution(BATCH_REQUESTS) == only
     for value in (0.0, -1.0, 1e-300, 1e300):
         metrics.observe(REQUEST_SECONDS, value, kind="commit")

@@ -26,7 +26,7 @@ from penstock.server.access import TokenGate
 from penstock.server.health import Readiness, server_api
 from penstock.server.limits import Limits
 from penstock.server.native import NATIVE
-from penstock.server.places import RequestPlaces, address_of
+from penstock.server.request_slots import RequestSlots, address_of
 from penstock.server.routes import Ask, Route
 from penstock.server.starts import AT_ONCE
 from penstock.server.turns import Pace, ReadAbandoned, Turns
@@ -54,7 +54,7 @@ def asked(server: Local, path: str, token: str) -> Future[Reply]:
 
 
 def test_a_caller_takes_no_more_places_than_are_left() -> None:
-    places = RequestPlaces(128, 128)
+    places = RequestSlots(128, 128)
     while places.may_take("greedy"):
         places.take("greedy")
     assert places.of("greedy") == 64
@@ -64,7 +64,7 @@ def test_a_caller_takes_no_more_places_than_are_left() -> None:
 
 
 def test_a_caller_takes_no_more_places_than_one_may_have() -> None:
-    places = RequestPlaces(128, 5)
+    places = RequestSlots(128, 5)
     held = []
     while places.may_take("etl"):
         held.append(places.take("etl"))
@@ -78,7 +78,7 @@ def test_a_caller_takes_no_more_places_than_one_may_have() -> None:
 @pytest.mark.parametrize("callers", [1, 2, 7, 18])
 def test_there_is_always_a_place_for_the_next_caller(callers: int) -> None:
     """The first ones take what they can get, and leave an eighth, sixteen places, for those who have none."""
-    random, places, held = Random(callers), RequestPlaces(128, 64), []
+    random, places, held = Random(callers), RequestSlots(128, 64), []
     for _ in range(5000):
         caller = f"caller {random.randrange(callers)}"
         if places.may_take(caller):
@@ -92,7 +92,7 @@ def test_there_is_always_a_place_for_the_next_caller(callers: int) -> None:
 
 
 def test_the_only_place_of_a_server_can_be_taken() -> None:
-    assert RequestPlaces(1, 1).may_take("anybody")
+    assert RequestSlots(1, 1).may_take("anybody")
 
 
 @pytest.mark.parametrize(

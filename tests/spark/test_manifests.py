@@ -134,7 +134,7 @@ def test_a_file_that_spark_names_otherwise_is_an_error_and_not_fewer_rows(
     from pyspark.errors import PySparkException
 
     lake.create_table("t", data=pa.table({"id": [1, 2], "p": ["a", "b"]}), partition_by="p")
-    monkeypatch.setattr(manifests, "_spellings", lambda address: (f"elsewhere:{address}",))
+    monkeypatch.setattr(manifests, "_address_spellings", lambda address: (f"elsewhere:{address}",))
     rows = read(using(spark, "fallback"), "t")
     assert rows.select("id").count() == 2
     with pytest.raises((Py4JError, PySparkException), match="uses another name for a file"):

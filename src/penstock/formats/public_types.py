@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from penstock.formats.delta.lake.view import DeltaView as DeltaView
     from penstock.formats.files.lake.answers import FilesWritten as FilesWritten
     from penstock.formats.files.lake.answers import JobInfo as JobInfo
+    from penstock.formats.files.lake.file_system import FilesSystem as FilesSystem
     from penstock.formats.files.lake.proposed_files import ProposedFiles as ProposedFiles
-    from penstock.formats.files.lake.system import FilesSystem as FilesSystem
     from penstock.formats.files.lake.table import Files as Files
     from penstock.formats.lance.lake.namespace import PenstockNamespace as PenstockNamespace
     from penstock.formats.lance.lake.namespace_export import Exported as Exported

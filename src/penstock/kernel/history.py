@@ -23,7 +23,7 @@ AHEAD_WIDTH_MAX: Final = 8
 """Where more commits than that may be next, none are read ahead."""
 
 
-class Walk(Iterator[tuple[ObjectId, CommitObject]]):
+class CommitWalk(Iterator[tuple[ObjectId, CommitObject]]):
     """Commits from some backwards, each once, those of higher generations first.
 
     Only the commits that may be next are remembered: the generations of parents are lower, so a commit comes
@@ -79,9 +79,9 @@ class Walk(Iterator[tuple[ObjectId, CommitObject]]):
         """How many commits may be next."""
         return len(self._next)
 
-    def copy(self) -> Walk:
+    def copy(self) -> CommitWalk:
         """Another walk, which goes on from the same place."""
-        copied = Walk(self._history, (), self._all_parents)
+        copied = CommitWalk(self._history, (), self._all_parents)
         copied._next, copied._known = [*self._next], {*self._known}
         copied._count, copied._latest = self._count, self._latest
         copied._came, copied._ahead = self._came, self._ahead
@@ -158,12 +158,12 @@ class History:
         except Damaged:
             return
 
-    def walk(self, *starts: ObjectId, all_parents: bool = False) -> Walk:
+    def walk(self, *starts: ObjectId, all_parents: bool = False) -> CommitWalk:
         """Commits from some backwards, newest first; by first parents unless told otherwise.
 
         Ends at the history horizon; ``Damaged`` if a commit is missing that has not expired.
         """
-        return Walk(self, starts, all_parents)
+        return CommitWalk(self, starts, all_parents)
 
     def require_expired(self, commit_id: ObjectId) -> None:
         """``Damaged`` if a commit that is missing cannot have expired."""

@@ -43,7 +43,7 @@ from penstock.kernel.edit import LandingNotice
 from penstock.kernel.expired import expired_commits
 from penstock.kernel.format import Format, Formats, PrepareAgain
 from penstock.kernel.grace import Grace, Graces, new_grace
-from penstock.kernel.history import History, Walk
+from penstock.kernel.history import CommitWalk, History
 from penstock.kernel.known_tables import KnownTables
 from penstock.kernel.ledger import find_table
 from penstock.kernel.merge import MergeRequest
@@ -591,7 +591,7 @@ class Kernel:
         changed = change_description(self.store, self.settings, change)
         return (changed.graces or (Grace(),))[-1]
 
-    def walk(self, start: ObjectId, all_parents: bool = False) -> Walk:
+    def walk(self, start: ObjectId, all_parents: bool = False) -> CommitWalk:
         """Commits from one backwards."""
         return self.history.walk(start, all_parents=all_parents)
 

@@ -106,8 +106,8 @@ class Embedded:
             **self._history.by_call,
             **MergeHandlers(self).by_call,
             calls.Resolve: self._resolve,
-            calls.GetContents: self._contents,
-            calls.ListEntries: self._entries,
+            calls.GetContents: self._get_contents,
+            calls.ListEntries: self._list_entries,
             calls.CommitOperations: self._commit_operations,
             calls.GetFigures: partial(gather_figures, self),
             calls.CountRequests: lambda _: self.count_requests(),
@@ -116,14 +116,14 @@ class Embedded:
 
     def do(self, call: calls.Call[R], progress: Progress = silent) -> R:
         if not self.moved.all:
-            return self._do(call, progress)
+            return self._run_call(call, progress)
         try:
-            return answer_outside(self._do(call_inside(call, self.moved), progress), self.moved)
+            return answer_outside(self._run_call(call_inside(call, self.moved), progress), self.moved)
         except PenstockError as problem:
             note_in_error(problem, self.moved)
             raise
 
-    def _do(self, call: calls.Call[R], progress: Progress) -> R:
+    def _run_call(self, call: calls.Call[R], progress: Progress) -> R:
         if call.is_long:
             return cast("R", self._long_handler_for(call)(call, progress))
         if isinstance(call, calls.Write) and call.idempotency_key is not None:
@@ -375,23 +375,23 @@ class Embedded:
     def content_at(self, commit: ObjectId, key: Key) -> AnyContent | None:
         """What a key holds at a commit."""
         self.kernel.history.commit(commit)  # it may have expired since
-        return self._content(self._states(commit).get(key.encode()))
+        return self._decode_content(self._states(commit).get(key.encode()))
 
-    def _state(self, at: str | None) -> Overlay:
+    def _read_state(self, at: str | None) -> Overlay:
         commit = self.commit_of(at)
         self.kernel.history.commit(commit)  # it may have expired since
         return self._states(commit)
 
-    def _contents(self, call: calls.GetContents) -> tuple[Entry, ...]:
-        values = self._state(call.at).get_many([key.encode() for key in call.key])
-        contents = ((key, self._content(values.get(key.encode()))) for key in dict.fromkeys(call.key))
+    def _get_contents(self, call: calls.GetContents) -> tuple[Entry, ...]:
+        values = self._read_state(call.at).get_many([key.encode() for key in call.key])
+        contents = ((key, self._decode_content(values.get(key.encode()))) for key in dict.fromkeys(call.key))
         return tuple(Entry(key, content) for key, content in contents if content is not None)
 
-    def _content(self, value: Any) -> AnyContent | None:
+    def _decode_content(self, value: Any) -> AnyContent | None:
         return content_of(self.kernel.objects, value)
 
-    def _entries(self, call: calls.ListEntries) -> tuple[Entry, ...]:
-        return tuple(first(self._scan(self._state(call.at), call.prefix, call.after), call.limit))
+    def _list_entries(self, call: calls.ListEntries) -> tuple[Entry, ...]:
+        return tuple(first(self._scan(self._read_state(call.at), call.prefix, call.after), call.limit))
 
     def _scan(self, state: Overlay, prefix: Key | None, after: Key | None) -> Iterator[Entry]:
         for start, stop in ranges(prefix):
@@ -399,7 +399,7 @@ class Embedded:
             if stop is not None and begin >= stop:
                 continue
             for key, value in state.scan(begin, stop):
-                content = self._content(value)
+                content = self._decode_content(value)
                 if content is not None and not key.startswith(RESERVED):
                     yield Entry(Key.decode(key), content)
 

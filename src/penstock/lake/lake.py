@@ -75,7 +75,7 @@ class Lake(LakeHistory, LakeMerges, LakeCare):
 
     def __init__(self, catalogue: Catalogue, author: str | None = None) -> None:
         self._catalogue = catalogue
-        self.author = author if author is not None else _user()
+        self.author = author if author is not None else _current_user()
         self._known_about: About | None = None
         if not isinstance(catalogue, EmptyPlace):
             self._known_about = catalogue.do(calls.GetAbout())
@@ -194,9 +194,9 @@ class Lake(LakeHistory, LakeMerges, LakeCare):
 
     def pages(self, call: Call[tuple[T, ...]], limit: int | None, next_page: Callable[[T], Any]) -> list[T]:
         """The items of a list, up to a limit or all; ``next_page`` says how to go on after the last one."""
-        return list(self._pages(call, limit, next_page))
+        return list(self._list_pages(call, limit, next_page))
 
-    def _pages(
+    def _list_pages(
         self, call: Call[tuple[T, ...]], limit: int | None, next_page: Callable[[T], dict[str, Any]]
     ) -> Iterator[T]:
         most = self.page_max
@@ -618,7 +618,7 @@ class Lake(LakeHistory, LakeMerges, LakeCare):
         return publish(self, branch, self._or_default(into), **options)
 
 
-def _user() -> str:
+def _current_user() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError):

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from penstock.errors import InvalidRequest, TimedOut
-from penstock.kernel.history import Walk
+from penstock.kernel.history import CommitWalk
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.objects import content_of
 from penstock.kernel.state import carried_keys, count_carried, diff_commits, has_grown, prefix_end
@@ -101,7 +101,7 @@ class KeyChanges:
         return name == self._stored or name.startswith(self._below)
 
 
-def matching(kernel: Kernel, commits: Walk, chosen: Filter, all_parents: bool) -> Iterator[Commit]:
+def matching(kernel: Kernel, commits: CommitWalk, chosen: Filter, all_parents: bool) -> Iterator[Commit]:
     """The commits of a walk that match. ``TimedOut`` says how far they were looked at."""
     choice = _Choice(kernel, chosen)
     last: tuple[ObjectId, CommitObject] | None = None
@@ -125,7 +125,13 @@ def matching(kernel: Kernel, commits: Walk, chosen: Filter, all_parents: bool) -
 
 
 def search(
-    kernel: Kernel, commits: Walk, chosen: Filter, *, all_parents: bool, limit: int | None, within: int | None
+    kernel: Kernel,
+    commits: CommitWalk,
+    chosen: Filter,
+    *,
+    all_parents: bool,
+    limit: int | None,
+    within: int | None,
 ) -> LogSearch:
     """The first commits of a walk that match, among the first ``within`` ones.
 
@@ -166,10 +172,10 @@ class LogPages:
     """
 
     def __init__(self) -> None:
-        self._ends: OrderedDict[tuple[ObjectId, ObjectId], Walk] = OrderedDict()
+        self._ends: OrderedDict[tuple[ObjectId, ObjectId], CommitWalk] = OrderedDict()
         self._lock = Lock()
 
-    def keep(self, start: ObjectId, last: ObjectId, commits: Walk) -> None:
+    def keep(self, start: ObjectId, last: ObjectId, commits: CommitWalk) -> None:
         """Keep the place of a walk that began at ``start`` and has come to ``last``."""
         if commits.width > WIDTH_MAX:
             return
@@ -179,7 +185,7 @@ class LogPages:
             while len(self._ends) > PAGES_KEPT:
                 self._ends.popitem(last=False)
 
-    def after(self, kernel: Kernel, start: ObjectId, last: ObjectId) -> Walk:
+    def after(self, kernel: Kernel, start: ObjectId, last: ObjectId) -> CommitWalk:
         """The commits of a log that come after one of them; ``InvalidRequest`` if it is not in the log."""
         with self._lock:
             walk = self._ends.get((start, last))

@@ -26,7 +26,7 @@ class Series(NamedTuple):
     labels: tuple[tuple[str, str], ...] = ()
 
 
-class Distribution(msgspec.Struct, frozen=True, kw_only=True):
+class ValueSummary(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of many values without keeping them."""
 
     count: int
@@ -41,7 +41,7 @@ class MetricsSnapshot(msgspec.Struct, frozen=True):
 
     counts: dict[Series, float]
     gauges: dict[Series, float]
-    distributions: dict[Series, Distribution]
+    distributions: dict[Series, ValueSummary]
 
     def count(self, metric: Metric, **labels: str) -> float:
         """A counter's value; the sum over all values of those labels that are not given."""
@@ -56,7 +56,7 @@ class MetricsSnapshot(msgspec.Struct, frozen=True):
         """A gauge's value, ``None`` if it was never set."""
         return self.gauges.get(_make_series(metric, tuple(labels[name] for name in metric.labels)))
 
-    def distribution(self, metric: Metric, **labels: str) -> Distribution | None:
+    def distribution(self, metric: Metric, **labels: str) -> ValueSummary | None:
         """A histogram's figures, ``None`` if nothing was observed."""
         return self.distributions.get(_make_series(metric, tuple(labels[name] for name in metric.labels)))
 
@@ -126,8 +126,8 @@ class _Histogram:
         self._max = max(self._max, value)
         self._parts[_bucket_of(value)] += 1
 
-    def distribution(self) -> Distribution:
-        return Distribution(
+    def distribution(self) -> ValueSummary:
+        return ValueSummary(
             count=self._count,
             sum=self._sum,
             max=self._max,

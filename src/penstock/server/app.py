@@ -34,7 +34,6 @@ from penstock.server.headers import Headers
 from penstock.server.large_bodies import LARGE_BODIES_MAX, LargeBodies
 from penstock.server.limits import Limits
 from penstock.server.logs import Level, Log, LogLineWriter, mask_secrets, now
-from penstock.server.places import RequestPlace, RequestPlaces, address_of
 from penstock.server.request_handler import (
     STATUS_CLIENT_GONE,
     HandledRequest,
@@ -43,6 +42,7 @@ from penstock.server.request_handler import (
     RequestHandler,
     answer_error,
 )
+from penstock.server.request_slots import RequestSlot, RequestSlots, address_of
 from penstock.server.route_matcher import MatchedRoute, RouteMatcher
 from penstock.server.routes import Api, HttpAnswer, Route
 from penstock.server.starts import ReadStarter
@@ -126,7 +126,7 @@ class Application:
         self._gate = gate
         self._threads = Threads(limits.open_requests_max)
         self._vital_threads = Threads(VITAL_MAX)
-        self._places = RequestPlaces(limits.open_requests_max, limits.caller_requests_max)
+        self._places = RequestSlots(limits.open_requests_max, limits.caller_requests_max)
         self.turns = Turns(limits.long_reads_max, meter)
         self._large_bodies = LargeBodies()
         self._starts = ReadStarter(self._threads)
@@ -291,13 +291,13 @@ class Application:
             open_requests_max=most,
         )
 
-    def _take_place(self, route: Route, exchange: Exchange) -> RequestPlace:
+    def _take_place(self, route: Route, exchange: Exchange) -> RequestSlot:
         self._require_room(route, exchange)
-        return self._places.take(exchange.share) if not route.is_vital else RequestPlace()
+        return self._places.take(exchange.share) if not route.is_vital else RequestSlot()
 
     async def _read(
         self, exchange: Exchange, match: MatchedRoute, receive: Receive
-    ) -> tuple[bytes, Caller | None, RequestPlace | None]:
+    ) -> tuple[bytes, Caller | None, RequestSlot | None]:
         """The body, and who sent it, with their place, if that had to be known first."""
         size, most = body_size(exchange.headers), self._limits.body_max_bytes
         if most < size < math.inf:

@@ -15,7 +15,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from penstock.errors import Throttled
-from penstock.server.places import RequestPlace, address_of
+from penstock.server.request_slots import RequestSlot, address_of
 from penstock.server.sockets import Sockets, refusal
 
 HEAD_MAX_BYTES: Final = 64 * 1024
@@ -56,7 +56,7 @@ class ServerConnection(HttpToolsProtocol):
         self._unread_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
         self._watch: asyncio.TimerHandle | None = None
-        self._place: RequestPlace | None = None
+        self._place: RequestSlot | None = None
         self._refusal = b""
         """What a connection is answered that there is no room for."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from penstock.server.places import RequestPlace, RequestPlaces
+from penstock.server.request_slots import RequestSlot, RequestSlots
 
 LARGE_BODY_BYTES: Final = 1024 * 1024
 """From here on a body is large."""
@@ -21,7 +21,7 @@ class LargeBodies:
     """So many places, and who waits for one. Used by the thread of the event loop alone."""
 
     def __init__(self) -> None:
-        self._places = RequestPlaces(LARGE_BODIES_MAX, LARGE_BODIES_OF_CALLER_MAX)
+        self._places = RequestSlots(LARGE_BODIES_MAX, LARGE_BODIES_OF_CALLER_MAX)
         self._waiting: list[asyncio.Future[None]] = []
 
     async def take(self, caller: str) -> LargePlace:
@@ -43,7 +43,7 @@ class LargeBodies:
 class LargePlace:
     """A place that a body has until it is given back, with that of its request."""
 
-    def __init__(self, bodies: LargeBodies, slot: RequestPlace) -> None:
+    def __init__(self, bodies: LargeBodies, slot: RequestSlot) -> None:
         self._bodies, self._place = bodies, slot
 
     def give_back(self) -> None:

@@ -16,7 +16,7 @@ from penstock.metrics.meter import SILENT, Meter
 from penstock.metrics.table import HTTP_CONNECTIONS, HTTP_REFUSALS
 from penstock.server.limits import Limits
 from penstock.server.logs import Level, Log
-from penstock.server.places import RequestPlace, RequestPlaces
+from penstock.server.request_slots import RequestSlot, RequestSlots
 from penstock.wire.errors import encode_error
 
 FILES_A_REQUEST: Final = 3
@@ -37,7 +37,7 @@ class Sockets:
         self._descriptor_max = self.files_max - min(self._kept_files - FILES_MORE, self.files_max // 2)
         self._wanted = limits.connections_max
         room = max(1, self._descriptor_max - FILES_MORE)
-        self._places = RequestPlaces(min(limits.connections_max, room), limits.address_connections_max)
+        self._places = RequestSlots(min(limits.connections_max, room), limits.address_connections_max)
         self._next_line_s, self._unlogged = 0.0, 0
 
     @property
@@ -56,7 +56,7 @@ class Sockets:
             f"{self._wanted + self._kept_files:,}, or lower --connections-max"
         )
 
-    def admit(self, address: str, descriptor: int) -> RequestPlace:
+    def admit(self, address: str, descriptor: int) -> RequestSlot:
         """The place of a new connection; ``Throttled`` says why it gets none.
 
         The system gives the lowest free number, so that a high one tells how many files are open.
@@ -83,7 +83,7 @@ class Sockets:
         self._meter.gauge(HTTP_CONNECTIONS, self.open + 1)
         return self._places.take(address)
 
-    def give_back(self, slot: RequestPlace) -> None:
+    def give_back(self, slot: RequestSlot) -> None:
         slot.give_back()
         self._meter.gauge(HTTP_CONNECTIONS, self.open)
 

@@ -17,7 +17,7 @@ def check_session(spark: Any) -> None:
     if not _is_sparks(spark, "SparkSession"):
         raise InvalidRequest(
             "the first argument must be a Spark session, as penstock.spark.session(lake) returns it, got "
-            f"{_shown(spark)}"
+            f"{_shorten_value(spark)}"
         )
     if _is_stopped(spark):
         raise InvalidRequest(
@@ -30,7 +30,7 @@ def check_frame(df: Any) -> None:
     """``InvalidRequest`` for what is no DataFrame of Spark's, and for one whose session was stopped."""
     if not _is_sparks(df, "DataFrame"):
         raise InvalidRequest(
-            f"the first argument must be a Spark DataFrame, got {_shown(df)}\n  Convert it by "
+            f"the first argument must be a Spark DataFrame, got {_shorten_value(df)}\n  Convert it by "
             "spark.createDataFrame(…). Rows of Arrow or pandas can be written without Spark, by "
             "lake.table(key).append(…)."
         )
@@ -40,7 +40,7 @@ def check_frame(df: Any) -> None:
 def check_version(version: Any, name: str = "version") -> None:
     """``InvalidRequest`` for what is given as a table's version and is no whole number. None is none."""
     if version is not None and (not isinstance(version, int) or isinstance(version, bool)):
-        raise InvalidRequest(f"'{name}' must be an integer, such as 3, got {_shown(version)}")
+        raise InvalidRequest(f"'{name}' must be an integer, such as 3, got {_shorten_value(version)}")
 
 
 def check_values(values: Any) -> None:
@@ -48,7 +48,7 @@ def check_values(values: Any) -> None:
     if not isinstance(values, Mapping):
         raise InvalidRequest(
             f"'set' must be a dict from columns to new values, such as {{'amount': 'amount * 2'}}, got "
-            f"{_shown(values)}"
+            f"{_shorten_value(values)}"
         )
 
 
@@ -66,7 +66,7 @@ def _is_stopped(spark: SparkSession) -> bool:
     return bool(getattr(spark, "is_stopped", False))
 
 
-def _shown(value: Any) -> str:
+def _shorten_value(value: Any) -> str:
     """What somebody gave, briefly."""
     if value is None or isinstance(value, str | int | float):
         text = repr(value)

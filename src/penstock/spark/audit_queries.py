@@ -122,7 +122,7 @@ def _at_tables(tokens: list[re.Match[str]]) -> Iterator[TableName]:
         elif is_next and token.lastgroup == "name":
             after = tokens[number + 1] if number + 1 < len(tokens) else None
             if after is None or after.group() != "(":  # that would be a function
-                yield TableName(_key(token.group()), token.start(), token.end(), _is_alias(after))
+                yield TableName(_parse_key(token.group()), token.start(), token.end(), _is_alias(after))
         is_next = False
 
 
@@ -130,7 +130,7 @@ def _is_alias(after: re.Match[str] | None) -> bool:
     return after is not None and after.lastgroup == "name" and after.group().lower() not in _NO_ALIAS
 
 
-def _key(name: str) -> Key:
+def _parse_key(name: str) -> Key:
     return Key(*(quoted.replace("``", "`") or plain for quoted, plain in _PART.findall(name)))
 
 

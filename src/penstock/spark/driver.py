@@ -65,7 +65,7 @@ class Driver:
         """
         answer: Any
         try:
-            answer = load(_ANSWER)(_session(session), self._lake, step, request, list(parts))
+            answer = load(_ANSWER)(_wrap_session(session), self._lake, step, request, list(parts))
         except Exception as problem:  # noqa: BLE001 - answer in a sentence, where a trace would be shown
             answer = _describe_error(problem, "statement", step)
             with suppress(Exception):  # the first error is the one to be answer
@@ -96,7 +96,7 @@ def _describe_error(problem: Exception, subject: str, step: str) -> dict[str, An
     return {"error": f"Penstock failed at this {subject} ({step}): {type(problem).__name__}: {problem}"}
 
 
-def _session(java: Any) -> SparkSession:
+def _wrap_session(java: Any) -> SparkSession:
     """A session of the JVM, as Python has it."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
@@ -131,10 +131,10 @@ def register_when_made(builder: SparkSession.Builder, lake_id: str, lake_of_id: 
     for name in ("getOrCreate", "create"):
         make: Callable[[], SparkSession] | None = getattr(builder, name, None)
         if make is not None:
-            setattr(builder, name, _registering(make, lake_id, lake_of_id))
+            setattr(builder, name, _register_sessions(make, lake_id, lake_of_id))
 
 
-def _registering(
+def _register_sessions(
     make: Callable[[], SparkSession], lake_id: str, lake_of_id: LakeOfId
 ) -> Callable[[], SparkSession]:
     def make_and_register() -> SparkSession:

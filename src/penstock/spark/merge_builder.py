@@ -60,23 +60,23 @@ class MergeBuilder(NamedTuple):
 
     def when_matched_update(self, set: Values, condition: str | Column | None = None) -> MergeBuilder:  # noqa: A002
         """Give columns of rows that the source matches new values, as in ``update``."""
-        return self._with(MergeClause(MATCHED, UPDATE, set, condition))
+        return self._add_clause(MergeClause(MATCHED, UPDATE, set, condition))
 
     def when_matched_update_all(self, condition: str | Column | None = None) -> MergeBuilder:
         """Put the source's row in the place of the one that it matches; it has all columns of the table."""
-        return self._with(MergeClause(MATCHED, UPDATE, None, condition))
+        return self._add_clause(MergeClause(MATCHED, UPDATE, None, condition))
 
     def when_matched_delete(self, condition: str | Column | None = None) -> MergeBuilder:
         """Delete rows that the source matches."""
-        return self._with(MergeClause(MATCHED, DELETE, {}, condition))
+        return self._add_clause(MergeClause(MATCHED, DELETE, {}, condition))
 
     def when_not_matched_insert(self, values: Values, condition: str | Column | None = None) -> MergeBuilder:
         """Insert a row for one of the source that matches none; columns without a value are null."""
-        return self._with(MergeClause(NOT_MATCHED, INSERT, values, condition))
+        return self._add_clause(MergeClause(NOT_MATCHED, INSERT, values, condition))
 
     def when_not_matched_insert_all(self, condition: str | Column | None = None) -> MergeBuilder:
         """Insert rows of the source that match none; they have all columns of the table."""
-        return self._with(MergeClause(NOT_MATCHED, INSERT, None, condition))
+        return self._add_clause(MergeClause(NOT_MATCHED, INSERT, None, condition))
 
     def when_not_matched_by_source_update(
         self,
@@ -84,11 +84,11 @@ class MergeBuilder(NamedTuple):
         condition: str | Column | None = None,
     ) -> MergeBuilder:
         """Give columns of rows that the source does not match new values, made of the rows alone."""
-        return self._with(MergeClause(NOT_MATCHED_BY_SOURCE, UPDATE, set, condition))
+        return self._add_clause(MergeClause(NOT_MATCHED_BY_SOURCE, UPDATE, set, condition))
 
     def when_not_matched_by_source_delete(self, condition: str | Column | None = None) -> MergeBuilder:
         """Delete rows that the source does not match."""
-        return self._with(MergeClause(NOT_MATCHED_BY_SOURCE, DELETE, {}, condition))
+        return self._add_clause(MergeClause(NOT_MATCHED_BY_SOURCE, DELETE, {}, condition))
 
     def commit(self) -> WriteResult | None:
         """Do all of it as one version of the table; ``None`` if there is nothing to do.
@@ -99,5 +99,5 @@ class MergeBuilder(NamedTuple):
         change, plan = self.change, self.plan
         return ask_format(change.table, lambda spark_format: spark_format.merge(change, plan))
 
-    def _with(self, clause: MergeClause) -> MergeBuilder:
+    def _add_clause(self, clause: MergeClause) -> MergeBuilder:
         return self._replace(plan=self.plan._replace(clauses=(*self.plan.clauses, clause)))

@@ -73,7 +73,7 @@ def read(
     check_known(more, ReadOptions.__optional_keys__, "a read")
     table = found_lake.at(ref).table(key)
     request = ReadRequest(version=version, timestamp=timestamp, where=where, columns=columns, extra=more)
-    rows = _rows(spark, table, request)
+    rows = _read_rows(spark, table, request)
     if where is not None:
         with explain_analysis():
             rows = rows.where(parse_condition(where).column)
@@ -104,13 +104,13 @@ def view(
             "two tables would have views of the same name: create the views one by one, each with a 'name'"
         )
     pinned = found_lake.at(ref)
-    frames = [_rows(spark, pinned.table(path), ReadRequest()) for path in paths]
+    frames = [_read_rows(spark, pinned.table(path), ReadRequest()) for path in paths]
     for called, frame in zip(names, frames, strict=True):
         frame.createOrReplaceTempView(quote_name(called))
     return pinned.id
 
 
-def _rows(spark: SparkSession, table: Table, request: ReadRequest) -> DataFrame:
+def _read_rows(spark: SparkSession, table: Table, request: ReadRequest) -> DataFrame:
     """The rows of a table of any format, which may leave out what the request leaves out."""
     extra = request.extra
     is_said = any(value not in (None, "", {}) for value in extra.values())

@@ -135,7 +135,7 @@ def _compare(
     differing = both.groupBy(*columns).agg(F.sum(COPIES).alias(COPIES)).where(F.col(COPIES) != 0)
     if on:
         _check_unique(key, differing, on)
-        return _pair(differing, names, on)
+        return _pair_rows(differing, names, on)
     change = F.when(F.col(COPIES) < 0, REMOVED).otherwise(ADDED).alias(CHANGE)
     copies = F.explode(F.sequence(F.lit(1), F.abs(COPIES).cast("int")))
     return differing.select(*columns, change, copies.alias(COPIES)).drop(COPIES)
@@ -154,7 +154,7 @@ def _check_unique(key: Key, differing: DataFrame, on: tuple[str, ...]) -> None:
         raise repeated_key_error(key, on, keys)
 
 
-def _pair(differing: DataFrame, names: Sequence[str], on: tuple[str, ...]) -> DataFrame:
+def _pair_rows(differing: DataFrame, names: Sequence[str], on: tuple[str, ...]) -> DataFrame:
     """Rows with what became of each, by the columns that identify them."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812 - as everywhere with Spark

@@ -64,10 +64,10 @@ def session(
     opened = _open_lake(lake)
     guard_options()
     with _STARTING:
-        running = _running()
+        running = _running_session()
         if running is not None:
             joined = _join(running, opened, settings_text, settings.settings_of_tables(tables or {}))
-            driver.register(joined, _identity(opened), _find_lake)
+            driver.register(joined, _lake_identity(opened), _find_lake)
             return joined
         # Spark imports its own test kit, which has a word on pandas' version; nothing here uses pandas.
         warnings.filterwarnings("ignore", "PySpark does not yet", FutureWarning, r"pyspark\.testing\.")
@@ -118,7 +118,7 @@ def configure(
         raise _passed_over(jar.lack_of_protocol(given_settings[jar.COMMIT_PROTOCOL_SETTING]))
     started = settings.of_start(given_settings, jar.path() if has_classes else None, log_file)
     if has_classes:
-        driver.register_when_made(builder, _identity(opened), _find_lake)
+        driver.register_when_made(builder, _lake_identity(opened), _find_lake)
     return builder.config(map={**settings.of_writes(given_settings, has_classes), **started, **of_lake})
 
 
@@ -161,7 +161,7 @@ def _open_lake(lake: Lake | str | os.PathLike[str]) -> Lake:
     # Whether it can be reached now, or is there yet, is for those to find out who use it.
     with suppress(TryAgainError, LakeNotFound):
         _ = opened.about
-    identity = _identity(opened)
+    identity = _lake_identity(opened)
     with _OPENING:
         before = _LAKES.get(identity)
         if before is not None and before is not opened:
@@ -170,7 +170,7 @@ def _open_lake(lake: Lake | str | os.PathLike[str]) -> Lake:
     return opened
 
 
-def _identity(lake: Lake) -> str:
+def _lake_identity(lake: Lake) -> str:
     """What sessions know a lake by: its id, or its place if there is no lake before the first write."""
     try:
         return lake.id
@@ -213,7 +213,7 @@ def _opened_once(address: str, create: bool | None) -> Lake:
 
 
 def _of_lake(lake: Lake) -> dict[str, str]:
-    return {settings.LAKE: lake.url, settings.LAKE_ID: _identity(lake)}
+    return {settings.LAKE: lake.url, settings.LAKE_ID: _lake_identity(lake)}
 
 
 def _join(
@@ -223,7 +223,9 @@ def _join(
     settings.keep_errors_off_the_terminal()
     owner = running.conf.get(settings.LAKE_ID, None)
     spark = (
-        running if owner in (None, _identity(lake), lake.url) else _session_in_running_spark(running, lake)
+        running
+        if owner in (None, _lake_identity(lake), lake.url)
+        else _session_in_running_spark(running, lake)
     )
     late = [name for name, value in wanted.items() if not _set(spark, name, value)]
     if late:
@@ -246,7 +248,7 @@ def _join(
 
 def _session_in_running_spark(running: SparkSession, lake: Lake) -> SparkSession:
     """The lake's own session in the Spark that runs for another one too."""
-    identity = _identity(lake)
+    identity = _lake_identity(lake)
     spark_session = _BESIDE.get(identity)
     if spark_session is None or spark_session.sparkContext is not running.sparkContext:
         spark_session = _BESIDE[identity] = type(running).newSession(running)
@@ -286,7 +288,7 @@ def _set(spark: SparkSession, name: str, value: str) -> bool:
     return spark.conf.get(name, None) == value
 
 
-def _running() -> SparkSession | None:
+def _running_session() -> SparkSession | None:
     """The session that Spark began with in this process, if it has not been stopped."""
     running = _spark_session()._instantiatedSession
     return running if running is not None and running._sc._jsc is not None else None

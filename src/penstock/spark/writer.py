@@ -89,7 +89,7 @@ def write(
     vectors of a column have, in a table that is created. ``job_id`` and ``properties`` are as for files.
     """
     check_frame(df)
-    chosen, source = _format(format)
+    chosen, source = _parse_format(format)
     check_write_options(chosen, source, more)
     request = WriteRequest(
         lake=lake_of(df.sparkSession, lake),
@@ -98,8 +98,8 @@ def write(
         source=source,
         mode=parse_mode(mode),
         create=more.get("create", True),
-        options=_texts(more.get("options")),
-        properties=_texts(more.get("properties")),
+        options=_option_texts(more.get("options")),
+        properties=_option_texts(more.get("properties")),
         message=message,
         author=author,
         idempotency_key=idempotency_key,
@@ -121,7 +121,7 @@ def check_write_options(chosen: SparkFormat, source: str, write_options: WriteOp
     check_options(write_options, _OF_ALL | chosen.write_options, chosen.others_options.format(source))
 
 
-def _format(name: Any) -> tuple[SparkFormat, str]:
+def _parse_format(name: Any) -> tuple[SparkFormat, str]:
     """The format that a write names, and its name as Spark spells it."""
     if name is None:
         return default_format(), ""
@@ -145,5 +145,5 @@ def _wrong_format_error(problem: NotManaged, chosen: SparkFormat, request: Write
     )
 
 
-def _texts(given: Any) -> dict[str, str]:
+def _option_texts(given: Any) -> dict[str, str]:
     return {name: as_text(value) for name, value in (given or {}).items()}

@@ -13,7 +13,7 @@ from penstock.formats.plugin import DescribedTable, NeededFolder, PublishingPlug
 from penstock.formats.registry import load
 from penstock.kernel.format import Format
 from penstock.lake.call import Call
-from penstock.lake.on_demand import OnDemand
+from penstock.lake.lazy_formats import OnDemand
 from penstock.model.content import AnyContent
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable

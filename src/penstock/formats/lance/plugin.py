@@ -24,7 +24,7 @@ from penstock.kernel.format import Format
 from penstock.kernel.fsck import Damage
 from penstock.kernel.objects import Objects
 from penstock.lake.call import Call
-from penstock.lake.on_demand import OnDemand
+from penstock.lake.lazy_formats import OnDemand
 from penstock.model.keys import Key
 
 if TYPE_CHECKING:

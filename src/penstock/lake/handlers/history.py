@@ -10,7 +10,7 @@ import msgspec
 
 from penstock.errors import HistoryExpired, IdempotencyKeyReused, InvalidRequest
 from penstock.kernel.batch import Outcome
-from penstock.kernel.history import Walk
+from penstock.kernel.history import CommitWalk
 from penstock.lake import calls
 from penstock.lake.answers import Comparison, Difference, Landing, LogSearch
 from penstock.lake.call import first
@@ -84,7 +84,7 @@ class HistoryHandlers:
             self._log_pages.keep(start, bytes.fromhex(page.reached), commits)
         return page
 
-    def _walk_after(self, start: ObjectId, last: ObjectId | None, all_parents: bool) -> Walk:
+    def _walk_after(self, start: ObjectId, last: ObjectId | None, all_parents: bool) -> CommitWalk:
         """The commits of a log, all or those that come after a given one."""
         if last is None:
             return self._kernel.walk(start, all_parents)

@@ -23,7 +23,7 @@ from penstock.server.nessie import shapes
 from penstock.server.nessie.commits import commit_description
 from penstock.server.nessie.contents import identity_of, shown_type, to_content, type_name
 from penstock.server.nessie.keys import name_key
-from penstock.server.nessie.revisions import RevisionPlace, parse_path, resolve_target
+from penstock.server.nessie.revisions import ResolvedRevision, parse_path, resolve_target
 from penstock.server.nessie.violations import bad_path, empty, null, refuse
 from penstock.server.routes import Ask
 from penstock.wire.requests import KEY_HEADER
@@ -68,7 +68,7 @@ def check_count(operations: Sequence[shapes.AnyOperation], limits: Limits) -> No
 
 def commit_operations(
     catalogue: Catalogue,
-    target: RevisionPlace,
+    target: ResolvedRevision,
     operations: Sequence[shapes.AnyOperation],
     about: calls.CommitDescription,
     idempotency_key: str | None = None,
@@ -165,7 +165,7 @@ def _require_unique_keys(operations: Iterable[shapes.AnyOperation]) -> tuple[Key
 
 
 def _added_contents(
-    catalogue: Catalogue, target: RevisionPlace, commit: Commit, keys: list[Key]
+    catalogue: Catalogue, target: ResolvedRevision, commit: Commit, keys: list[Key]
 ) -> tuple[shapes.AddedContent, ...]:
     if not keys:
         return ()

@@ -23,7 +23,7 @@ from penstock.server.nessie.errors import NessieRefusal, namespace_conflicts, sh
 from penstock.server.nessie.keys import name_key
 from penstock.server.nessie.revisions import (
     DETACHED,
-    RevisionPlace,
+    ResolvedRevision,
     parse_body,
     parse_path,
     resolve,
@@ -114,7 +114,7 @@ def transplant_violations(
 
 
 def response(
-    catalogue: Catalogue, call: MergeOrTransplant, target: RevisionPlace, conflicts_are_answer: bool
+    catalogue: Catalogue, call: MergeOrTransplant, target: ResolvedRevision, conflicts_are_answer: bool
 ) -> shapes.MergeResponse:
     """Carry out a merge or transplant, and say what came of it; conflicts are an answer or an error."""
     result, idle = _carry_out(catalogue, call)
@@ -140,10 +140,10 @@ def response(
 # -- before ------------------------------------------------------------------------------------------------
 
 
-def _require_common_commit(catalogue: Catalogue, source: RevisionPlace, target: RevisionPlace) -> None:
+def _require_common_commit(catalogue: Catalogue, source: ResolvedRevision, target: ResolvedRevision) -> None:
     """Refuse to merge branches that have nothing in common but the empty lake, as Nessie does."""
     assert target.reference is not None
-    head = RevisionPlace(reference=target.reference, commit=target.reference.id)
+    head = ResolvedRevision(reference=target.reference, commit=target.reference.id)
     if head.commit != EMPTY_COMMIT_ID:
         if source.commit == EMPTY_COMMIT_ID or _first_commit(catalogue, source) == _first_commit(
             catalogue, head
@@ -155,14 +155,14 @@ def _require_common_commit(catalogue: Catalogue, source: RevisionPlace, target: 
     raise ReferenceNotFound(f"No common ancestor in parents of {head.commit} and {source.commit}")
 
 
-def _first_commit(catalogue: Catalogue, resolved: RevisionPlace) -> str:
+def _first_commit(catalogue: Catalogue, resolved: ResolvedRevision) -> str:
     depth = catalogue.do(calls.GetCommit(revision=resolved.commit, via=resolved.name)).depth
     if depth <= 1:
         return resolved.commit
     return catalogue.do(calls.Resolve(revision=f"{resolved.revision}~{depth - 1}")).commit
 
 
-def _require_contiguous(catalogue: Catalogue, sources: list[RevisionPlace]) -> None:
+def _require_contiguous(catalogue: Catalogue, sources: list[ResolvedRevision]) -> None:
     before: str | None = None
     for source in sources:
         if source.commit == EMPTY_COMMIT_ID:
@@ -174,7 +174,7 @@ def _require_contiguous(catalogue: Catalogue, sources: list[RevisionPlace]) -> N
 
 
 def _key_merges(
-    catalogue: Catalogue, target: RevisionPlace, body: shapes.NessieMergeFields
+    catalogue: Catalogue, target: ResolvedRevision, body: shapes.NessieMergeFields
 ) -> dict[str, KeyMerge]:
     """How single keys are to be merged. What the client expects or gives is compared with the branch."""
     behaviors: dict[Key, shapes.MergeKeyBehavior] = {}
@@ -325,7 +325,7 @@ def _resulting_head(result: MergeResult) -> str | None:
     return result.head
 
 
-def _target_head(catalogue: Catalogue, target: RevisionPlace, result: MergeResult) -> str:
+def _target_head(catalogue: Catalogue, target: ResolvedRevision, result: MergeResult) -> str:
     """The head that the result was put on."""
     if not result.commits:
         return result.head

@@ -32,7 +32,7 @@ from penstock.server.nessie.pages import (
 )
 from penstock.server.nessie.ranges import Range, in_range
 from penstock.server.nessie.references import Fetch
-from penstock.server.nessie.revisions import DETACHED, RevisionPlace, parse_body, parse_path, resolve
+from penstock.server.nessie.revisions import DETACHED, ResolvedRevision, parse_body, parse_path, resolve
 from penstock.server.nessie.violations import bad_path, bad_spec, empty, null, refuse
 from penstock.server.routes import Ask
 
@@ -202,7 +202,7 @@ def get_history(ask: Ask) -> shapes.LogResponse:
 
 def _resolve_revision(
     ask: Ask, parameter: str, name: str = "ref", subject: str = "Expected hash"
-) -> RevisionPlace:
+) -> ResolvedRevision:
     return resolve(ask.catalogue, parse_path(ask.path[name], ask.catalogue, parameter), subject)
 
 
@@ -221,7 +221,7 @@ def _parse_range(query: RangeQuery) -> Range:
 # -- contents and entries ----------------------------------------------------------------------------------
 
 
-def _read(catalogue: Catalogue, resolved: RevisionPlace, keys: tuple[Key, ...]) -> tuple[Held, ...]:
+def _read(catalogue: Catalogue, resolved: ResolvedRevision, keys: tuple[Key, ...]) -> tuple[Held, ...]:
     return catalogue.do(calls.GetContents(at=resolved.commit, via=resolved.name, key=keys))
 
 
@@ -243,7 +243,7 @@ def _get_contents(ask: Ask, parameter: str, keys: tuple[Key, ...]) -> shapes.Get
 
 
 def _list_entries(
-    catalogue: Catalogue, resolved: RevisionPlace, prefix: Key | None, after: Key | None, size: int
+    catalogue: Catalogue, resolved: ResolvedRevision, prefix: Key | None, after: Key | None, size: int
 ) -> Iterator[Held]:
     def read(last: Held | None, limit: int) -> tuple[Held, ...]:
         key = last.key if last is not None else after
@@ -272,8 +272,8 @@ def _shown_key(key: Key) -> shapes.ContentKey:
 
 def _list_differences(
     catalogue: Catalogue,
-    before: RevisionPlace,
-    to: RevisionPlace,
+    before: ResolvedRevision,
+    to: ResolvedRevision,
     prefix: Key | None,
     after: Key | None,
     size: int,
@@ -288,7 +288,7 @@ def _list_differences(
 
 
 def _compare(
-    catalogue: Catalogue, before: RevisionPlace, to: RevisionPlace, keys: tuple[Key, ...]
+    catalogue: Catalogue, before: ResolvedRevision, to: ResolvedRevision, keys: tuple[Key, ...]
 ) -> tuple[Difference, ...]:
     """How single keys differ."""
     old_contents = {held.key: held.content for held in _read(catalogue, before, keys)}
@@ -312,7 +312,7 @@ def _diff_entry(difference: Difference) -> shapes.DiffEntry:
 # -- histories ---------------------------------------------------------------------------------------------
 
 
-def _history_start(ask: Ask, query: HistoryQuery) -> RevisionPlace:
+def _history_start(ask: Ask, query: HistoryQuery) -> ResolvedRevision:
     """Where a page of a history begins; its token is the hash of its first commit."""
     revision = parse_path(ask.path["ref"], ask.catalogue, "getCommitLog.ref")
     if not query.page_token:
@@ -321,7 +321,7 @@ def _history_start(ask: Ask, query: HistoryQuery) -> RevisionPlace:
     return resolve(ask.catalogue, start, "Token pagination hash")
 
 
-def _history_end(catalogue: Catalogue, resolved: RevisionPlace, limit_hash: str) -> str | None:
+def _history_end(catalogue: Catalogue, resolved: ResolvedRevision, limit_hash: str) -> str | None:
     """The last commit to be listed. One that the history does not have ends nothing."""
     if not limit_hash:
         return None
@@ -331,7 +331,7 @@ def _history_end(catalogue: Catalogue, resolved: RevisionPlace, limit_hash: str)
     return resolve(catalogue, revision, "Oldest hash").commit
 
 
-def _list_commits(catalogue: Catalogue, resolved: RevisionPlace, size: int) -> Iterator[Commit]:
+def _list_commits(catalogue: Catalogue, resolved: ResolvedRevision, size: int) -> Iterator[Commit]:
     if resolved.commit == EMPTY_COMMIT_ID:
         return iter(())
 
@@ -351,7 +351,7 @@ def _up_to(commits: Iterable[Commit], last: str | None) -> Iterator[Commit]:
             return
 
 
-def _list_changes(catalogue: Catalogue, resolved: RevisionPlace, commit: str) -> tuple[Difference, ...]:
+def _list_changes(catalogue: Catalogue, resolved: ResolvedRevision, commit: str) -> tuple[Difference, ...]:
     def read(last: Difference | None, limit: int) -> tuple[Difference, ...]:
         key = last.key if last is not None else None
         return catalogue.do(calls.GetChanges(revision=commit, via=resolved.name, after=key, limit=limit))

@@ -72,7 +72,7 @@ class NessieRevision(msgspec.Struct, frozen=True, kw_only=True):
         return self.commit is None and not self.steps
 
 
-class RevisionPlace(msgspec.Struct, frozen=True, kw_only=True):
+class ResolvedRevision(msgspec.Struct, frozen=True, kw_only=True):
     """What a revision comes to."""
 
     reference: Reference | None
@@ -178,22 +178,22 @@ def require_commit(revision: NessieRevision, subject: str) -> None:
 
 def resolve(
     catalogue: Catalogue, revision: NessieRevision, subject: str = "Hash", *, needs_commit: bool = False
-) -> RevisionPlace:
+) -> ResolvedRevision:
     """What a revision comes to; ``subject`` says what it is for, if it cannot be."""
     reference = find_reference(catalogue, revision.name) if revision.name is not None else None
     if needs_commit or reference is None:
         require_commit(revision, subject)
-    return RevisionPlace(reference=reference, commit=_walk(catalogue, revision, reference))
+    return ResolvedRevision(reference=reference, commit=_walk(catalogue, revision, reference))
 
 
-def resolve_target(catalogue: Catalogue, revision: NessieRevision, subject: str) -> RevisionPlace:
+def resolve_target(catalogue: Catalogue, revision: NessieRevision, subject: str) -> ResolvedRevision:
     """The branch that a request writes to, and the commit on it that its writer knows."""
     reference = find_reference(catalogue, revision.name) if revision.name is not None else None
     if reference is None or reference.kind is Kind.TAG:
         raise InvalidRequest(f"{subject} must be a branch.")
     require_commit(revision, "Expected hash")
     try:
-        return RevisionPlace(reference=reference, commit=_walk(catalogue, revision, reference))
+        return ResolvedRevision(reference=reference, commit=_walk(catalogue, revision, reference))
     except CommitNotFound as missing:
         if revision.steps:
             raise

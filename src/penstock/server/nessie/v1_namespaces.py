@@ -20,7 +20,7 @@ from penstock.server.nessie.contents import from_content
 from penstock.server.nessie.errors import NessieRefusal, error_answer
 from penstock.server.nessie.keys import name_key, read_key
 from penstock.server.nessie.pages import BATCH
-from penstock.server.nessie.revisions import NessieRevision, RevisionPlace, is_hash, resolve
+from penstock.server.nessie.revisions import NessieRevision, ResolvedRevision, is_hash, resolve
 from penstock.server.routes import Ask
 
 _HASH_WRONG: Final = "Hash must consist of the hex representation of 4-32 bytes - but was: {}"
@@ -106,13 +106,13 @@ def delete_namespace(ask: Ask) -> None:
 # -- the parts ---------------------------------------------------------------------------------------------
 
 
-def _resolve_revision(ask: Ask, commit: str) -> RevisionPlace:
+def _resolve_revision(ask: Ask, commit: str) -> ResolvedRevision:
     if commit and not is_hash(commit):
         raise InvalidRequest(_HASH_WRONG.format(commit))
     return resolve(ask.catalogue, NessieRevision(name=ask.path["ref"], commit=commit.lower() or None))
 
 
-def _target_branch(ask: Ask) -> RevisionPlace:
+def _target_branch(ask: Ask) -> ResolvedRevision:
     """The branch that is written to, as it is now."""
     place = resolve(ask.catalogue, NessieRevision(name=ask.path["ref"]))
     if place.reference is None or place.reference.kind is Kind.TAG:
@@ -120,19 +120,19 @@ def _target_branch(ask: Ask) -> RevisionPlace:
     return place
 
 
-def _content_at(ask: Ask, resolved: RevisionPlace, key: Key) -> AnyContent | None:
+def _content_at(ask: Ask, resolved: ResolvedRevision, key: Key) -> AnyContent | None:
     entries = ask.catalogue.do(calls.GetContents(at=resolved.commit, via=resolved.name, key=(key,)))
     return entries[0].content if entries else None
 
 
-def _require_namespace(ask: Ask, resolved: RevisionPlace, key: Key) -> Namespace:
+def _require_namespace(ask: Ask, resolved: ResolvedRevision, key: Key) -> Namespace:
     held = _content_at(ask, resolved, key)
     if not isinstance(held, Namespace):
         raise NessieRefusal("NAMESPACE_NOT_FOUND", f"Namespace '{name_key(key)}' does not exist", missing=key)
     return held
 
 
-def _list_below(ask: Ask, resolved: RevisionPlace, prefix: Key | None) -> Iterator[tuple[Key, AnyContent]]:
+def _list_below(ask: Ask, resolved: ResolvedRevision, prefix: Key | None) -> Iterator[tuple[Key, AnyContent]]:
     """A key and everything below it, read page by page."""
     after: Key | None = None
     while entries := ask.catalogue.do(
@@ -142,7 +142,7 @@ def _list_below(ask: Ask, resolved: RevisionPlace, prefix: Key | None) -> Iterat
         after = entries[-1].key
 
 
-def _commit(ask: Ask, resolved: RevisionPlace, message: str, operation: Operation) -> RevisionPlace:
+def _commit(ask: Ask, resolved: ResolvedRevision, message: str, operation: Operation) -> ResolvedRevision:
     """The branch after a commit. What changed since it was read is refused as Nessie refuses it here."""
     try:
         commit = ask.catalogue.do(
@@ -157,7 +157,7 @@ def _commit(ask: Ask, resolved: RevisionPlace, message: str, operation: Operatio
     except CommitConflict as conflict:
         error = json_decoder(shapes.NessieError).decode(error_answer(conflict, {}).body)
         raise NessieRefusal("REFERENCE_NOT_FOUND", error.message) from None
-    return RevisionPlace(reference=resolved.reference, commit=commit.id)
+    return ResolvedRevision(reference=resolved.reference, commit=commit.id)
 
 
 def _shape_namespace(key: Key, held: Namespace) -> shapes.NessieNamespace:

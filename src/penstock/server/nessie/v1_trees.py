@@ -27,7 +27,7 @@ from penstock.server.nessie.pages import key_token, page, page_size
 from penstock.server.nessie.pynessie import content_view, is_pynessie, keep_properties
 from penstock.server.nessie.references import Fetch
 from penstock.server.nessie.revisions import HASH_RULE, is_name, is_spec
-from penstock.server.nessie.v1_views import (
+from penstock.server.nessie.v1_answers import (
     contents_view,
     difference_view,
     log_view,

@@ -42,10 +42,10 @@ def ui_api(gate: AccessGate) -> Api:
         routes=(
             *PAGES,
             *ACTIONS,
-            _public("GET", "/assets/{name}", lambda ask: asset(ask.path["name"])),
-            _public("GET", "/login", lambda _: redirect(address(""))),
-            _public("POST", "/login", lambda ask: sign_in(ask, gate), TokenForm),
-            _public("POST", "/logout", sign_out),
+            _public_route("GET", "/assets/{name}", lambda ask: asset(ask.path["name"])),
+            _public_route("GET", "/login", lambda _: redirect(address(""))),
+            _public_route("POST", "/login", lambda ask: sign_in(ask, gate), TokenForm),
+            _public_route("POST", "/logout", sign_out),
         ),
         codec=forms,
         error=_render_error,
@@ -63,7 +63,7 @@ def _render_error(error: PenstockError, headers: Mapping[str, str]) -> HttpAnswe
     return render_login(error.message if token else "", goes_on=came_by_link)
 
 
-def _page(
+def _page_route(
     path: str, show: Callable[[Visit], PageView], query: Any = None, *, works_on_rows: bool = False
 ) -> Route:
     """A page that shows something."""
@@ -91,7 +91,7 @@ def _page(
     )
 
 
-def _action(path: str, act: Callable[[Visit], HttpAnswer], form: Any) -> Route:
+def _action_route(path: str, act: Callable[[Visit], HttpAnswer], form: Any) -> Route:
     """What a button does."""
 
     return Route(
@@ -106,7 +106,7 @@ def _action(path: str, act: Callable[[Visit], HttpAnswer], form: Any) -> Route:
     )
 
 
-def _public(method: str, path: str, handle: Callable[[Ask], HttpAnswer], form: Any = None) -> Route:
+def _public_route(method: str, path: str, handle: Callable[[Ask], HttpAnswer], form: Any = None) -> Route:
     return Route(
         method=method,
         path=path,
@@ -121,35 +121,35 @@ def _public(method: str, path: str, handle: Callable[[Ask], HttpAnswer], form: A
 
 
 PAGES: Final = (
-    _page("/", lake_pages.show_overview),
-    _page("/branches", lake_pages.show_branches, lake_pages.NamesQuery),
-    _page("/tags", lake_pages.show_tags, lake_pages.NamesQuery),
-    _page("/expectations", lake_pages.show_expectations, lake_pages.BranchPageQuery),
-    _page("/maintenance", lake_pages.show_maintenance),
-    _page("/log", history_pages.show_log, history_pages.LogPageQuery),
-    _page("/commit", history_pages.show_commit, history_pages.CommitQuery),
-    _page("/reference", history_pages.show_events, history_pages.EventQuery),
-    _page("/tables", table_pages.show_tables, table_pages.TablesPageQuery),
-    _page("/table", table_pages.show_one_table, table_pages.TableQuery, works_on_rows=True),
-    _page("/rows", table_pages.show_table_rows, table_pages.RowsQuery, works_on_rows=True),
-    _page("/sql", table_pages.show_sql, table_pages.SqlQuery, works_on_rows=True),
-    _page("/diff", diff_pages.show_diff, diff_pages.DiffQuery),
-    _page("/diff-rows", diff_pages.show_row_diff, diff_pages.TableDiffQuery, works_on_rows=True),
-    _page("/diff-files", diff_pages.show_file_diff, diff_pages.FileDiffQuery, works_on_rows=True),
-    _page("/merge", change_pages.show_merge, change_pages.MergePageQuery, works_on_rows=True),
-    _page("/revert", change_pages.show_revert, change_pages.RevertQuery),
-    _page("/restore", change_pages.show_restore, change_pages.RestoreQuery),
-    _page("/transactions", work_pages.show_transactions, work_pages.WorkQuery),
-    _page("/transaction", work_pages.show_transaction, work_pages.IdQuery),
-    _page("/jobs", work_pages.show_jobs, work_pages.WorkQuery),
-    _page("/job", work_pages.show_job, work_pages.IdQuery),
+    _page_route("/", lake_pages.show_overview),
+    _page_route("/branches", lake_pages.show_branches, lake_pages.NamesQuery),
+    _page_route("/tags", lake_pages.show_tags, lake_pages.NamesQuery),
+    _page_route("/expectations", lake_pages.show_expectations, lake_pages.BranchPageQuery),
+    _page_route("/maintenance", lake_pages.show_maintenance),
+    _page_route("/log", history_pages.show_log, history_pages.LogPageQuery),
+    _page_route("/commit", history_pages.show_commit, history_pages.CommitQuery),
+    _page_route("/reference", history_pages.show_events, history_pages.EventQuery),
+    _page_route("/tables", table_pages.show_tables, table_pages.TablesPageQuery),
+    _page_route("/table", table_pages.show_one_table, table_pages.TableQuery, works_on_rows=True),
+    _page_route("/rows", table_pages.show_table_rows, table_pages.RowsQuery, works_on_rows=True),
+    _page_route("/sql", table_pages.show_sql, table_pages.SqlQuery, works_on_rows=True),
+    _page_route("/diff", diff_pages.show_diff, diff_pages.DiffQuery),
+    _page_route("/diff-rows", diff_pages.show_row_diff, diff_pages.TableDiffQuery, works_on_rows=True),
+    _page_route("/diff-files", diff_pages.show_file_diff, diff_pages.FileDiffQuery, works_on_rows=True),
+    _page_route("/merge", change_pages.show_merge, change_pages.MergePageQuery, works_on_rows=True),
+    _page_route("/revert", change_pages.show_revert, change_pages.RevertQuery),
+    _page_route("/restore", change_pages.show_restore, change_pages.RestoreQuery),
+    _page_route("/transactions", work_pages.show_transactions, work_pages.WorkQuery),
+    _page_route("/transaction", work_pages.show_transaction, work_pages.IdQuery),
+    _page_route("/jobs", work_pages.show_jobs, work_pages.WorkQuery),
+    _page_route("/job", work_pages.show_job, work_pages.IdQuery),
 )
 """Every page. None of them changes anything."""
 
 ACTIONS: Final = (
-    _action("/merge", change_pages.merge_branch, change_pages.MergeForm),
-    _action("/revert", change_pages.revert_commit, change_pages.RevertForm),
-    _action("/restore", change_pages.restore_table, change_pages.RestoreForm),
-    _action("/abort-transaction", work_pages.abort_transaction, work_pages.AbortForm),
-    _action("/abort-job", work_pages.abort_job, work_pages.AbortForm),
+    _action_route("/merge", change_pages.merge_branch, change_pages.MergeForm),
+    _action_route("/revert", change_pages.revert_commit, change_pages.RevertForm),
+    _action_route("/restore", change_pages.restore_table, change_pages.RestoreForm),
+    _action_route("/abort-transaction", work_pages.abort_transaction, work_pages.AbortForm),
+    _action_route("/abort-job", work_pages.abort_job, work_pages.AbortForm),
 )

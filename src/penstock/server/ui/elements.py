@@ -25,7 +25,7 @@ Attribute: TypeAlias = str | int | bool | None
 def element(name: str, /, *children: Child, **attributes: Attribute) -> Html:
     """An element. An attribute that is ``None`` or ``False`` is left out; ``class_`` is ``class``, and ``_``
     in other names is ``-``."""
-    head = "".join(_attribute(key, value) for key, value in attributes.items())
+    head = "".join(_render_attribute(key, value) for key, value in attributes.items())
     if name in VOID:
         return Html(f"<{name}{head}>")
     return Html(f"<{name}{head}>{join(*children)}</{name}>")
@@ -48,7 +48,7 @@ def _render(child: Child) -> str:
     return "".join(map(_render, child))
 
 
-def _attribute(name: str, value: Attribute) -> str:
+def _render_attribute(name: str, value: Attribute) -> str:
     if value is None or value is False:
         return ""
     shown = name.rstrip("_").replace("_", "-")

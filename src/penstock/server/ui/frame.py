@@ -87,11 +87,11 @@ def render(view: PageView, who: str = "", *, has_navigation: bool = True) -> Htt
     body = element(
         "body",
         link("#main", "Skip to the content", class_="skip"),
-        _header(view, who) if has_navigation else None,
+        _render_header(view, who) if has_navigation else None,
         element("main", view.body, id="main", tabindex=-1),
         element("footer", f"Penstock {_VERSION} · ", link("/docs", "API"), " · times are in UTC"),
     )
-    page = element("html", _head(view.title), body, lang="en")
+    page = element("html", _render_head(view.title), body, lang="en")
     return HttpAnswer(
         status=view.status,
         body=b"<!doctype html>" + page.encode(),
@@ -100,7 +100,7 @@ def render(view: PageView, who: str = "", *, has_navigation: bool = True) -> Htt
     )
 
 
-def _head(title: str, *more: Child) -> Html:
+def _render_head(title: str, *more: Child) -> Html:
     return element(
         "head",
         element("meta", charset="utf-8"),
@@ -114,7 +114,7 @@ def _head(title: str, *more: Child) -> Html:
     )
 
 
-def _header(view: PageView, who: str) -> Html:
+def _render_header(view: PageView, who: str) -> Html:
     items = [
         element(
             "li",

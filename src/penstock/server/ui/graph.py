@@ -36,12 +36,12 @@ def draw_graph(commits: Iterable[tuple[str, Sequence[str]]], *, is_connected: bo
     there are not connected."""
     listed = list(commits)
     if not is_connected:
-        return [_draw(1, [_node(0)]) for _ in listed]
+        return [_draw(1, [_draw_node(0)]) for _ in listed]
     rows = list(graph(listed))
     lanes = min(LANES_MAX, max((len(row.node) // 2 + 1 for row in rows), default=1))
     pictures, above = [], ""
     for row in rows:
-        pictures.append(_draw(lanes, _shapes(row.node, above, row.below)))
+        pictures.append(_draw(lanes, _draw_commit(row.node, above, row.below)))
         above = row.below
     return pictures
 
@@ -55,19 +55,19 @@ def _draw(lanes: int, shapes: Iterable[Html]) -> Html:
     )
 
 
-def _shapes(line: str, above: str, below: str) -> Iterator[Html]:
+def _draw_commit(line: str, above: str, below: str) -> Iterator[Html]:
     """The lines and the dot of one commit."""
     nodes = []
     for lane in range(min(LANES_MAX, len(line) // 2 + 1)):
         glyph = line[2 * lane : 2 * lane + 1]
         if glyph == "●":
             sides = ("u" if _has_lane(above, lane) else "") + ("d" if _has_lane(below, lane) else "")
-            nodes.append(_node(lane))
+            nodes.append(_draw_node(lane))
         else:
             sides = _SIDES.get(glyph, "")
-        yield from _cell(lane, sides)
+        yield from _draw_cell(lane, sides)
         if line[2 * lane + 1 : 2 * lane + 2] == "─":
-            yield _across(lane, line)
+            yield _draw_across(lane, line)
     yield from nodes
 
 
@@ -75,43 +75,43 @@ def _has_lane(line: str, lane: int) -> bool:
     return line[2 * lane : 2 * lane + 1] == "│"
 
 
-def _cell(lane: int, sides: str) -> Iterator[Html]:
+def _draw_cell(lane: int, sides: str) -> Iterator[Html]:
     """The lines of one lane that lead up and down: with a bend if they come from the side."""
-    x = _middle(lane)
+    x = _lane_middle(lane)
     is_straight = sides in ("ud", "u", "d") or ("u" in sides and "d" in sides)
     if is_straight:
         first = "0" if "u" in sides else str(NODE_PX)
         last = "100%" if "d" in sides else str(NODE_PX)
         if first != last:
-            yield element("line", x1=x, y1=first, x2=x, y2=last, class_=_colour(lane))
+            yield element("line", x1=x, y1=first, x2=x, y2=last, class_=_lane_colour(lane))
         return
     side = -BEND_PX if "l" in sides else BEND_PX
     if "u" in sides:
         path = f"M{x} 0V{NODE_PX - BEND_PX}Q{x} {NODE_PX} {x + side} {NODE_PX}"
-        yield element("path", d=path, class_=_colour(lane))
+        yield element("path", d=path, class_=_lane_colour(lane))
     elif "d" in sides:
         path = f"M{x + side} {NODE_PX}Q{x} {NODE_PX} {x} {NODE_PX + BEND_PX}"
-        yield element("path", d=path, class_=_colour(lane))
-        yield element("line", x1=x, y1=NODE_PX + BEND_PX, x2=x, y2="100%", class_=_colour(lane))
+        yield element("path", d=path, class_=_lane_colour(lane))
+        yield element("line", x1=x, y1=NODE_PX + BEND_PX, x2=x, y2="100%", class_=_lane_colour(lane))
 
 
-def _across(lane: int, line: str) -> Html:
+def _draw_across(lane: int, line: str) -> Html:
     """The line from the middle of a lane to that of the next one, which leaves room for bends."""
-    first, last = _middle(lane), _middle(lane + 1)
+    first, last = _lane_middle(lane), _lane_middle(lane + 1)
     if line[2 * lane] in "╰╭":
         first += BEND_PX
     if line[2 * lane + 2 : 2 * lane + 3] in ("╯", "╮"):
         last -= BEND_PX
-    return element("line", x1=first, y1=NODE_PX, x2=last, y2=NODE_PX, class_=_colour(lane + 1))
+    return element("line", x1=first, y1=NODE_PX, x2=last, y2=NODE_PX, class_=_lane_colour(lane + 1))
 
 
-def _node(lane: int) -> Html:
-    return element("circle", cx=_middle(lane), cy=NODE_PX, r=4, class_=f"node {_colour(lane)}")
+def _draw_node(lane: int) -> Html:
+    return element("circle", cx=_lane_middle(lane), cy=NODE_PX, r=4, class_=f"node {_lane_colour(lane)}")
 
 
-def _middle(lane: int) -> int:
+def _lane_middle(lane: int) -> int:
     return lane * LANE_PX + LANE_PX // 2
 
 
-def _colour(lane: int) -> str:
+def _lane_colour(lane: int) -> str:
     return f"lane{lane % COLOURS}"

@@ -189,7 +189,7 @@ def _list_references(visit: Visit, kind: Kind, page: str, title: str) -> PageVie
         (
             link_reference(reference.name),
             link_commit(reference.id, reference.name),
-            _relate(visit, reference),
+            _count_ahead_and_behind(visit, reference),
             link(address("expectations", branch=reference.name), "expectations", class_="badge")
             if has_expectations(reference)
             else None,
@@ -225,7 +225,7 @@ def _list_references(visit: Visit, kind: Kind, page: str, title: str) -> PageVie
     return PageView(title, body, page)
 
 
-def _relate(visit: Visit, reference: Reference) -> str:
+def _count_ahead_and_behind(visit: Visit, reference: Reference) -> str:
     """How many commits a reference has that the default branch has not, and the other way round."""
     default = visit.about.default_branch
     if reference.name == default:

@@ -34,7 +34,7 @@ def write_rows(
     spark: SparkSession, lake: Lake, request: CatalogRequest, parts: Sequence[Any]
 ) -> dict[str, Any]:
     """INSERT, and CREATE or REPLACE TABLE AS SELECT."""
-    rows = _frame(spark, parts[0])
+    rows = _wrap_frame(spark, parts[0])
     if request.table is None:
         return _create_filled(lake, request, rows)
     key, branch = request.written_table
@@ -79,7 +79,7 @@ def _create_filled(lake: Lake, request: CatalogRequest, rows: DataFrame) -> dict
         )
     if request.is_replace:
         find_replaced(lake, request)
-    provider = _provider(rows.sparkSession, lake, request)
+    provider = _table_provider(rows.sparkSession, lake, request)
     spark_format = named_format(provider) if provider else default_format()
     options = WriterOptions.parse(request)
     more = _more_options(options)
@@ -123,7 +123,7 @@ def _more_options(options: WriterOptions) -> WriteOptions:
     return more
 
 
-def _provider(spark: SparkSession, lake: Lake, request: CatalogRequest) -> str:
+def _table_provider(spark: SparkSession, lake: Lake, request: CatalogRequest) -> str:
     """The format of a table that is created or replaced; empty for the lake's default.
 
     ``saveAsTable`` always names one: the session's, if the program does not. A table keeps its own then.
@@ -169,7 +169,7 @@ def delete_rows(
 ) -> dict[str, Any]:
     """DELETE FROM."""
     key, branch = request.written_table
-    delete(spark, key, _optional(parts, request.condition), branch=branch, lake=lake)
+    delete(spark, key, _optional_column(parts, request.condition), branch=branch, lake=lake)
     return {}
 
 
@@ -178,8 +178,8 @@ def update_rows(
 ) -> dict[str, Any]:
     """UPDATE."""
     key, branch = request.written_table
-    values = _values(parts, request.values)
-    update(spark, key, values, _optional(parts, request.condition), branch=branch, lake=lake)
+    values = _assigned_values(parts, request.values)
+    update(spark, key, values, _optional_column(parts, request.condition), branch=branch, lake=lake)
     return {}
 
 
@@ -188,34 +188,34 @@ def merge_rows(
 ) -> dict[str, Any]:
     """MERGE INTO."""
     key, branch = request.written_table
-    source = _frame(spark, parts[request.source])
-    on = _column(parts[request.on])
+    source = _wrap_frame(spark, parts[request.source])
+    on = _wrap_column(parts[request.on])
     builder = merge(source, key, on, branch=branch, lake=lake, merge_schema=request.merge_schema)
-    clauses = tuple(_clause(parts, clause) for clause in request.clauses)
+    clauses = tuple(_make_clause(parts, clause) for clause in request.clauses)
     MergeBuilder(builder.change, builder.plan._replace(clauses=clauses)).commit()
     return {}
 
 
-def _clause(parts: Sequence[Any], clause: ClauseParts) -> MergeClause:
-    values = _values(parts, clause.values or {})
-    return MergeClause(clause.kind, clause.action, values, _optional(parts, clause.condition))
+def _make_clause(parts: Sequence[Any], clause: ClauseParts) -> MergeClause:
+    values = _assigned_values(parts, clause.values or {})
+    return MergeClause(clause.kind, clause.action, values, _optional_column(parts, clause.condition))
 
 
-def _values(parts: Sequence[Any], places: dict[str, int]) -> dict[str, Column]:
-    return {name: _column(parts[place]) for name, place in places.items()}
+def _assigned_values(parts: Sequence[Any], places: dict[str, int]) -> dict[str, Column]:
+    return {name: _wrap_column(parts[place]) for name, place in places.items()}
 
 
-def _optional(parts: Sequence[Any], place: int | None) -> Column | None:
-    return None if place is None else _column(parts[place])
+def _optional_column(parts: Sequence[Any], place: int | None) -> Column | None:
+    return None if place is None else _wrap_column(parts[place])
 
 
-def _column(java: Any) -> Column:
+def _wrap_column(java: Any) -> Column:
     from pyspark.sql.classic.column import Column
 
     return Column(java)
 
 
-def _frame(spark: SparkSession, java: Any) -> DataFrame:
+def _wrap_frame(spark: SparkSession, java: Any) -> DataFrame:
     from pyspark.sql import DataFrame
 
     return DataFrame(java, spark)

@@ -61,7 +61,7 @@ def scan(
     _check_settings(spark, place, how.options)
     root = spark_address(place.url)
     once = {file.name: file for file in files}
-    folder = _put(place, _lines(root, once.values()))
+    folder = _put_manifest(place, _format_lines(root, once.values()))
     manifest_files = _read_manifest_files(spark, f"{root}/{folder}", columns, how)
     if not constants.fields:
         once_more = [file for file in files if once.pop(file.name, None) is None]
@@ -70,16 +70,18 @@ def scan(
         return manifest_files.union(
             scan(spark, place, once_more, manifest_files.schema, constants, how, parse_value)
         )
-    spelled = [(path, file.values) for file in files for path in _spellings(file.address(root))]
-    table = None if parse_value is None else _table(place, constants.fields, spelled, parse_value)
-    lookup = _lookup(spark, constants.fields, spelled, table, how.zone)
+    spelled = [(path, file.values) for file in files for path in _address_spellings(file.address(root))]
+    table = None if parse_value is None else _constants_table(place, constants.fields, spelled, parse_value)
+    lookup = _constants_by_address(spark, constants.fields, spelled, table, how.zone)
     # What Spark tells is percent-encoded, by rules that are Java's own; nobody but a form means ' ' by '+'.
     path = F.url_decode(F.replace(F.col("_metadata.file_path"), F.lit("+"), F.lit("%2B")))
     joined = manifest_files.join(F.broadcast(lookup), path == F.col(_PATH), "left")
-    return joined.select(*_shown(spark, manifest_files.columns, constants.fields))
+    return joined.select(*_shown_columns(spark, manifest_files.columns, constants.fields))
 
 
-def _shown(spark: SparkSession, columns: Sequence[str], constants: Sequence[StructField]) -> Iterator[Column]:
+def _shown_columns(
+    spark: SparkSession, columns: Sequence[str], constants: Sequence[StructField]
+) -> Iterator[Column]:
     """The columns of the files, then the constants. One that is both has the constant, in its place."""
     from pyspark.sql import functions as F  # noqa: N812 - as everywhere with Spark
 
@@ -92,7 +94,7 @@ def _shown(spark: SparkSession, columns: Sequence[str], constants: Sequence[Stru
         yield _require_column(at, field)
 
 
-def _lookup(
+def _constants_by_address(
     spark: SparkSession,
     constants: Sequence[StructField],
     spelled: Sequence[tuple[str, tuple[str | None, ...]]],
@@ -193,7 +195,7 @@ def _require_column(at: int, field: StructField) -> Column:
     return F.when(F.col(_PATH).isNull(), absent).otherwise(F.col(_VALUE + str(at))).alias(field.name)
 
 
-def _table(
+def _constants_table(
     place: Place,
     fields: Sequence[StructField],
     spelled: Sequence[tuple[str, tuple[str | None, ...]]],
@@ -203,16 +205,16 @@ def _table(
     arrays = {}
     for at, field in enumerate(fields):
         kind = str(field.dataType.jsonValue())
-        values = [_value(kind, parse_value(place, kind, texts[at])) for _, texts in spelled]
+        values = [_convert_value(kind, parse_value(place, kind, texts[at])) for _, texts in spelled]
         arrays[field.name] = pa.array(values, arrow_type(kind, field.name))
     return pa.table(arrays)
 
 
-def _value(kind: str, value: Value) -> Any:
+def _convert_value(kind: str, value: Value) -> Any:
     return value.encode() if kind == "binary" and isinstance(value, str) else value
 
 
-def _put(place: Place, lines: Iterable[bytes]) -> str:
+def _put_manifest(place: Place, lines: Iterable[bytes]) -> str:
     """Have a manifest beside the table, and return the name of its folder there."""
     data = b"\n".join(lines)
     folder = f"{FOLDER}/{hashlib.sha256(data).hexdigest()[:32]}"
@@ -227,7 +229,7 @@ def _put(place: Place, lines: Iterable[bytes]) -> str:
     return folder
 
 
-def _lines(root: str, files: Iterable[ScanFile]) -> Iterable[bytes]:
+def _format_lines(root: str, files: Iterable[ScanFile]) -> Iterable[bytes]:
     """Files as Spark's file sink writes them down."""
     yield b"v1"
     for file in files:
@@ -244,7 +246,7 @@ def _lines(root: str, files: Iterable[ScanFile]) -> Iterable[bytes]:
         yield msgspec.json.encode(status)
 
 
-def _spellings(address: str) -> tuple[str, ...]:
+def _address_spellings(address: str) -> tuple[str, ...]:
     """How Spark may spell the address of a file; its releases do not agree on those of local ones."""
     local = address.removeprefix("file://")
     return (address,) if local == address else (f"file:{local}", f"file://{local}")

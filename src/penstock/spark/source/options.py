@@ -82,7 +82,7 @@ def options_of(given: Mapping[str, str]) -> Options:
     if not table:
         raise InvalidRequest(_NO_TABLE)
     return _parse_options(
-        options | {"lake": _lake(options.get("lake"), given_options.get(SESSION_LAKE)), "table": table}
+        options | {"lake": _choose_lake(options.get("lake"), given_options.get(SESSION_LAKE)), "table": table}
     )
 
 
@@ -97,7 +97,7 @@ def _parse_options(found: Mapping[str, str]) -> Options:
         raise InvalidRequest(f"invalid option of format('penstock'): {problem}") from None
 
 
-def _lake(told: str | None, of_session: str | None) -> str:
+def _choose_lake(told: str | None, of_session: str | None) -> str:
     """The lake that is named; else the session's, by the address in the environment if that is the same with
     its secrets; else that in the environment."""
     given = os.environ.get(LAKE_VARIABLE, "")

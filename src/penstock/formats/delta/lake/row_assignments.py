@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.column_rules import GENERATED, identity_of
-from penstock.formats.delta.rows.filled_columns import RowFill, RowNumbers
+from penstock.formats.delta.rows.filled_columns import IdentityNumberSource, RowFill
 from penstock.formats.rows.arrow_types import arrow_schema, arrow_type, pa, pc
 from penstock.formats.rows.expression_text import assign_value, parse_expression
 from penstock.formats.rows.row_expressions import TABLE, RowFrames, SqlExpression
@@ -37,7 +37,7 @@ class RowAssignment:
         values: AssignedValues,
         *,
         is_insert: bool,
-        numbers: RowNumbers | None = None,
+        numbers: IdentityNumberSource | None = None,
     ) -> None:
         self._values = values
         assigned = {path[0] for path in values}

@@ -29,7 +29,7 @@ from penstock.formats.rows.schema import Field, StructType, parse_schema
 _NOTHING: Final = StructType(())
 
 
-class RowNumbers(Protocol):
+class IdentityNumberSource(Protocol):
     """Where numbers of identity columns come from."""
 
     def take(self, name: str, count: int) -> int:
@@ -52,7 +52,7 @@ class RowFill:
         row_schema: Any,
         *,
         kept: Collection[str] = (),
-        numbers: RowNumbers | None = None,
+        numbers: IdentityNumberSource | None = None,
     ) -> None:
         """``schema`` is the table's, ``row_schema`` is Arrow's of the rows. Columns that are ``kept`` have
         the values that they have in the table. ``numbers`` are those of identity columns."""
@@ -124,7 +124,7 @@ class RowFill:
         first = self._require_numbers(identity.name).take(identity.name, count)
         return row_positions(count, first, identity.step)
 
-    def _require_numbers(self, name: str) -> RowNumbers:
+    def _require_numbers(self, name: str) -> IdentityNumberSource:
         if self._numbers is None:
             raise UnsupportedFeature(
                 f"numbers of the identity column '{name}' cannot be assigned here: write the rows with "

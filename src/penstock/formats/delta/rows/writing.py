@@ -39,7 +39,7 @@ from penstock.formats.delta.protocol.mapping import (
 )
 from penstock.formats.delta.protocol.properties import materializes_partitions
 from penstock.formats.delta.protocol.row_ids import row_columns_of
-from penstock.formats.delta.rows.filled_columns import RowFill, RowNumbers
+from penstock.formats.delta.rows.filled_columns import IdentityNumberSource, RowFill
 from penstock.formats.delta.rows.row_checks import RowChecks, check_columns, conform_batch
 from penstock.formats.delta.rows.stats import Statistics, StatsLeaf, indexed_leaves
 from penstock.formats.rows.arrow_types import arrow_schema, arrow_type, loosened, pa, pc, pq, reshaped
@@ -72,7 +72,7 @@ def write_files(
     prefix: str = "",
     clustering: Collection[tuple[str, ...]] = frozenset(),
     are_checked: bool = False,
-    numbers: RowNumbers | None = None,
+    numbers: IdentityNumberSource | None = None,
     with_row_ids: bool = False,
 ) -> list[Add]:
     """Write rows as data files of a table, and return the actions that would add them.

@@ -59,7 +59,7 @@ Group: TypeAlias = tuple[bool, frozenset[str]]
 def read_changes(spark: SparkSession, table: Table, first: int, last: int | None) -> DataFrame:
     """The changes of a table from one version to another, both included; to the latest if none is named."""
     log = table.get_commits()
-    wanted = _versions(log, first, last)
+    wanted = _requested_versions(log, first, last)
     metadata = table.snapshot(wanted[-1]).metadata
     place = table_place(table.lake.places, log.location, metadata.configuration)
     feed = _Feed(table, log, place, metadata)
@@ -104,18 +104,18 @@ class _Feed:
 
     def pieces(self, versions: range) -> Iterator[Piece]:
         metadata = self._table.snapshot(versions[0]).metadata
-        for commit in self._commits(versions):
+        for commit in self._read_commits(versions):
             stated = [action for action in commit.actions if isinstance(action, Metadata)]
             metadata = stated[-1] if stated else metadata
             self._check_recorded(metadata, commit.version)
             if stated and commit.version == versions[0]:
                 self._check_removed(commit)
             self._check_columns(metadata, commit.version, versions[-1])
-            found = list(self._of(commit))
+            found = list(self._pieces_of_commit(commit))
             self._check_there(metadata, commit, found)
             yield from found
 
-    def _commits(self, versions: range) -> Iterator[_FeedCommit]:
+    def _read_commits(self, versions: range) -> Iterator[_FeedCommit]:
         for found in commits_of(self._log, self.place, versions):
             if found.data is None:
                 raise VersionNotFound(
@@ -144,7 +144,7 @@ class _Feed:
         there = self.place.look(name)
         return 0 if there is None else there.modified_us // 1000
 
-    def _of(self, commit: _FeedCommit) -> Iterator[Piece]:
+    def _pieces_of_commit(self, commit: _FeedCommit) -> Iterator[Piece]:
         written = [action for action in commit.actions if isinstance(action, Cdc)]
         if written:
             yield from (Piece(file, commit.origin) for file in written)
@@ -160,7 +160,7 @@ class _Feed:
                 # All rows of the file that are in the table.
                 yield Piece(file, ("insert", *commit.origin), gone, is_inverse=True)
             else:
-                yield from _between(file, was[1] or NONE, gone or NONE, commit)
+                yield from _rows_between_vectors(file, was[1] or NONE, gone or NONE, commit)
         for left, gone in before.values():
             yield Piece(left, ("delete", *commit.origin), gone, is_inverse=True)
 
@@ -210,7 +210,7 @@ class _Feed:
             return
         stated = (
             commit.version
-            for commit in self._commits(range(version + 1, last + 1))
+            for commit in self._read_commits(range(version + 1, last + 1))
             if any(isinstance(action, Metadata) and unreadable(metadata, action) for action in commit.actions)
         )
         up_to = next(stated) - 1
@@ -256,14 +256,16 @@ class _Feed:
                 )
 
 
-def _between(file: Add, old: BitmapWords, new: BitmapWords, commit: _FeedCommit) -> Iterator[Piece]:
+def _rows_between_vectors(
+    file: Add, old: BitmapWords, new: BitmapWords, commit: _FeedCommit
+) -> Iterator[Piece]:
     """The rows of a file that only one of its two deletion vectors names."""
     for change, picked in (("delete", new.without(old)), ("insert", old.without(new))):
         if picked.rows:
             yield Piece(file, (change, *commit.origin), picked)
 
 
-def _versions(log: TableVersions, first: int, last: int | None) -> range:
+def _requested_versions(log: TableVersions, first: int, last: int | None) -> range:
     """The versions asked for. ``VersionNotFound`` if the table has not all of them."""
     end = log.latest_version if last is None else last
     for version in (first, end):

@@ -74,7 +74,7 @@ class DeltaSpark(SparkFormat):
         lake, key = request.lake, request.key
         ratified = write_rows(df, lake, key, request.branch, order, create=request.create)
         _compact_if_due(df.sparkSession, lake.table(key, request.branch), ratified)
-        return _result(ratified, key, request.branch_name)
+        return _make_result(ratified, key, request.branch_name)
 
     def read(self, spark: SparkSession, table: Table, request: ReadRequest) -> DataFrame:
         snapshot = table.snapshot(request.version, request.timestamp)
@@ -127,13 +127,13 @@ class DeltaSpark(SparkFormat):
         _SQL.alter(lake, key, branch, changes)
 
     def delete(self, change: ChangeRequest, where: str | Column | None) -> WriteResult | None:
-        return _rewritten(change, lambda table: plans.plan_delete(change.spark, table, where))
+        return _rewrite_rows(change, lambda table: plans.plan_delete(change.spark, table, where))
 
     def update(self, change: ChangeRequest, values: Values, where: str | Column | None) -> WriteResult | None:
-        return _rewritten(change, lambda table: plans.plan_update(change.spark, table, values, where))
+        return _rewrite_rows(change, lambda table: plans.plan_update(change.spark, table, values, where))
 
     def merge(self, change: ChangeRequest, plan: RowMerge) -> WriteResult | None:
-        return _rewritten(change, lambda table: merges.plan_merge(table, plan))
+        return _rewrite_rows(change, lambda table: merges.plan_merge(table, plan))
 
     def optimize(self, change: ChangeRequest, order: OptimizeOrder) -> OptimizedTable:
         engine = compaction.spark_engine(change.spark)
@@ -149,13 +149,13 @@ class DeltaSpark(SparkFormat):
         return DeltaSource(options)
 
 
-def _rewritten(change: ChangeRequest, plan: Callable[[JobTable], Rewrite | None]) -> WriteResult | None:
+def _rewrite_rows(change: ChangeRequest, plan: Callable[[JobTable], Rewrite | None]) -> WriteResult | None:
     table = JobTable(change.lake, change.key, change.branch)
     ratified = rewrite.done_before(table, change.idempotency_key)
     if ratified is None:
         ratified = rewrite.commit_planned(table, plan, change.commit_meta, change.idempotency_key)
         _compact_if_due(change.spark, change.table, ratified)
-    return _result(ratified, change.key, table.branch)
+    return _make_result(ratified, change.key, table.branch)
 
 
 def _compact_if_due(spark: SparkSession, table: Table, ratified: Ratified | None) -> None:
@@ -167,7 +167,7 @@ def _compact_if_due(spark: SparkSession, table: Table, ratified: Ratified | None
         compact_if_due(table, landed.version, compaction.spark_engine(spark))
 
 
-def _result(ratified: Ratified | None, key: Key, branch: str) -> WriteResult | None:
+def _make_result(ratified: Ratified | None, key: Key, branch: str) -> WriteResult | None:
     if ratified is None:
         return None
     (table,) = ratified.tables

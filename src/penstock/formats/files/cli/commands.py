@@ -19,7 +19,7 @@ from penstock.cli.rendering.columns import Cell, Row, columns
 from penstock.cli.rendering.screen import Screen, printable
 from penstock.cli.rendering.times import ago, format_count, iso, size
 from penstock.formats.files.cli.download_commands import files_export, files_get
-from penstock.formats.files.cli.places import complete_path, files_at, not_found_error, place_of
+from penstock.formats.files.cli.path_arguments import complete_path, files_at, not_found_error, place_of
 from penstock.formats.files.cli.write_commands import files_cp, files_mv, files_put, files_rm
 from penstock.formats.files.content import FilesTable
 from penstock.formats.files.files import is_managed

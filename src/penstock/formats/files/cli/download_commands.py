@@ -15,7 +15,7 @@ from penstock.cli.progress import Bar, WaitingLine
 from penstock.cli.rendering.screen import Screen, printable
 from penstock.cli.rendering.times import format_count, size
 from penstock.errors import InvalidRequest
-from penstock.formats.files.cli.places import complete_path, files_at, not_found_error, place_of
+from penstock.formats.files.cli.path_arguments import complete_path, files_at, not_found_error, place_of
 from penstock.formats.files.lake.answers import FilesTotal
 from penstock.formats.files.lake.paths import FilesPath
 

@@ -20,7 +20,7 @@ from penstock.cli.rendering.history import short
 from penstock.cli.rendering.screen import Screen, printable
 from penstock.cli.rendering.times import format_count
 from penstock.errors import InvalidRequest, KeyNotFound
-from penstock.formats.files.cli.places import complete_path, files_at, not_found_error, place_of
+from penstock.formats.files.cli.path_arguments import complete_path, files_at, not_found_error, place_of
 from penstock.formats.files.lake.answers import FileEntry, FilesWritten
 from penstock.formats.files.lake.calls import CopiedFile
 from penstock.formats.files.lake.paths import FilesPath

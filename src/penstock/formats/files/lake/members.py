@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from penstock.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from penstock.formats.files.lake.system import FilesSystem
+    from penstock.formats.files.lake.file_system import FilesSystem
     from penstock.lake.lake import Lake
 
 
 def open_files_system(lake: Lake, ref: str, *, pinned: bool) -> FilesSystem:
     """See ``Lake.files_system``."""
     try:
-        from penstock.formats.files.lake.system import FilesSystem
+        from penstock.formats.files.lake.file_system import FilesSystem
     except ModuleNotFoundError as missing:
         if missing.name != "fsspec":
             raise

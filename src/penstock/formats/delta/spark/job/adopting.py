@@ -86,7 +86,7 @@ def _list_output(
     entries = [entry for entry in place.entries(folder) if _is_data(entry.key.removeprefix(f"{folder}/"))]
     durable.keep(place, (entry.key for entry in entries))
     with ThreadPoolExecutor(READERS) as threads:
-        return list(threads.map(lambda one: _file(place, folder, one, target, is_change), entries))
+        return list(threads.map(lambda one: _make_output(place, folder, one, target, is_change), entries))
 
 
 def _is_data(name: str) -> bool:
@@ -95,7 +95,9 @@ def _is_data(name: str) -> bool:
     return first != "_temporary" and last.endswith(".parquet") and not last.startswith((".", "_"))
 
 
-def _file(place: Place, folder: str, entry: BucketEntry, target: JobTarget, is_change: bool) -> ParquetOutput:
+def _make_output(
+    place: Place, folder: str, entry: BucketEntry, target: JobTarget, is_change: bool
+) -> ParquetOutput:
     data = tail(place, entry.key, entry.size)
     if data is None:
         raise Unavailable(f"{place.url}/{entry.key} was written, but cannot be read; nothing was committed")

@@ -61,12 +61,12 @@ def enforce_constraints(
             ) from None
         if has_changes:
             is_true = is_true | f.coalesce(f.col(CHANGES), f.lit(False))
-        error = refusal(violation(constraint, "{}").message, _shown(constraint, names))
+        error = refusal(violation(constraint, "{}").message, _shown_columns(constraint, names))
         kept = f.when(is_true, kept).otherwise(error)
     return df.withColumn(names[0], kept)
 
 
-def _shown(constraint: Constraint, names: Sequence[str]) -> Column:
+def _shown_columns(constraint: Constraint, names: Sequence[str]) -> Column:
     """What is shown of a row: the columns that a constraint is about."""
     from pyspark.sql import functions as f
 

@@ -39,7 +39,7 @@ def number_rows(
         yield df, numbers
         return
     with hold_rows(df) as held:
-        yield _number(held, numbers, names), numbers
+        yield _number_rows(held, numbers, names), numbers
 
 
 @contextmanager
@@ -63,7 +63,7 @@ def hold_rows(df: DataFrame) -> Iterator[DataFrame]:
         held.unpersist()
 
 
-def _number(held: DataFrame, numbers: IdentityNumbers, names: Collection[str]) -> DataFrame:
+def _number_rows(held: DataFrame, numbers: IdentityNumbers, names: Collection[str]) -> DataFrame:
     from pyspark.sql import functions as f
 
     explicit = [name for name in numbers.columns if name.lower() in names]
@@ -95,11 +95,11 @@ def _numbers_of(counts: dict[int, int], first: int, step: int) -> Column:
     partition = f.spark_partition_id() + 1
     row = f.monotonically_increasing_id().bitwiseAND(f.lit(2**_ROW_BITS - 1))
     error = refusal("Spark evaluated the rows twice, with different results: write them once more")
-    number = f.lit(first) + f.lit(step) * (f.element_at(_longs(before), partition) + row)
-    return f.when(row < f.element_at(_longs(sizes), partition), number).otherwise(error)
+    number = f.lit(first) + f.lit(step) * (f.element_at(_make_long_array(before), partition) + row)
+    return f.when(row < f.element_at(_make_long_array(sizes), partition), number).otherwise(error)
 
 
-def _longs(numbers: Sequence[int]) -> Column:
+def _make_long_array(numbers: Sequence[int]) -> Column:
     from pyspark.sql import functions as f
 
     return f.array(*(f.lit(number).cast("long") for number in numbers))

@@ -40,11 +40,11 @@ def named_for_directories(
         if field.type == "timestamp":
             df = df.withColumn(field.name, _in_utc(column))
         elif field.type == "string":
-            df = df.withColumn(field.name, _nameable(column, field.name, name_max_bytes))
+            df = df.withColumn(field.name, _require_nameable(column, field.name, name_max_bytes))
     return df
 
 
-def _nameable(column: Column, name: str, name_max_bytes: int | None) -> Column:
+def _require_nameable(column: Column, name: str, name_max_bytes: int | None) -> Column:
     """Text that can be part of a directory's name; any other ends the job."""
     from pyspark.sql import functions as f
 

@@ -69,7 +69,9 @@ def necessary(df: DataFrame, condition: Condition, schema: StructType) -> str | 
     """What must be true of a row of a table for which a condition of Spark's is true, in the words of the
     lake's own conditions; ``None`` if nothing can be told. The condition is over the rows of ``df``.
     """
-    return _understood(df, schema, [part.strip() for part in _and_parts(_text(df, condition))])
+    return _understood_condition(
+        df, schema, [part.strip() for part in _and_parts(_condition_sql(df, condition))]
+    )
 
 
 def necessary_of_target(df: DataFrame, condition: Condition, schema: StructType) -> str | None:
@@ -79,12 +81,12 @@ def necessary_of_target(df: DataFrame, condition: Condition, schema: StructType)
     """
     if is_case_sensitive(df.sparkSession):
         return None  # a column of the source may be called as one of the table is, but for the case
-    return _understood(
-        df, schema, [_without_qualifiers(part.strip()) for part in _and_parts(_text(df, condition))]
+    return _understood_condition(
+        df, schema, [_without_qualifiers(part.strip()) for part in _and_parts(_condition_sql(df, condition))]
     )
 
 
-def _understood(df: DataFrame, schema: StructType, found: Sequence[str | None]) -> str | None:
+def _understood_condition(df: DataFrame, schema: StructType, found: Sequence[str | None]) -> str | None:
     zone = df.sparkSession.conf.get("spark.sql.session.timeZone", None)
     understood = [part for part in found if part is not None and means_the_same(part, schema, zone)]
     return " and ".join(f"({part})" for part in understood) or None
@@ -123,7 +125,7 @@ def files_of_partitions(spark: SparkSession, table: JobTable, condition: Conditi
     return [file for row in chosen for file in groups[row[0]]]
 
 
-def _text(df: DataFrame, condition: Condition) -> str:
+def _condition_sql(df: DataFrame, condition: Condition) -> str:
     """A condition as SQL; empty if it is not known."""
     if condition.text is not None:
         return condition.text
@@ -134,11 +136,11 @@ def _text(df: DataFrame, condition: Condition) -> str:
 def _is_qualified(df: DataFrame, found: Any) -> bool:
     """Whether a condition names its columns as rows do: a ``Column`` that was taken from a frame before that
     was joined as ``source`` does not say so."""
-    known = dict(_qualifiers(df._jdf.queryExecution().analyzed().output()))
-    return all(known.get(one) == shown for one, shown in _qualifiers(found.references().toSeq()))
+    known = dict(_table_qualifiers(df._jdf.queryExecution().analyzed().output()))
+    return all(known.get(one) == shown for one, shown in _table_qualifiers(found.references().toSeq()))
 
 
-def _qualifiers(attributes: Any) -> Iterator[tuple[int, str]]:
+def _table_qualifiers(attributes: Any) -> Iterator[tuple[int, str]]:
     for at in range(attributes.size()):
         one = attributes.apply(at)
         yield one.exprId().id(), one.qualifier().mkString(".")

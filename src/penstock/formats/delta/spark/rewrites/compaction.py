@@ -136,21 +136,21 @@ def _send_to_tasks(
     curve = _plan_curve(spark, job, bins, layout) if layout.sorted_by else None
     count = len(bins) if curve is None else curve.files
     df = rows(spark, job.snapshot, files, numbered=True, row_ids=job.final_row_ids(files))
-    number = f.element_at(_integers(numbers), f.col(FILE) + 1)
+    number = f.element_at(_make_integer_array(numbers), f.col(FILE) + 1)
     if curve is None:
         routed = df.select(*_kept_columns(job), number.alias(ROUTE))
     else:
         position = curve.position()
         routed = df.select(*_kept_columns(job), position.alias(POSITION), number.alias(ROUTE))
         routed = routed.withColumn(ROUTE, curve.file(f.col(ROUTE), f.col(POSITION)))
-    routes = f.element_at(_integers(_find_routes(spark, count)), f.col(ROUTE) + 1)
+    routes = f.element_at(_make_integer_array(_find_routes(spark, count)), f.col(ROUTE) + 1)
     placed = routed.withColumn(ROUTE, routes).repartition(count, ROUTE)
     if curve is not None:
         placed = placed.sortWithinPartitions(POSITION)
     return placed.drop(ROUTE, POSITION)
 
 
-def _integers(numbers: Sequence[int]) -> Column:
+def _make_integer_array(numbers: Sequence[int]) -> Column:
     """An array, as text: an expression for each number would take longer than the job."""
     from pyspark.sql import functions as f
 
@@ -236,7 +236,7 @@ class _Curve(NamedTuple):
         from pyspark.sql import functions as f
 
         starts = [0, *accumulate(len(cuts) + 1 for cuts in self.cuts)]
-        files = f.element_at(_integers(starts), number + 1)
+        files = f.element_at(_make_integer_array(starts), number + 1)
         for at, cuts in enumerate(self.cuts):
             if cuts:
                 inside = _choose(position, cuts, [f.lit(starts[at] + part) for part in range(len(cuts) + 1)])
@@ -248,7 +248,7 @@ class _Curve(NamedTuple):
 def _plan_curve(spark: SparkSession, job: DeltaJob, bins: Sequence[FileBin], layout: FileLayout) -> _Curve:
     """Choose the ranges of columns, and the cuts between files, by a sample of the rows."""
     files = [file for each in bins for file in each.files]
-    values = [_comparable(path, job) for path in layout.sorted_by]
+    values = [_comparable_column(path, job) for path in layout.sorted_by]
     all_rows = sum(row_count(file) or file.size // ROW_BYTES for file in files)
     df = rows(spark, job.snapshot, files, numbered=True)
     chosen = df.select(FILE, *(value.alias(f"value{at}") for at, value in enumerate(values)))
@@ -290,7 +290,7 @@ def _choose(value: Column, bounds: Sequence[Any], results: Sequence[Column]) -> 
     return f.when(value < f.lit(bounds[half]), below).otherwise(above)
 
 
-def _comparable(path: Sequence[str], job: DeltaJob) -> Column:
+def _comparable_column(path: Sequence[str], job: DeltaJob) -> Column:
     """A column, as values that come to Python as they are: times as numbers."""
     from pyspark.sql import functions as f
 

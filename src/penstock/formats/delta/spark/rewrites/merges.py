@@ -33,7 +33,7 @@ from penstock.spark.schemas import from_spark_schema, is_case_sensitive
 def plan_merge(table: JobTable, plan: RowMerge) -> Rewrite | None:
     """Write the files that a merge takes; ``None`` if there is nothing to do."""
     check_clauses(plan.clauses)
-    becomes = _become(table, plan)
+    becomes = _merged_metadata(table, plan)
     planned = _plan_rows(table.with_metadata(becomes) if becomes != table.metadata else table, plan)
     changes = metadata_changes(table, becomes)
     if not changes:
@@ -62,7 +62,7 @@ def _plan_rows(table: JobTable, plan: RowMerge) -> Rewrite | None:
         return pairs.insert_unmatched() if only_inserts else pairs.rewrite_matched()
 
 
-def _become(table: JobTable, plan: RowMerge) -> Metadata:
+def _merged_metadata(table: JobTable, plan: RowMerge) -> Metadata:
     """What the table is after the merge: it may get columns that clauses take from the source."""
     if not plan.merge_schema:
         return table.metadata

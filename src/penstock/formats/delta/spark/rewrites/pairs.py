@@ -94,7 +94,7 @@ class Pairs:
         self._check(source)
         needed = None
         if not self._looks_everywhere:
-            needed = necessary_of_target(self._rows(()).crossJoin(self._source), on, table.schema)
+            needed = necessary_of_target(self._read_rows(()).crossJoin(self._source), on, table.schema)
         self._region = rewrite.region(table, needed)
         self._candidates = table.candidates(needed)
 
@@ -102,10 +102,10 @@ class Pairs:
         """Add the rows of the source that match none."""
         from pyspark.sql import functions as f
 
-        target = self._rows(self._candidates)
+        target = self._read_rows(self._candidates)
         joined = self._source.join(target, self._on.column, "left_anti")
         chosen = self._with_clause(joined).where(f.col(_CLAUSE).isNotNull())
-        new = self._new(chosen, None)
+        new = self._new_row_columns(chosen, None)
         computed = self._generated_columns()
         with explain_analysis():
             flags = [
@@ -122,17 +122,17 @@ class Pairs:
 
     def rewrite_matched(self) -> Rewrite | None:
         """Rewrite the files that hold rows to be changed, and add what is to be inserted."""
-        touched = self._look()
+        touched = self._find_touched_files()
         if not touched.changed and not self._inserts:
             return None
         goes = [self._candidates[number] for number in touched.changed]
         stays = [self._candidates[number] for number in touched.matched] if self._inserts else []
         has_changes = rewrite.has_feed(self._table) and bool(goes)
         if touched.marks is None:
-            target = self._rows([*goes, *stays], self._table.final_row_ids([*goes, *stays]))
+            target = self._read_rows([*goes, *stays], self._table.final_row_ids([*goes, *stays]))
         else:
             target = self._marked_rows(touched.marks)
-        df = self._outcomes(target, len(goes), touched.has_several)
+        df = self._make_outcomes(target, len(goes), touched.has_several)
         written = self._table.write(
             rewriting.select_written(df, has_changes=has_changes), has_changes=has_changes
         )
@@ -150,7 +150,7 @@ class Pairs:
             rewrite.read_set_of(self._region, stays),
         )
 
-    def _look(self) -> _TouchedFiles:
+    def _find_touched_files(self) -> _TouchedFiles:
         """The first look: which files hold rows to be changed, and which hold rows that are only matched."""
         if not self._candidates:
             return _TouchedFiles([], [], False)
@@ -181,10 +181,10 @@ class Pairs:
         files = by_file.collect()
         return [(row[0], row[1]) for row in files], sum(row[2] for row in files), sum(row[3] for row in files)
 
-    def _pairs(self, files: Sequence[Add]) -> DataFrame:
+    def _make_pairs(self, files: Sequence[Add]) -> DataFrame:
         """The pairs of rows of files and of the source, with the clauses that apply to them."""
         how = "left_outer" if self._looks_everywhere else "inner"
-        return self._with_clause(self._rows(files).join(self._source, self._on.column, how))
+        return self._with_clause(self._read_rows(files).join(self._source, self._on.column, how))
 
     def _by_word(self, files: Sequence[Add]) -> DataFrame:
         """The pairs of files by words of 64 rows: those with rows that are changed or matched.
@@ -198,7 +198,7 @@ class Pairs:
             return f.coalesce(f.bit_or(named), f.lit(0).cast("long")).alias(column)
 
         counted = by_word(
-            self._pairs(files), bits(_CLAUSE), bits(_SOURCE),
+            self._make_pairs(files), bits(_CLAUSE), bits(_SOURCE),
             f.count(_CLAUSE).alias(_CHANGES), f.count(_SOURCE).alias(_MATCHES),
         )  # fmt: skip
         changed, matched = f.col(_CLAUSE), f.col(_SOURCE)
@@ -212,7 +212,7 @@ class Pairs:
     def _refuse_several(self) -> NoReturn:
         from pyspark.sql import functions as f
 
-        by_row = self._pairs(self._candidates).groupBy(FILE, ROW).agg(f.count(_CLAUSE).alias(_CHANGES))
+        by_row = self._make_pairs(self._candidates).groupBy(FILE, ROW).agg(f.count(_CLAUSE).alias(_CHANGES))
         several = by_row.where(f.col(_CHANGES) > 1).count()
         raise InvalidRequest(
             f"{several} row{('s' if several > 1 else '')} of '{self._table.key}' would be changed by "
@@ -231,7 +231,7 @@ class Pairs:
         df = picked_rows(self._spark, self._table.snapshot, picked, numbered=True, row_ids=row_ids)
         return df.alias("target")
 
-    def _outcomes(self, target: DataFrame, changed: int, has_several: bool) -> DataFrame:
+    def _make_outcomes(self, target: DataFrame, changed: int, has_several: bool) -> DataFrame:
         """The second look: what becomes of the rows of the first files, so many, and which rows are new.
 
         Rows of the other files are looked at so that what they hold is not inserted again.
@@ -247,8 +247,8 @@ class Pairs:
         for number, clause in enumerate(self._clauses):
             outcome = outcome.when(f.col(_CLAUSE) == number, clause.action)
         outcome = outcome.when(f.col(FILE).isNotNull(), KEEP)
-        old = {field.name: _target(field.name) for field in self._table.schema.fields}
-        new = self._new(joined, old)
+        old = {field.name: _target_column(field.name) for field in self._table.schema.fields}
+        new = self._new_row_columns(joined, old)
         row_ids = rewriting.materialized_row_ids(self._table, outcome)
         with explain_analysis():
             computed = rewriting.ComputedRows(self._table.schema, self._generated_columns())
@@ -262,17 +262,17 @@ class Pairs:
         for name, _ in expressions_of(self._table.metadata):
             applies = f.lit(False)
             for number, clause in enumerate(self._clauses):
-                if clause.action != DELETE and not self._gives(clause, name):
+                if clause.action != DELETE and not self._assigns_column(clause, name):
                     applies = applies | (f.col(_CLAUSE) == number)
             conditions[name] = f.coalesce(applies, f.lit(False))
         return conditions
 
-    def _gives(self, clause: MergeClause, name: str) -> bool:
+    def _assigns_column(self, clause: MergeClause, name: str) -> bool:
         """Whether a clause says what a column is to be."""
         names = self._source_names if clause.values is None else clause.values
         return any(column.strip("`").lower() == name.lower() for column in names)
 
-    def _rows(self, files: Sequence[Add], row_ids: Mapping[str, FileRowIds] | None = None) -> DataFrame:
+    def _read_rows(self, files: Sequence[Add], row_ids: Mapping[str, FileRowIds] | None = None) -> DataFrame:
         target = rows(self._spark, self._table.snapshot, files, numbered=True, row_ids=row_ids)
         return target.alias("target")
 
@@ -294,7 +294,7 @@ class Pairs:
         with explain_analysis():
             return joined.withColumn(_CLAUSE, applies)
 
-    def _new(self, joined: DataFrame, old: dict[str, Column] | None) -> dict[str, Column]:
+    def _new_row_columns(self, joined: DataFrame, old: dict[str, Column] | None) -> dict[str, Column]:
         """The columns of the row that a pair of rows becomes."""
         from pyspark.sql import functions as f
 
@@ -307,7 +307,7 @@ class Pairs:
         for number, clause in enumerate(self._clauses):
             if clause.action == DELETE:
                 continue
-            values = assign_values(joined, self._values(clause), schema)
+            values = assign_values(joined, self._clause_values(clause), schema)
             if clause.action == INSERT:
                 self._check_given(values)
             base = empty if clause.action == INSERT or old is None else old
@@ -316,7 +316,7 @@ class Pairs:
                     became[name] = f.when(f.col(_CLAUSE) == number, made).otherwise(became[name])
         return became
 
-    def _values(self, clause: MergeClause) -> Values:
+    def _clause_values(self, clause: MergeClause) -> Values:
         if clause.values is not None:
             return clause.values
         from pyspark.sql import functions as f
@@ -400,7 +400,7 @@ def _one_pair_each(joined: DataFrame) -> DataFrame:
     return marked.withColumn(_PAIR, f.row_number().over(order)).where(f.col(_PAIR) == 1)
 
 
-def _target(name: str) -> Column:
+def _target_column(name: str) -> Column:
     from pyspark.sql import functions as f
 
     return f.col(f"target.{quote_name(name)}")

@@ -96,15 +96,15 @@ def select_written(df: DataFrame, *, has_changes: bool) -> DataFrame:
     before = f.when(outcome == DELETE, "delete").otherwise("update_preimage")
     after = f.when(outcome == INSERT, "insert").otherwise("update_postimage")
     images = f.array(
-        f.when(stays, _image(NEW, f.lit(None).cast("string"))),
-        f.when(outcome.isin(DELETE, UPDATE), _image(OLD, before)),
-        f.when(outcome.isin(UPDATE, INSERT), _image(NEW, after)),
+        f.when(stays, _change_image(NEW, f.lit(None).cast("string"))),
+        f.when(outcome.isin(DELETE, UPDATE), _change_image(OLD, before)),
+        f.when(outcome.isin(UPDATE, INSERT), _change_image(NEW, after)),
     )
     told = df.select(f.explode(f.array_compact(images)).alias("image"))
     return told.select("image.row.*", f"image.{CHANGES}", f"image.{CHANGE_TYPE}")
 
 
-def _image(row: str, change: Column) -> Column:
+def _change_image(row: str, change: Column) -> Column:
     from pyspark.sql import functions as f
 
     return f.struct(f.col(row).alias("row"), change.isNotNull().alias(CHANGES), change.alias(CHANGE_TYPE))

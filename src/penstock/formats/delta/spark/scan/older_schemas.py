@@ -33,7 +33,7 @@ def unreadable(older: Metadata, newer: Metadata) -> str | None:
         return None
     names = _FileNames(mapping_of(older), mapping_of(newer))
     was, is_ = parse_schema(older.schema_string), parse_schema(newer.schema_string)
-    return next(_problems(was, is_, names, ""), None)
+    return next(_find_problems(was, is_, names, ""), None)
 
 
 class _FileNames(NamedTuple):
@@ -43,7 +43,7 @@ class _FileNames(NamedTuple):
     newer: Mapping
 
 
-def _problems(older: Type, newer: Type, names: _FileNames, path: str) -> Iterator[str]:
+def _find_problems(older: Type, newer: Type, names: _FileNames, path: str) -> Iterator[str]:
     match older, newer:
         case StructType(), StructType():
             newer_fields = {names.newer.physical(field): field for field in newer.fields}
@@ -53,20 +53,20 @@ def _problems(older: Type, newer: Type, names: _FileNames, path: str) -> Iterato
                 if found is None:
                     yield f"'{name}' no longer exists"
                 else:
-                    yield from _problems(field.type, found.type, names, name)
+                    yield from _find_problems(field.type, found.type, names, name)
         case ArrayType(), ArrayType():
-            yield from _problems(older.element_type, newer.element_type, names, f"{path}.element")
+            yield from _find_problems(older.element_type, newer.element_type, names, f"{path}.element")
         case MapType(), MapType():
-            yield from _problems(older.key_type, newer.key_type, names, f"{path}.key")
-            yield from _problems(older.value_type, newer.value_type, names, f"{path}.value")
+            yield from _find_problems(older.key_type, newer.key_type, names, f"{path}.key")
+            yield from _find_problems(older.value_type, newer.value_type, names, f"{path}.value")
         case str(), str():
-            if not _holds(newer, older):
+            if not _can_hold(newer, older):
                 yield f"'{path}' had the type {older}, and has the type {newer} now"
         case _:
             yield f"'{path}' has an incompatible type now"
 
 
-def _holds(newer: str, older: str) -> bool:
+def _can_hold(newer: str, older: str) -> bool:
     """Whether every value of the older type is the same value of the newer one."""
     newer, older = newer.replace(" ", ""), older.replace(" ", "")
     if newer == older or older == "void" or newer in _WIDER.get(older, ()):

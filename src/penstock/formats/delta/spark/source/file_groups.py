@@ -54,7 +54,7 @@ def rows(group: InputPartition, columns: tuple[str, ...], where: str | None) -> 
     files = _OneCommit(group)
     segment = LogSegment(table=group.location, version=0, checkpoint=None, names=(_NAME,), newest=_NAME)
     snapshot = replay(files, segment)
-    wanted = tuple(_nullable(_field(snapshot.schema, name)) for name in columns)
+    wanted = tuple(_make_nullable(_find_field(snapshot.schema, name)) for name in columns)
     schema = arrow_schema(wanted)
     places = Places(MovedRoots(group.moved))
     place = table_place(places, group.location, snapshot.metadata.configuration)
@@ -67,7 +67,7 @@ def rows(group: InputPartition, columns: tuple[str, ...], where: str | None) -> 
 
 def readable_schema(metadata: Metadata) -> StructType:
     """A table's columns as they are read: nulls are allowed everywhere, as in anything that Spark reads."""
-    return StructType(tuple(map(_nullable, parse_schema(metadata.schema_string).fields)))
+    return StructType(tuple(map(_make_nullable, parse_schema(metadata.schema_string).fields)))
 
 
 class _OneCommit:
@@ -96,11 +96,11 @@ def _by_size(files: Iterable[Add]) -> Iterator[list[Add]]:
         yield group
 
 
-def _field(schema: StructType, name: str) -> Field:
+def _find_field(schema: StructType, name: str) -> Field:
     found = schema.field(name)
     assert found is not None  # it was looked up when the read was planned
     return found
 
 
-def _nullable(field: Field) -> Field:
+def _make_nullable(field: Field) -> Field:
     return Field(name=field.name, type=loosened(field.type), nullable=True)

@@ -25,7 +25,7 @@ def read_as(version: int, was: Metadata, now: Metadata, columns: Sequence[str], 
     if was.schema_string == now.schema_string and was.partition_columns == now.partition_columns:
         return now
     schema = parse_schema(now.schema_string)
-    for field, before in _both(schema, parse_schema(was.schema_string), columns):
+    for field, before in _common_columns(schema, parse_schema(was.schema_string), columns):
         if mapping_of(was).physical(before) != mapping_of(now).physical(field):
             raise _mixed_versions_error(
                 version, name, f"has a different column '{field.name}' than the table has now"
@@ -45,7 +45,9 @@ def read_as(version: int, was: Metadata, now: Metadata, columns: Sequence[str], 
 _WIDENED = "delta.typeChanges"
 
 
-def _both(now: StructType, was: StructType, columns: Sequence[str]) -> Iterator[tuple[Field, Field]]:
+def _common_columns(
+    now: StructType, was: StructType, columns: Sequence[str]
+) -> Iterator[tuple[Field, Field]]:
     """The columns that are there now and were there then."""
     for name in columns:
         field, before = now.field(name), was.field(name)

@@ -88,7 +88,7 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         with mark_errors():
-            self._until = self._now(Offset()).latest_version
+            self._until = self._refresh_versions(Offset()).latest_version
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802
         from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
@@ -102,24 +102,28 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """How far the next batch goes. Before Spark 4.2 it is not told where it starts, and has no limit."""
         with mark_errors():
             given = self._last if start is None else offset_of(start)
-            now = self._now(given)
+            now = self._refresh_versions(given)
             latest = now.latest_version if self._until is None else min(self._until, now.latest_version)
-            begin = self._beginning(now, latest) if given.is_undecided else given
+            begin = self._first_offset(now, latest) if given.is_undecided else given
             most = BatchLimit(files=getattr(limit, "max_files", None), size=getattr(limit, "max_bytes", None))
-            end = reach(begin, latest, lambda versions: self._files(versions, begin), most)
+            end = reach(begin, latest, lambda versions: self._read_files(versions, begin), most)
             self._last = given if end == given else self._with_tip(end, now)
             return self._last.to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         with mark_errors():
             first, final = offset_of(start), offset_of(end)
-            now = self._now(final)  # of a line that has the one's last version and so has the other's
+            now = self._refresh_versions(
+                final
+            )  # of a line that has the one's last version and so has the other's
             self._last = final
             protocol, metadata = now.parse_declared()
             columns_of(self._schema, metadata)
             check_condition(self._options.where, metadata)
             begin = first.start_of(final)
-            files = between(begin, final, lambda versions: self._under(versions, begin, metadata))
+            files = between(
+                begin, final, lambda versions: self._files_with_metadata(versions, begin, metadata)
+            )
             return [
                 group
                 for under, found in groupby(files, key=lambda one: one[0])
@@ -151,19 +155,19 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """At one commit: if the branch is set to another, a version there may have the same number."""
         return Table(self._lake, self._options.table, *self._pin)
 
-    def _now(self, at: Offset) -> TableVersions:
+    def _refresh_versions(self, at: Offset) -> TableVersions:
         """The table as it is now, for all that is asked until this is called again.
 
         ``InvalidRequest`` if a stream that is at a place cannot go on there.
         """
         found = self._lake.do(Resolve(revision=self._options.ref))
         self._pin = found.commit, found.name
-        now = self._versions(tip=at.tip or None)
+        now = self._get_versions(tip=at.tip or None)
         name = str(self._options.table)
         check_same_table(at, str(now.id), now.latest_version, name, goes_on=now.goes_on)
         return now
 
-    def _versions(self, *, end: int | None = None, tip: str | None = None) -> TableVersions:
+    def _get_versions(self, *, end: int | None = None, tip: str | None = None) -> TableVersions:
         at, via = self._pin
         return self._lake.do(
             GetTableVersions(key=self._options.table, at=at, via=via, end=end, limit=0, tip=tip)
@@ -173,10 +177,10 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The offset with the tip of its last version, which tells it from other versions of the same
         number."""
         is_latest = offset.last == now.latest_version
-        tip = now.tip if is_latest else self._versions(end=offset.last).tip
+        tip = now.tip if is_latest else self._get_versions(end=offset.last).tip
         return msgspec.structs.replace(offset, tip=tip or "")
 
-    def _beginning(self, now: TableVersions, latest: int) -> Offset:
+    def _first_offset(self, now: TableVersions, latest: int) -> Offset:
         """Where a new stream begins, of which the newest version is to be this one."""
         asked = self._options.starting_version
         if asked is None and self._options.starting_timestamp is None:
@@ -209,11 +213,11 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return 0
         return found.version if found.timestamp == wanted else found.version + 1
 
-    def _files(self, versions: range, offset: Offset) -> Iterator[tuple[int, Files]]:
+    def _read_files(self, versions: range, offset: Offset) -> Iterator[tuple[int, Files]]:
         """What is read of each of some versions, by a stream that is at an offset."""
         return ((commit.version, commit.files) for commit in self._read(versions, offset))
 
-    def _under(
+    def _files_with_metadata(
         self, versions: range, offset: Offset, now: Metadata
     ) -> Iterator[tuple[int, list[tuple[Metadata, Add]]]]:
         """The same, each file with what it is read under, for a table that is by now what ``now`` says."""

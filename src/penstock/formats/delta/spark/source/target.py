@@ -96,7 +96,7 @@ class SourceTarget(msgspec.Struct, frozen=True, kw_only=True):
 
     def write(self, batches: Iterable[Any]) -> tuple[bytes, ...]:
         """Write rows to files, durably, and return the lines that would add them to the table."""
-        rows = _reader(iter(batches))
+        rows = _make_reader(iter(batches))
         if rows is None:
             return ()
         places = Places()
@@ -140,7 +140,7 @@ class SourceTarget(msgspec.Struct, frozen=True, kw_only=True):
         """
         if self.is_empty(messages):
             return None
-        adds = list(_adds(messages))
+        adds = list(_decode_adds(messages))
         try:
             self.began.check_in_time()
             check_inside(self.metadata, self.replaces or (), adds)
@@ -157,7 +157,7 @@ class SourceTarget(msgspec.Struct, frozen=True, kw_only=True):
         """
         with suppress(PenstockError):
             if key is None or lake.do(GetOutcome(key=str(key), branch=self.branch)) is None:
-                remove_files(lake.places.at(self.location), names_of(_adds(messages)))
+                remove_files(lake.places.at(self.location), names_of(_decode_adds(messages)))
 
     def _commit_files(self, lake: Lake, adds: Sequence[Add], key: UUID, txn: Txn | None) -> Ratified:
         mode = "Append" if self.replaces is None else "Overwrite"
@@ -250,7 +250,7 @@ def _require_table(lake: Lake, options: Options, branch: str) -> TableVersions:
         ) from None
 
 
-def _reader(batches: Iterator[Any]) -> Any:
+def _make_reader(batches: Iterator[Any]) -> Any:
     """Batches as a reader; ``None`` if there are none: their schema comes with the first."""
     first = next(batches, None)
     return (
@@ -258,7 +258,7 @@ def _reader(batches: Iterator[Any]) -> Any:
     )
 
 
-def _adds(messages: Messages) -> Iterator[Add]:
+def _decode_adds(messages: Messages) -> Iterator[Add]:
     for message in messages:
         for line in message.lines if isinstance(message, TaskMessage) else ():
             add = parse_action(line)

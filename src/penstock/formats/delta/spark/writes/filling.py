@@ -55,7 +55,7 @@ def fill(df: DataFrame, table: JobTable, order: WriteOrder) -> Ratified | None:
 def _write_rows(df: DataFrame, table: JobTable, order: WriteOrder) -> Ratified | None:
     if order.mode is SaveMode.OVERWRITE:
         check_changeable(table)
-    becomes = _become(df, table, table.metadata, order)
+    becomes = _metadata_after_write(df, table, table.metadata, order)
     check_names(becomes)
     rows = fit_rows(df, parse_schema(becomes.schema_string))
     names = {name.lower() for name in df.columns}
@@ -118,12 +118,12 @@ def _commit_files(
         )
 
     def become(metadata: Metadata) -> Metadata:
-        return numbers.mark(_become(df, table, metadata, order))
+        return numbers.mark(_metadata_after_write(df, table, metadata, order))
 
     return commit_fitting(table, files, numbers.mark(becomes), become, commit)
 
 
-def _become(df: DataFrame, table: JobTable, metadata: Metadata, order: WriteOrder) -> Metadata:
+def _metadata_after_write(df: DataFrame, table: JobTable, metadata: Metadata, order: WriteOrder) -> Metadata:
     """What the table is to be after the write. ``InvalidRequest`` for another partitioning than it has."""
     becomes = _with_rows(df, metadata, order)
     return reserve_column_ids(table.lake, table.key, table.branch, metadata, becomes)

@@ -105,15 +105,15 @@ class _ColumnFit:
         return f.when(column.isNull(), error).otherwise(fit)
 
     def _cast_column(self, wanted: Type, given: Type, path: str, column: Column) -> Column:
-        if _same(wanted, given):
+        if _is_same_type(wanted, given):
             return column
         match wanted, given:
             case StructType(), StructType():
-                return self._struct(wanted, given, path, column)
+                return self._cast_struct(wanted, given, path, column)
             case ArrayType(), ArrayType():
-                return self._array(wanted, given, path, column)
+                return self._cast_array(wanted, given, path, column)
             case MapType(), MapType():
-                return self._map(wanted, given, path, column)
+                return self._cast_map(wanted, given, path, column)
         if not _may_widen(given, wanted):
             hint = ""
             if wanted in _TIMES and given in _TIMES:
@@ -123,13 +123,13 @@ class _ColumnFit:
             )
         return column.cast(_spark_type(wanted))
 
-    def _struct(self, wanted: StructType, given: StructType, path: str, column: Column) -> Column:
+    def _cast_struct(self, wanted: StructType, given: StructType, path: str, column: Column) -> Column:
         from pyspark.sql import functions as f
 
         made = f.struct(*self.fields(wanted, given, path, column.getField))
         return f.when(column.isNotNull(), made)
 
-    def _array(self, wanted: ArrayType, given: ArrayType, path: str, column: Column) -> Column:
+    def _cast_array(self, wanted: ArrayType, given: ArrayType, path: str, column: Column) -> Column:
         from pyspark.sql import functions as f
 
         may_be_null = wanted.contains_null or not given.contains_null
@@ -140,11 +140,11 @@ class _ColumnFit:
             ),
         )
 
-    def _map(self, wanted: MapType, given: MapType, path: str, column: Column) -> Column:
+    def _cast_map(self, wanted: MapType, given: MapType, path: str, column: Column) -> Column:
         from pyspark.sql import functions as f
 
         may_be_null = wanted.value_contains_null or not given.value_contains_null
-        if not _same(wanted.key_type, given.key_type):
+        if not _is_same_type(wanted.key_type, given.key_type):
             column = f.transform_keys(
                 column, lambda key, _: self.value(wanted.key_type, given.key_type, f"{path}.key", key, True)
             )
@@ -174,7 +174,7 @@ class _ColumnFit:
             seen.add(one.name.lower())
 
 
-def _same(wanted: Type, given: Type) -> bool:
+def _is_same_type(wanted: Type, given: Type) -> bool:
     """Whether values need nothing done to them: types, names and their order are the same, and no null is in
     the way."""
     match wanted, given:
@@ -182,18 +182,18 @@ def _same(wanted: Type, given: Type) -> bool:
             return len(wanted.fields) == len(given.fields) and all(
                 one.name == other.name
                 and (one.nullable or not other.nullable)
-                and _same(one.type, other.type)
+                and _is_same_type(one.type, other.type)
                 for one, other in zip(wanted.fields, given.fields, strict=True)
             )
         case ArrayType(), ArrayType():
-            return (wanted.contains_null or not given.contains_null) and _same(
+            return (wanted.contains_null or not given.contains_null) and _is_same_type(
                 wanted.element_type, given.element_type
             )
         case MapType(), MapType():
             return (
                 (wanted.value_contains_null or not given.value_contains_null)
-                and _same(wanted.key_type, given.key_type)
-                and _same(wanted.value_type, given.value_type)
+                and _is_same_type(wanted.key_type, given.key_type)
+                and _is_same_type(wanted.value_type, given.value_type)
             )
         case str(), str():
             return wanted.replace(" ", "") == given.replace(" ", "")

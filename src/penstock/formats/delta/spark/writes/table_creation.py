@@ -82,7 +82,7 @@ def create(df: DataFrame, lake: Lake, key: Key, branch: str, order: WriteOrder) 
                 who=lake.author,
             )
         )
-    return _answer(lake, made, branch, identity)
+    return _make_answer(lake, made, branch, identity)
 
 
 def _check_has_warehouse(lake: Lake, key: Key) -> None:
@@ -96,7 +96,7 @@ def _check_has_warehouse(lake: Lake, key: Key) -> None:
         )
 
 
-def _answer(lake: Lake, made: TableMade, branch: str, identity: UUID) -> Ratified:
+def _make_answer(lake: Lake, made: TableMade, branch: str, identity: UUID) -> Ratified:
     """What a creation came to, as any other write tells it."""
     landing = Landing(commits=(made.commit,), head=made.commit)
     write = CommitTables(tables=(TableCommit(key=made.key, actions=""),), branch=branch)

@@ -37,7 +37,7 @@ from penstock.formats.files.lake.file_batch import (
     WrittenText,
 )
 from penstock.formats.files.lake.paths import FilesPath, parse_path
-from penstock.formats.files.lake.read_system import ReadFilesSystem, os_errors, outside_read_set
+from penstock.formats.files.lake.read_file_system import ReadFilesSystem, os_errors, outside_read_set
 from penstock.lake.calls import GetReference
 from penstock.model.references import Kind
 
@@ -47,7 +47,7 @@ FILES_ALONE: Final = 10
 """So many files that were opened and written each become a commit before the log says how they become one."""
 
 
-class OneCommit(Transaction):  # type: ignore[misc]
+class SingleCommitBlock(Transaction):  # type: ignore[misc]
     """A block whose writes become one commit at its end, or nothing if it ends with an exception."""
 
     fs: FilesSystem | None
@@ -83,7 +83,7 @@ class FilesSystem(ReadFilesSystem):
     for what may not be written, ``FileExistsError`` for what should not have been there.
     """
 
-    transaction_type = OneCommit
+    transaction_type = SingleCommitBlock
 
     def open(
         self, path: str, mode: str = "rb", *args: Any, compression: str | None = None, **kwargs: Any

@@ -16,7 +16,7 @@ NETWORK_BITS: Final = 64
 """Of an address of IPv6: what one subscriber is given has at least as many addresses as the rest makes."""
 
 
-class RequestPlaces:
+class RequestSlots:
     """So many places, and how many each caller has. Used by the thread of the event loop alone."""
 
     def __init__(self, count_max: int, caller_max: int) -> None:
@@ -38,11 +38,11 @@ class RequestPlaces:
             return remaining > 0
         return remaining > self.count_max // LAST_PART and own < min(self.caller_max, remaining)
 
-    def take(self, caller: str) -> RequestPlace:
+    def take(self, caller: str) -> RequestSlot:
         """One more place for a caller, who may have it."""
         self.taken += 1
         self._by_caller[caller] = self._by_caller.get(caller, 0) + 1
-        return RequestPlace(self, caller)
+        return RequestSlot(self, caller)
 
     def give_back(self, caller: str) -> None:
         self.taken -= 1
@@ -59,10 +59,10 @@ class Returnable(Protocol):
     def give_back(self) -> None: ...
 
 
-class RequestPlace:
+class RequestSlot:
     """A place that a caller has until it is given back; without places, one that is not counted."""
 
-    def __init__(self, places: RequestPlaces | None = None, caller: str = "") -> None:
+    def __init__(self, places: RequestSlots | None = None, caller: str = "") -> None:
         self._places, self._caller = places, caller
         self._other: Returnable | None = None
 
