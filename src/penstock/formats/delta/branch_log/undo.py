@@ -658,7 +658,9 @@ class _Undo:
         )
         if then == undone:
             return None
-        undone_metadata: UndoneMetadata = undo_metadata(then, undone, self._now.metadata, self._files_since)
+        undone_metadata: UndoneMetadata = undo_metadata(
+            then, undone, self._now.metadata, self._files_since, self._rewritten_since
+        )
         for name in undone_metadata.changed_since:
             changes = (
                 later_step
@@ -679,6 +681,17 @@ class _Undo:
         others = {path: add for path, add in adds.items() if path not in self._shifts}
         live = self._standing.live(others.keys()) if others else {}
         return [action for path, action in others.items() if path in live]
+
+    def _rewritten_since(self) -> list[Add]:
+        """Those that have rows of files which went. One that got a vector has its own."""
+        if self._is_redo:
+            return []
+        rewritten: set[str] = set()
+        for later in self._since_then.every:
+            added, removed = paths_of(later.adds), paths_of(later.removes)
+            if removed - added and not later.is_undo:
+                rewritten |= added - removed
+        return [file for file in self._files_since() if file.key.path in rewritten]
 
     def _undone_domains(self) -> list[DomainMetadata]:
         names = {
