@@ -595,3 +595,25 @@ def test_columns_that_rows_bring_along_are_read_by_the_names_that_files_have(
         {"a": 2, "b": 20, "c": None},
         {"a": 3, "b": None, "c": "x"},
     ]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("column", ["odd name", ["part", "x"]])
+def test_a_dropped_column_comes_back_with_its_values_or_not_at_all(
+    lake: Lake, mode: str, column: str | list[str]
+) -> None:
+    table = create(lake, mode)
+    before = as_rows(table.to_arrow())
+    lake.delta.drop_column(KEY, column)
+    dropped = lake.branch().head
+    table.append(table.to_arrow().slice(0, 1))  # a row that has no value of it
+    lake.revert(dropped)
+    assert [row for row in as_rows(table.to_arrow()) if row in before] == before
+    lake.delta.drop_column(KEY, column)
+    dropped = lake.branch().head
+    table.update({"day": "'tue'"}, "id = 2")
+    with pytest.raises(MergeConflict, match="written anew since, without their values of"):
+        lake.revert(dropped)
+    lake.revert(lake.branch().head)
+    lake.revert(dropped)
+    assert [row for row in as_rows(table.to_arrow()) if row in before] == before

@@ -328,6 +328,7 @@ class _Undo:
         returns = shifts
         if returns and not self._is_redo:
             self._check_restored()
+            self._check_unmasked(masked)
         files = self._files_before([*returns, *masked])
         for path in sorted(returns.keys() - files.keys()):
             self._add_problem(f"the earlier state of {path} is not known")
@@ -595,6 +596,22 @@ class _Undo:
                 f"{self._describe(later)} restored {some(sorted(live))}, with rows of the commit"
             )
 
+    def _check_unmasked(self, masked: Mapping[str, Shift]) -> None:
+        """A problem if the change took rows out of a file's vector, as the undo of an update does, and others
+        have changed that vector since: what is to come back may hold rows that were deleted there."""
+        for path, shift in masked.items():
+            is_as_left = shift.after is not None and self._live.get(path) == shift.after.key.vector
+            if (
+                _deleted_count(shift.before) > _deleted_count(shift.after)
+                and path in self._live
+                and not is_as_left
+            ):
+                touches = self._touches.get(path, [])
+                later = touches[-1][0] if touches else None
+                self._problem(
+                    f"{self._describe(later)} deleted rows of {path}, which may come back elsewhere"
+                )
+
     def _check_taken(self) -> None:
         """A problem if the change replaced partitions, and a merge or a transplant of it took files that
         others had there: they are no part of the change, and would stay away."""
@@ -658,7 +675,9 @@ class _Undo:
         )
         if then == undone:
             return None
-        undone_metadata: UndoneMetadata = undo_metadata(then, undone, self._now.metadata, self._files_since)
+        undone_metadata: UndoneMetadata = undo_metadata(
+            then, undone, self._now.metadata, self._files_since, self._rewritten_since
+        )
         for name in undone_metadata.changed_since:
             changes = (
                 later_step
@@ -679,6 +698,17 @@ class _Undo:
         others = {path: add for path, add in adds.items() if path not in self._shifts}
         live = self._standing.live(others.keys()) if others else {}
         return [action for path, action in others.items() if path in live]
+
+    def _rewritten_since(self) -> list[Add]:
+        """Those that have rows of files which went. One that got a vector has its own."""
+        if self._is_redo:
+            return []
+        rewritten: set[str] = set()
+        for later in self._since_then.every:
+            added, removed = paths_of(later.adds), paths_of(later.removes)
+            if removed - added and not later.is_undo:
+                rewritten |= added - removed
+        return [file for file in self._files_since() if file.key.path in rewritten]
 
     def _undone_domains(self) -> list[DomainMetadata]:
         names = {
@@ -746,3 +776,9 @@ _SHOWN: Final = 5
 """So many problems are told."""
 _ABSENT: Final = ""
 """No id of a vector, and not ``None`` either: stands for a file that is not there."""
+
+
+def _deleted_count(file: File | None) -> int:
+    """How many rows of a file its vector deletes."""
+    vector = None if file is None else file.deletion_vector
+    return 0 if vector is None else vector.cardinality

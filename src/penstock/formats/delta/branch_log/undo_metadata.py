@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -29,11 +29,16 @@ class UndoneMetadata(msgspec.Struct, frozen=True):
 
 
 def undo_metadata(
-    before: Metadata, after: Metadata, now: Metadata, files_since: Callable[[], Sequence[Add]]
+    before: Metadata,
+    after: Metadata,
+    now: Metadata,
+    files_since: Callable[[], Sequence[Add]],
+    rewritten_since: Callable[[], Sequence[Add]],
 ) -> UndoneMetadata:
     """The metadata ``now`` without what made ``after`` of ``before``.
 
-    Of each property and field what it was before, if it is still as the change left it.
+    Of each property and field what it was before, if it is still as the change left it. ``rewritten_since``
+    are those of the files since that have rows of others.
     """
     marked = now
     before, after, now = map(without_marks, (before, after, now))
@@ -74,6 +79,8 @@ def undo_metadata(
         if files := _files_with_columns(schema_string, now.schema_string, names, files_since):
             shown_names = some([f"'{name}'" for name in names]) or "others"
             used[f"rows were added since that may use the columns {shown_names}"] = files
+        for name, files in _without_values(schema_string, now.schema_string, rewritten_since):
+            used[f"rows were written anew since, without their values of '{name}'"] = files
     # How far numbers were given away is not undone.
     undone = keep_marks(msgspec.structs.replace(now, **fields), marked)
     if parse_schema(undone.schema_string) == parse_schema(marked.schema_string):
@@ -118,6 +125,32 @@ def _files_with_columns(
     if not can_hold(schema_string, write_schema(remaining_schema)):
         return _shown_paths(files_since())
     return [file.key.path for file in files_since() if not all(_is_null(file, name) for name in stored)]
+
+
+def _without_values(
+    schema_string: str, now: str, rewritten_since: Callable[[], Sequence[Add]]
+) -> Iterator[tuple[str, list[str]]]:
+    """The columns that would come back, each with the files whose rows had values of it that are lost."""
+    present = {stored_name(field) for field in parse_schema(now).walk()}
+    returning = [field for field in parse_schema(schema_string).walk() if stored_name(field) not in present]
+    for field in returning:
+        if files := [file for file in rewritten_since() if not _was_written_with(file, stored_name(field))]:
+            yield field.name, _paths(files)
+
+
+def _was_written_with(file: Add, name: str) -> bool:
+    """Whether a file's statistics tell of a column, at any depth."""
+    try:
+        waiting = [msgspec.json.decode(file.stats or "{}").get("nullCount")]
+    except (msgspec.MsgspecError, AttributeError):
+        return False
+    while waiting:
+        counts = waiting.pop()
+        if isinstance(counts, dict):
+            if name in counts:
+                return True
+            waiting += counts.values()
+    return False
 
 
 def _is_null(file: Add, name: str) -> bool:
