@@ -455,12 +455,15 @@ class LocalBucket(Bucket):
 
     def _walk(self, folder: Path, start: str, after: str) -> Iterator[BucketEntry]:
         """Keys in the order of their bytes: a folder stands where its name with a slash does."""
+        first = after[len(start) :].partition("/")[0] if after.startswith(start) else ""
+        above = {first[:length] for length in range(len(first))}
         try:
             with os.scandir(folder) as entries:
+                # Most of a long folder may come before: that is neither looked at nor sorted.
+                following = [entry for entry in entries if entry.name >= first or entry.name in above]
                 names = sorted(
                     f"{entry.name}/" if entry.is_dir(follow_symlinks=self._follows_links) else entry.name
-                    for entry in entries
-                    # Most of a long folder may come before: that is neither looked at nor sorted.
+                    for entry in following
                     if entry.name not in (UNFINISHED, LOCKED) and _may_follow(f"{start}{entry.name}/", after)
                 )
         except (FileNotFoundError, NotADirectoryError):
