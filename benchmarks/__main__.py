@@ -40,6 +40,7 @@ NAMES = (
     "server",
     "soak",
     "spark",
+    "spark_sql",
     "start",
     "stores",
     "sweep",
