@@ -133,14 +133,17 @@ def _cost(place: Path, what: str, commits: int, undo: Sequence[Undo], samples: i
     cold = [_timed(place, one) for one in undo[:samples]]
     with opened(place, wait_s=60.0) as lake:
         warm = [_taken(lake, one(lake)) for one in undo[samples - 1 :]][1:]
+    ms, cpu_ms, cold_ms, cold_cpu_ms = (
+        median(getattr(one, figure) for one in taken) for taken in (warm, cold) for figure in ("ms", "cpu_ms")
+    )
     return Cost(
-        what,
-        commits * FILES_EACH,
-        commits,
-        ms=median(one.ms for one in warm),
-        cpu_ms=median(one.cpu_ms for one in warm),
-        cold_ms=median(one.ms for one in cold),
-        cold_cpu_ms=median(one.cpu_ms for one in cold),
+        what=what,
+        files=commits * FILES_EACH,
+        commits=commits,
+        ms=ms,
+        cpu_ms=cpu_ms,
+        cold_ms=cold_ms,
+        cold_cpu_ms=cold_cpu_ms,
         cold_reads=round(median(one.reads for one in cold)),
     )
 
