@@ -112,6 +112,23 @@ STATEMENTS = (
     "DROP TABLE lake.s.d",
     "SELECT * FROM lake.s.d",
     "DROP NAMESPACE lake.s",
+    # Columns that give themselves values, and what a lake does not have.
+    (
+        "CREATE TABLE lake.v.t (id BIGINT GENERATED ALWAYS AS IDENTITY, x INT DEFAULT 3,"
+        " y BIGINT GENERATED ALWAYS AS (CAST(x AS BIGINT) * 2))"
+    ),
+    "INSERT INTO lake.v.t (x) VALUES (1), (5)",
+    "INSERT INTO lake.v.t (y) SELECT 6",
+    "UPDATE lake.v.t SET x = DEFAULT WHERE x = 1",
+    "SELECT x, y FROM lake.v.t ORDER BY x",
+    "CREATE VIEW lake.v.w AS SELECT 1",
+    "SHOW VIEWS IN lake.v",
+    "DROP VIEW IF EXISTS lake.v.w",
+    "CREATE TABLE lake.v.c (c STRING COLLATE UNICODE_CI)",
+    "CREATE OR REPLACE TABLE lake.v.t (a CHAR(3))",
+    "CREATE OR REPLACE TABLE lake.v.t (a INT)",
+    "DESCRIBE lake.v.t",
+    "SELECT absent(1)",
 )
 UNTOLD = (
     "CALL lake.system.restore",

@@ -19,7 +19,7 @@ SOURCE = Path(__file__).parents[2] / "src"
 REFUSED = [
     "AnalysisException", "InvalidRequest", "AnalysisException", "InvalidRequest", "NotManaged", "NotManaged",
     "ReferenceNotFound", "IllegalArgumentException", "InvalidRequest", "KeyNotFound", "AnalysisException",
-    "AnalysisException",
+    "AnalysisException", "AnalysisException", "InvalidRequest", "InvalidRequest", "AnalysisException",
 ]  # fmt: skip
 """The errors of the statements that are refused, in their order: none has a trace."""
 ROWS = [
