@@ -42,6 +42,7 @@ NAMES = (
     "server",
     "soak",
     "spark",
+    "spark_sql",
     "start",
     "stores",
     "sweep",

@@ -1,0 +1,299 @@
+"""What statements of SQL cost beside functions that do the same, plain Parquet and Delta Spark."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import penstock
+from benchmarks.delta_tables import SCHEMA, add
+from benchmarks.lakes import Workshop
+from benchmarks.report import Findings, Goal, Table, at_most, table
+from penstock import Lake
+from penstock.spark import delete, merge, read, session, write
+from tests.interop import installed
+from tests.servers.process import Missing
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+QUESTION = "What do statements of SQL cost beside functions that do the same, and beside Delta Spark?"
+
+ROUNDS: Final = 7
+SAME_MOST: Final = 1.05
+PLAN_MOST: Final = 1.2
+TASKS: Final = 2
+ORDERS: Final = (
+    "id",
+    "id % 1000 AS customer",
+    "id * 1.5 AS price",
+    "date_add(DATE'2026-01-01', CAST(id % 365 AS INT)) AS day",
+    "concat('order ', id % 5000) AS note",
+)
+QUERIES: Final = {
+    "one column": "SELECT sum(price) FROM {orders}",
+    "a range": "SELECT count(*), sum(price) FROM {orders} WHERE id BETWEEN 1000 AND 5000",
+    "groups, as Q1": (
+        "SELECT day, count(*), sum(price), avg(price) FROM {orders} WHERE day < '2026-09-01' GROUP BY day"
+    ),
+    "a join, as Q3": (
+        "SELECT c.segment, sum(o.price) FROM {orders} o JOIN {customers} c ON o.customer = c.id"
+        " WHERE o.day > '2026-03-15' GROUP BY c.segment ORDER BY 2 DESC"
+    ),
+    "a forecast, as Q6": (
+        "SELECT sum(price * 0.1) FROM {orders}"
+        " WHERE day BETWEEN '2026-01-01' AND '2026-03-31' AND price < 24000"
+    ),
+}
+DELTA_PROGRAM: Final = Path(__file__).parent / "spark_sql_delta.py"
+
+
+class Compared(NamedTuple):
+    """Two ways of the same, round by round, in seconds."""
+
+    what: str
+    beside: str
+    ours: list[float]
+    other: list[float]
+    most: float | None
+
+    @property
+    def times(self) -> float:
+        return median(a / b for a, b in zip(self.ours, self.other, strict=True))
+
+
+def ask(workshop: Workshop) -> Findings:
+    rounds = workshop.size(ROUNDS, 2)
+    count, files, tables = (
+        workshop.size(200_000, 2000),
+        workshop.size(10_000, 20),
+        workshop.size(20, 2),
+    )
+    with workshop.place() as place, penstock.init(place / "lake") as lake:
+        conf = {
+            "spark.ui.enabled": False,
+            "spark.sql.shuffle.partitions": TASKS,
+            "spark.sql.warehouse.dir": place / "tables",
+        }
+        spark = session(lake, master=f"local[{TASKS}]", conf=conf)
+        try:
+            found = [
+                *_writing(spark, rounds, count),
+                *_changing(spark, rounds, count),
+                *_asking(spark, place, rounds, count),
+                *_planning(spark, lake, place, rounds, files, tables),
+            ]
+        finally:
+            spark.stop()
+    return Findings(tables=(_table(count, found),), goals=tuple(_goals(found)))
+
+
+def _turns(
+    what: str,
+    beside: str,
+    rounds: int,
+    ours: Callable[[int], object],
+    other: Callable[[int], object],
+    most: float | None,
+) -> Compared:
+    """Both ways in turns, each of them first in every other round. The first round is for warming up."""
+    found = Compared(what, beside, [], [], most)
+    for number in range(-1, rounds):
+        ways = [(found.ours, ours), (found.other, other)]
+        for took, do in ways if number % 2 else reversed(ways):
+            start = perf_counter()
+            seconds = do(number)
+            took_s = perf_counter() - start
+            if number >= 0:  # who measures elsewhere says how long it took
+                took.append(seconds if isinstance(seconds, float) else took_s)
+    return found
+
+
+# -- writing -----------------------------------------------------------------------------------------------
+
+
+def _rows(spark: SparkSession, count: int, view: str) -> DataFrame:
+    rows = spark.range(0, count, 1, TASKS).selectExpr(*ORDERS)
+    rows.createOrReplaceTempView(view)
+    return rows
+
+
+def _writing(spark: SparkSession, rounds: int, count: int) -> Iterator[Compared]:
+    rows = _rows(spark, count, "given")
+    for key in ("bench.sql", "bench.function"):
+        write(rows.limit(0), key)
+    yield _turns(
+        "INSERT INTO",
+        "write",
+        rounds,
+        lambda _: spark.sql("INSERT INTO lake.bench.sql SELECT * FROM given"),
+        lambda _: write(rows, "bench.function", mode="append"),
+        SAME_MOST,
+    )
+    yield _turns(
+        "CREATE TABLE AS SELECT",
+        "write",
+        rounds,
+        lambda number: spark.sql(f"CREATE TABLE lake.bench.sql{number + 1} AS SELECT * FROM given"),
+        lambda number: write(rows, f"bench.function{number + 1}"),
+        SAME_MOST,
+    )
+
+
+def _changing(spark: SparkSession, rounds: int, count: int) -> Iterator[Compared]:
+    """Each round changes other rows, and as many of both tables."""
+    rows = _rows(spark, count, "given")
+    for key in ("bench.changed_sql", "bench.changed"):
+        write(rows, key)
+    each = count // 200
+
+    def source(number: int) -> DataFrame:
+        first = (number + 1) * 10 * each
+        return spark.range(first, first + each, 1, 1).selectExpr("id", "0.0D AS price")
+
+    def merge_by_sql(number: int) -> None:
+        source(number).createOrReplaceTempView("source")
+        spark.sql(
+            "MERGE INTO lake.bench.changed_sql t USING source s ON t.id = s.id"
+            " WHEN MATCHED THEN UPDATE SET price = s.price"
+        )
+
+    def merge_by_function(number: int) -> None:
+        statement = merge(source(number), "bench.changed", "target.id = source.id")
+        statement.when_matched_update({"price": "source.price"}).commit()
+
+    def where(number: int) -> str:
+        return f"id >= {(number + 1) * 10 * each} AND id < {(number + 1) * 10 * each + each}"
+
+    yield _turns("MERGE", "merge", rounds, merge_by_sql, merge_by_function, SAME_MOST)
+    yield _turns(
+        "DELETE",
+        "delete",
+        rounds,
+        lambda number: spark.sql(f"DELETE FROM lake.bench.changed_sql WHERE {where(number)}"),
+        lambda number: delete(spark, "bench.changed", where(number)),
+        SAME_MOST,
+    )
+
+
+# -- reading -----------------------------------------------------------------------------------------------
+
+
+def _asking(spark: SparkSession, place: Path, rounds: int, count: int) -> Iterator[Compared]:
+    """Queries of tables by their names, beside the function, and beside plain Parquet of the same rows."""
+    rows = _rows(spark, count, "given")
+    customers = spark.range(0, 1000, 1, 1).selectExpr("id", "concat('s', id % 5) AS segment")
+    for key, its in (("orders", rows), ("customers", customers)):
+        write(its, f"bench.{key}")
+        its.write.parquet(str(place / key))
+        spark.read.parquet(str(place / key)).createOrReplaceTempView(f"plain_{key}")
+
+    def asked(query: str, name: str) -> object:
+        return spark.sql(
+            query.format(orders=name.format("orders"), customers=name.format("customers"))
+        ).collect()
+
+    def by_function(_: int) -> object:
+        return read(spark, "bench.orders").selectExpr("sum(price)").collect()
+
+    one = QUERIES["one column"]
+    by_name = "lake.bench.{}"
+    yield _turns("SELECT", "read", rounds, lambda _: asked(one, by_name), by_function, SAME_MOST)
+    for what, query in QUERIES.items():
+        yield _turns(
+            f"SELECT: {what}",
+            "plain Parquet",
+            rounds,
+            lambda _, query=query: asked(query, by_name),  # type: ignore[misc]
+            lambda _, query=query: asked(query, "plain_{}"),  # type: ignore[misc]
+            SAME_MOST,
+        )
+
+
+# -- planning ----------------------------------------------------------------------------------------------
+
+
+def union_of(names: list[str]) -> str:
+    """A query of some tables, of each of which one file has rows."""
+    return " UNION ALL ".join(f"SELECT id, amount FROM {name} WHERE id = 1500" for name in names)
+
+
+def plan(frame: Any) -> int:
+    """Plan a query, down to the files that are read."""
+    partitions: int = frame._jdf.queryExecution().toRdd().getNumPartitions()
+    return partitions
+
+
+def _planning(
+    spark: SparkSession, lake: Lake, place: Path, rounds: int, files: int, tables: int
+) -> Iterator[Compared]:
+    """A query over tables of very many files that are not there: only what is planned takes time."""
+    for number in range(tables):
+        lake.delta.create_empty(f"bench.wide{number}", SCHEMA)
+        lake.table(f"bench.wide{number}").append_actions([add(one) for one in range(files)])
+    lake.finish_background()
+    query = union_of([f"lake.bench.wide{number}" for number in range(tables)])
+    with _delta_spark(place, files, tables) as ask_delta:
+        if ask_delta is None:
+            return
+        yield _turns(
+            f"planning over {tables} tables of {files:,} files",
+            "Delta Spark",
+            rounds,
+            lambda _: plan(spark.sql(query)),
+            lambda _: ask_delta(),
+            PLAN_MOST,
+        )
+
+
+@contextmanager
+def _delta_spark(place: Path, files: int, tables: int) -> Iterator[Callable[[], float] | None]:
+    """Delta Spark in the PySpark that it needs: it plans the same query when it is asked, and tells how long
+    that took."""
+    try:
+        python, jars = installed.python_environment("spark") / "python", installed.java_libraries("delta")
+    except Missing as missing:
+        print(f"Delta Spark is left out: {missing}", file=sys.stderr)
+        yield None
+        return
+    command = [python, DELTA_PROGRAM, place / "delta", files, tables, jars, SCHEMA]
+    with subprocess.Popen(
+        [str(part) for part in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as program:
+        assert program.stdin is not None
+        assert program.stdout is not None
+        asked, told = program.stdin, program.stdout
+        lines = (line for line in told if line.startswith("took "))
+
+        def ask_delta() -> float:
+            print("plan", file=asked, flush=True)
+            return float(next(lines).split()[1])
+
+        try:
+            yield ask_delta
+        finally:
+            asked.close()
+
+
+# -- what comes of it --------------------------------------------------------------------------------------
+
+
+def _table(count: int, found: list[Compared]) -> Table:
+    return table(
+        f"Statements over {count:,} rows of five columns, {TASKS} tasks",
+        ("statement", "beside", "seconds", "the other, s", "times"),
+        [[one.what, one.beside, median(one.ours), median(one.other), one.times] for one in found],
+        note="times is the median of the rounds; Delta Spark runs in the PySpark it is made for",
+    )
+
+
+def _goals(found: list[Compared]) -> Iterator[Goal]:
+    for one in found:
+        if one.most is not None:
+            yield at_most(f"{one.what}, of the time of {one.beside}", one.times, one.most)
