@@ -95,7 +95,10 @@ def test_a_version_is_not_that_of_a_table_which_took_the_place_meanwhile(
         write(racing.other, key, [9])
 
     racing.before_turn(create_anew)
-    with pytest.raises(KeyNotFound, match=f"'{key}' was dropped and created again while it was being restored"):
+    with pytest.raises(
+        KeyNotFound,
+        match=f"'{key}' was dropped and created again while it was being restored, so it is another table now; nothing was restored$",
+    ):
         lake.table(key).restore(version=1)
     assert rows_of(lake, key) == [8, 9]
 

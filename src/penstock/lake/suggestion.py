@@ -59,6 +59,8 @@ def _find_key(text: str, ref: str | None, catalogue: Catalogue) -> str | None:
     key = Key.parse(text)
     for namespace in key.parents[-1:]:
         tables = _list_tables(catalogue, ListEntries(at=at, prefix=namespace, limit=limit))
+        if key in tables:
+            return None  # created meanwhile, or another table now
         names = {table[-1]: str(table) for table in tables if table[:-1] == namespace}
         name = closest_name(key[-1], names)
         if name is not None:
