@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import InvalidRequest
-from penstock.storage.buckets import EntityTag, UnansweredWrite, WriteRefused
+from penstock.storage.buckets import BucketEntry, EntityTag, UnansweredWrite, WriteRefused
 from penstock.storage.local import UNFINISHED, LocalBucket
 
 FAR_FUTURE_US = 2**60
@@ -180,3 +181,46 @@ def test_what_is_done_in_the_callers_thread_comes_to_the_same(bucket: LocalBucke
     assert not list((tmp_path / UNFINISHED).iterdir())
     with pytest.raises(InvalidRequest):
         bucket.put_new_now("rows/a/below a file", b"")
+
+
+def test_only_what_has_to_stay_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A first file waits for its bytes, its name and its folder's name, and not for the bucket's own folders.
+    A file that is put beside these later waits for the folder that they share."""
+    waited: list[str] = []
+
+    def noted(descriptor: int) -> None:
+        waited.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()).removeprefix(str(tmp_path)))
+
+    monkeypatch.setattr(os, "fsync", noted)
+    bucket = LocalBucket(tmp_path / "table", scratch="own")
+    (tmp_path / "table").mkdir()
+    assert bucket.put_new_now("log/0", b"")
+    assert [one for one in waited if UNFINISHED not in one] == ["/table", "/table/log"]
+    assert len(waited) == 3
+    assert bucket.put_new_now("log/1", b"")
+    assert len(waited) == 5
+    waited.clear()
+    assert bucket.put_new_now("own/data/file", b"")
+    assert [one for one in waited if UNFINISHED not in one] == ["/table", "/table/own", "/table/own/data"]
+    bucket.close()
+
+
+def test_a_disk_is_listed_and_looked_at_in_this_thread_as_by_requests(bucket: LocalBucket) -> None:
+    keys = sorted(["a/0", "a/1", "a/b/2", "a/c", "b/0", "a!"])
+    for key in keys:
+        bucket.put_new_now(key, key.encode())
+
+    async def listed(folder: str, after: str) -> list[BucketEntry]:
+        return [entry async for entry in bucket.list(folder, after)]
+
+    for folder in ("", "a", "a/b", "nothing"):
+        for after in ("", *keys):
+            there = asyncio.run(listed(folder, after))
+            assert bucket.list_now(folder, after, "") == there
+            for before in keys:
+                kept = [entry for entry in there if entry.key < before]
+                assert bucket.list_now(folder, after, before) == kept
+        assert [*bucket.entries_now(folder)] == asyncio.run(listed(folder, ""))
+    assert bucket.folders_now() == asyncio.run(bucket.folders()) == [UNFINISHED, "a", "b"]
+    assert bucket.look_now("a/1") == asyncio.run(bucket.head("a/1"))
+    assert bucket.look_now("nothing") is None

@@ -13,6 +13,7 @@ from penstock.errors import InvalidRequest, LocationRefused, OutcomeUnknown
 from penstock.storage.buckets import Bucket, Condition, EntityTag, UnansweredWrite
 from penstock.storage.local import LocalBucket
 from penstock.storage.places import Place, Places
+from penstock.storage.request_loop import RequestLoop
 from tests.servers.s3 import S3Place
 
 
@@ -35,6 +36,21 @@ def test_of_many_places_so_many_are_kept_and_all_can_be_used(
         assert not places.at(place.url).create("a", b"other"), "it is the same folder, whoever opened it"
         assert [*places.at(place.url).read(["a"])] == [b"%d" % number]
     assert places.at(opened[-1].url) is places.at(opened[-1].url)
+
+
+def test_a_disk_is_asked_by_no_other_thread(
+    places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = places.at(str(tmp_path / "table"))
+    monkeypatch.setattr(RequestLoop, "run", None)
+    assert place.create("log/0", b"0")
+    assert [*place.read(["log/0", "log/1"])] == [b"0", None]
+    entry = place.look("log/0")
+    assert entry is not None
+    assert (entry.key, entry.size, place.size("log/0"), place.look("log/1")) == ("log/0", 1, 1, None)
+    assert names(place) == names(place, "log", "log/", "log/1") == ["log/0"]
+    assert [one.key for one in place.entries("log")] == ["log/0"]
+    assert [*place.folders()] == ["_penstock", "log"]
 
 
 def in_bucket(s3: S3Place, monkeypatch: pytest.MonkeyPatch) -> str:

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from hashlib import blake2b
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Final, ParamSpec, TypeVar
 from zlib import crc32
@@ -62,10 +62,10 @@ Answer = TypeVar("Answer")
 class LocalBucket(Bucket):
     """A bucket in a directory; folders are made as they are needed.
 
-    ``scratch`` is the folder below it for what only this class looks at: unfinished files and locks. All who
-    use the directory must name the same. ``threads`` are those of several buckets, which somebody else
-    closes. Where links to folders are not followed, a listing leaves out what lies behind them: the same file
-    would have several names. The root, and a folder that is listed by name, may be reached by links. New
+    ``scratch`` is the folder right below it for what only this class looks at: unfinished files and locks.
+    All who use the directory must name the same. ``threads`` are those of several buckets, which somebody
+    else closes. Where links to folders are not followed, a listing leaves out what lies behind them: the same
+    file would have several names. The root, and a folder that is listed by name, may be reached by links. New
     folders right below the root have ``folders_mode``, as far as the umask lets them.
     """
 
@@ -184,6 +184,27 @@ class LocalBucket(Bucket):
     def size_now(self, key: str) -> int | None:
         """As ``size``."""
         return self._run_now(self._measure, key)
+
+    def look_now(self, key: str) -> BucketEntry | None:
+        """As ``head``."""
+        return self._run_now(self._stat_file, key)
+
+    def list_now(self, folder: str, after: str, before: str) -> Sequence[BucketEntry]:
+        """As ``list``, of the keys that come before another one, if that is not empty."""
+        entries = self._walk(self._root / folder, f"{folder}/" if folder else "", after)
+        return self._run_now(lambda: [*takewhile(lambda entry: not before or entry.key < before, entries)])
+
+    def entries_now(self, folder: str) -> Iterator[BucketEntry]:
+        """As ``list``, a page at a time."""
+        entries = self._walk(self._root / folder, f"{folder}/" if folder else "", "")
+        size = FIRST_PAGE
+        while page := self._run_now(lambda size: [*islice(entries, size)], size):
+            yield from page
+            size = min(PAGE, 4 * size)
+
+    def folders_now(self) -> Sequence[str]:
+        """As ``folders``."""
+        return self._run_now(self._list_folders)
 
     def put_new_now(self, key: str, data: bytes) -> bool:
         """As ``put_all`` for one file."""
@@ -314,8 +335,8 @@ class LocalBucket(Bucket):
         """The pieces come once, so that folders are made sure of before the first one."""
         path, unfinished = self._root / key, self._unfinished / secrets.token_hex(16)
         self._made.clear()
-        for folder in (self._unfinished, path.parent):
-            self._make_folder(folder)
+        self._make_own_folder(self._unfinished)
+        self._make_folder(path.parent)
         try:
             with unfinished.open("xb") as file:
                 file.writelines(pieces)
@@ -329,7 +350,7 @@ class LocalBucket(Bucket):
     def _write_unfinished(self, contents: Sequence[bytes], unfinished: MutableSequence[Path]) -> None:
         """Files with these bytes, on the disk, under names that nobody else uses; ``unfinished`` tells them,
         also if it fails."""
-        self._make_folder(self._unfinished)
+        self._make_own_folder(self._unfinished)
         _unlink(unfinished)
         unfinished.clear()
         token = secrets.token_hex(16)
@@ -396,15 +417,25 @@ class LocalBucket(Bucket):
     @contextmanager
     def _lock_key(self, key: str) -> Iterator[None]:
         """Against all threads and processes; let go by the system if this one dies."""
-        self._make_folder(self._locks)
+        self._make_own_folder(self._locks)
         with (self._locks / str(crc32(key.encode()) % LOCKS)).open("ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
+    def _make_own_folder(self, folder: Path) -> None:
+        """A folder for what only this class looks at. A power cut may take it: nothing in it is of use then.
+
+        By that no folder above it is known to be durable: whoever puts a file there makes sure of it.
+        """
+        if folder not in self._made:
+            self._make_folders(folder, is_durable=False)
+
     def _make_folder(self, folder: Path) -> None:
         """A folder, durably: also those above it that were made for it."""
-        if folder in self._made:
-            return
+        if folder not in self._made:
+            self._make_folders(folder, is_durable=True)
+
+    def _make_folders(self, folder: Path, *, is_durable: bool) -> None:
         missing = []
         for parent in (folder, *folder.parents):
             if parent in self._made:
@@ -415,11 +446,12 @@ class LocalBucket(Bucket):
         depth = len(self._root.parts)
         for parent in reversed(missing):
             parent.mkdir(self._folders_mode if len(parent.parts) == depth + 1 else 0o777, exist_ok=True)
-            if len(parent.parts) > depth:  # below the root: what is above it is somebody else's
+            if is_durable and len(parent.parts) > depth:  # what is above the root is somebody else's
                 _synchronise(parent.parent)
             if len(self._made) >= MADE_MAX:
                 self._made.clear()
-            self._made.add(parent)
+            if is_durable or parent == folder:
+                self._made.add(parent)
 
     def _walk(self, folder: Path, start: str, after: str) -> Iterator[BucketEntry]:
         """Keys in the order of their bytes: a folder stands where its name with a slash does."""

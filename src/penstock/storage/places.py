@@ -250,17 +250,29 @@ class Place:
 
     def look(self, name: str) -> BucketEntry | None:
         """A file's size, time and tag, ``None`` if there is none."""
-        entry = self._loop.run(self._bucket.head(self._folder + name))
+        if self._disk is not None:
+            entry = self._disk.look_now(self._folder + name)
+        else:
+            entry = self._loop.run(self._bucket.head(self._folder + name))
         return None if entry is None else entry._replace(key=name)
 
     def list(self, folder: str, after: str = "", before: str = "") -> Sequence[BucketEntry]:
         """All files below a folder whose names come after one text and before another, in the order of
         their bytes."""
+        if self._disk is not None:
+            below, start = (self._folder + folder).rstrip("/"), self._folder + after if after else ""
+            end = self._folder + before if before else ""
+            cut = len(self._folder)
+            return [entry._replace(key=entry.key[cut:]) for entry in self._disk.list_now(below, start, end)]
         return self._loop.run(self._list(folder.rstrip("/"), after, before))
 
     def entries(self, folder: str = "") -> Iterator[BucketEntry]:
         """All files below a folder in the order of their bytes, of which a page at a time is in memory."""
         cut = len(self._folder)
+        if self._disk is not None:
+            for entry in self._disk.entries_now((self._folder + folder).rstrip("/")):
+                yield entry._replace(key=entry.key[cut:])
+            return
         listing = aiter(self._bucket.list((self._folder + folder).rstrip("/")))
         while page := self._loop.run(_take_some(listing, LISTED_AT_ONCE)):
             for entry in page:
@@ -269,8 +281,8 @@ class Place:
     def folders(self) -> Iterator[str]:
         """The names of the folders right below, in the order of their bytes; what lies in them is not
         listed, but for the first file of each in a bucket."""
-        if isinstance(self._bucket, LocalBucket) and not self._folder:
-            yield from self._loop.run(self._bucket.folders())
+        if self._disk is not None and not self._folder:
+            yield from self._disk.folders_now()
             return
         cut, after = len(self._folder), self._folder
         while page := self._loop.run(_take_some(self._bucket.list(self._folder.rstrip("/"), after), 1)):

@@ -11,7 +11,7 @@ of it (deletion vectors, files of the change feed), other writers may.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Set
 from functools import lru_cache
 from typing import Final
 
@@ -240,19 +240,22 @@ def _newer_version_refusal(side: str, version: int) -> FeatureRefusal:
 def _features_in_use(metadata: Metadata, *, binding: bool) -> frozenset[str]:
     by_properties = (
         feature.name
-        for feature in FEATURES.values()
-        if not (binding and feature.marks_alone_bind) and _is_configured(feature, metadata.configuration)
+        for key, value in metadata.configuration.items()
+        for feature, values in _features_of(key)
+        if not (binding and feature.marks_alone_bind) and (not values or value.lower() in values)
     )
     names = _found_in_columns(metadata.schema_string, binding).union(by_properties)
     return names if binding else frozenset(name for name in names if not _has_final_name(name))
 
 
-def _is_configured(feature: Feature, configuration: Mapping[str, str]) -> bool:
-    return any(
-        (key == name or (name.endswith(".") and key.startswith(name)))
-        and (not values or value.lower() in values)
+@lru_cache(maxsize=1024)
+def _features_of(key: str) -> tuple[tuple[Feature, tuple[str, ...]], ...]:
+    """The features that a property may enable, each with the values that do; without any, all do."""
+    return tuple(
+        (feature, values)
+        for feature in FEATURES.values()
         for name, values in feature.properties.items()
-        for key, value in configuration.items()
+        if key == name or (name.endswith(".") and key.startswith(name))
     )
 
 
