@@ -23,6 +23,7 @@ from penstock.spark.merge_builder import merge
 from penstock.spark.reader import read
 from penstock.spark.row_changes import delete, update
 from penstock.spark.writer import write
+from tests.spark.counted_work import counted_work
 from tests.spark.reading_tables import adopted, put_file, with_vectors
 
 if TYPE_CHECKING:
@@ -141,6 +142,26 @@ def test_only_changed_rows_are_written(spark: SparkSession, lake: Lake) -> None:
     )
     assert marked(table)[file] == 5
     assert found(table) == {n: {5: 1, 6: 2}.get(n, 0) for n in range(3, COUNT)}
+
+
+def test_files_are_read_once_to_find_rows_and_once_to_write_them(spark: SparkSession, lake: Lake) -> None:
+    """Nothing but words of rows that are meant goes from one task to another, and nothing else is written."""
+    lake.delta.create("t", data=rows(0, 1000), properties=VECTORS)
+    for number in range(3):  # the first time without vectors
+        with counted_work(spark) as work:
+            delete(spark, "t", f"id % 500 = {number}")
+        assert (work.read_rows, work.shuffled_rows, work.written_rows) == (1000, 2, 0)
+        assert work.jobs <= 3
+    with counted_work(spark) as work:
+        update(spark, "t", {"v": 1}, "id % 500 = 10")
+    assert (work.read_rows, work.shuffled_rows, work.written_rows) == (2000, 2, 2)
+    source = spark.range(0, 1010, 505).selectExpr("id + 20 AS id", "5L AS v")
+    with counted_work(spark) as work:
+        merge(source, "t", "source.id = target.id").when_matched_update_all().commit()
+    # The rows that are found and the source's are joined once more.
+    assert work.read_rows <= 2 * 1000 + 2 + 4 * 2
+    assert work.shuffled_rows <= 2 + 2 * 2
+    assert work.written_rows == 2
 
 
 # -- what could go wrong -------------------------------------------------------------------------------------

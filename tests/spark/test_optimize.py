@@ -12,12 +12,14 @@ import pytest
 
 from penstock.errors import InvalidRequest, NotManaged
 from penstock.formats.delta.lake.table_job import DeltaJob
+from penstock.formats.delta.spark.rewrites import compaction
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
 from penstock.spark.feed import changes
 from penstock.spark.row_changes import delete
 from penstock.spark.streams import stream
 from penstock.spark.upkeep import optimize
+from tests.spark.counted_work import counted_work
 from tests.spark.reading_tables import in_each_engine, using
 
 if TYPE_CHECKING:
@@ -79,6 +81,51 @@ def test_small_files_of_a_partition_become_one_and_rows_keep_their_ids(
     past = table.history(1)[0]
     assert (past.operation, past.parameters["zOrderBy"]) == ("OPTIMIZE", "[]")
     assert optimize(spark, KEY).version is None
+
+
+def test_rows_that_are_put_together_go_to_no_other_task(lake: Lake, spark: SparkSession) -> None:
+    table = make(lake, properties=ALL)
+    table.delete("id % 6 = 1")
+    before = all_rows(table, "_row_id")
+    with counted_work(spark) as work:
+        assert optimize(spark, KEY).files_added == 3
+    assert (work.shuffled_rows, work.writing_tasks) == (0, 3)
+    assert all_rows(table, "_row_id") == before
+    for number in range(4, 6):
+        table.append(visits(12 * number))
+    target = 2 * max(file.size for file in table.snapshot().files())
+    with counted_work(spark) as work:
+        assert optimize(spark, KEY, target_file_bytes=target, zorder_by="id").files_added >= 3
+    assert work.shuffled_rows > 0  # or nothing would be counted
+
+
+@pytest.mark.parametrize("limit", ["SCANS_MAX", "BROADCAST_MAX_WORDS", "FAR_FILES_MAX"])
+def test_what_takes_too_many_scans_or_too_much_memory_or_time_goes_to_other_tasks(
+    lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    monkeypatch.setattr(compaction, limit, 1)
+    if limit == "FAR_FILES_MAX":
+        monkeypatch.setattr(compaction, "_is_far", lambda _: True)
+    table = make(lake, partition_by=[], properties=ALL)
+    table.delete("id % 6 = 1")
+    before = all_rows(table, "_row_id")
+    target = 2 * max(file.size for file in table.snapshot().files()) + 100
+    with counted_work(spark) as work:
+        assert optimize(spark, KEY, target_file_bytes=target).files_added == 2
+    assert work.shuffled_rows == len(before)
+    assert all_rows(table, "_row_id") == before
+
+
+def test_a_task_writes_small_files_of_several_partitions(
+    lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compaction, "TASKS_MIN", 2)
+    table = make(lake)
+    before = all_rows(table)
+    with counted_work(spark) as work:
+        assert optimize(spark, KEY).files_added == 3
+    assert (work.shuffled_rows, work.writing_tasks) == (0, 2)
+    assert all_rows(table) == before
 
 
 @pytest.mark.verify

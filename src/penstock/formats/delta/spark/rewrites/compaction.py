@@ -1,12 +1,14 @@
 """Rows of a Delta table's files are written to others by Spark: together, or along a curve.
 
-Which files become which others is decided before (``file_upkeep``). Here every row is sent to the task that
-writes its file, and each task writes one.
+Which files become which others is decided before (``file_upkeep``). Files that are put together are read by
+the task that writes the new file: no row goes from one task to another. Where rows are sorted, and where that
+would take too long or too much, every row is sent to the task that writes its file.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Sequence
 from itertools import accumulate
 from math import isnan
@@ -17,14 +19,16 @@ from penstock.formats.delta.lake.file_upkeep import FileBin, FileLayout, Rewrite
 from penstock.formats.delta.lake.scan_plan import FILE
 from penstock.formats.delta.lake.table_job import DeltaJob
 from penstock.formats.delta.protocol.actions import Add
+from penstock.formats.delta.rows.deletion_words import BROADCAST_MAX_WORDS
 from penstock.formats.delta.spark.job.files import write_files
 from penstock.formats.delta.spark.rewrites.rewriting import KEEP, materialized_row_ids
 from penstock.formats.delta.spark.scan.scans import rows
 from penstock.formats.rows.schema import StructType, Type
+from penstock.spark.job.parquet_settings import hold_settings
 from penstock.spark.schemas import quote_name
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 COMMIT_BYTES: Final = 16 * 1024 * 1024 * 1024
 SAMPLED_ROWS: Final = 20_000
@@ -33,6 +37,16 @@ ROW_BYTES: Final = 64
 """How large a row is in a file that does not tell how many it has."""
 RANK_BITS: Final = 8
 """Into how many ranges a column is cut, as a power of two."""
+SCANS_MAX: Final = 256
+"""How many tasks read files and write the new ones themselves: each has a scan of its own in Spark's plan."""
+TASKS_MIN: Final = 8
+TASK_BYTES: Final = 32 * 1024 * 1024
+"""Where bins are more than a few, small ones of different partitions are written by one task, up to about so
+many bytes."""
+FAR_FILES_MAX: Final = 100
+"""How many files of a bucket a task opens, one after the other, if there are fewer tasks than a few."""
+TASK_EACH: Final = {"spark.sql.unionOutputPartitioning": "false"}
+"""Of the session: otherwise Spark makes one task of several that have all rows of their scans."""
 ROUTE: Final = "__penstock_route"
 POSITION: Final = "__penstock_position"
 
@@ -49,6 +63,74 @@ def spark_engine(spark: SparkSession) -> RewriteEngine:
 def _rewrite_bins(
     spark: SparkSession, job: DeltaJob, bins: Sequence[FileBin], layout: FileLayout
 ) -> list[Add]:
+    in_place = None if layout.sorted_by else _read_together(spark, job, bins)
+    placed = _send_to_tasks(spark, job, bins, layout) if in_place is None else in_place
+    with hold_settings(spark, TASK_EACH):
+        written = write_files(
+            placed,
+            job.lake,
+            job.location,
+            job.metadata,
+            branch=job.branch,
+            clustering=job.clustering,
+            are_checked=True,
+        )
+    return [action for action in written if isinstance(action, Add)]
+
+
+# -- without a shuffle ---------------------------------------------------------------------------------------
+
+
+def _read_together(spark: SparkSession, job: DeltaJob, bins: Sequence[FileBin]) -> DataFrame | None:
+    """The rows of bins, those of a bin in one task; ``None`` if that takes too many scans or too much memory,
+    or too long because few tasks would open very many files of a bucket.
+
+    A task may have several bins, of different partitions: then it writes a file for each.
+    """
+    files = [file for each in bins for file in each.files]
+    most = max(Counter(tuple(sorted(each.files[0].partition.items())) for each in bins).values())
+    deleted = sum(file.deletion_vector.cardinality for file in files if file.deletion_vector)
+    if most > SCANS_MAX or deleted > BROADCAST_MAX_WORDS:
+        return None
+    if _is_far(job) and len(bins) < TASKS_MIN and len(files) > FAR_FILES_MAX * len(bins):
+        return None
+    # Those of a partition are next to one another, so that no two of them are in one task.
+    by_size = max(TASKS_MIN, sum(each.size for each in bins) // TASK_BYTES)
+    count = max(most, min(len(bins), by_size, SCANS_MAX))
+    tasks = [[file for each in bins[start::count] for file in each.files] for start in range(count)]
+    row_ids, columns = job.final_row_ids(files), _kept_columns(job)
+    scans = [
+        rows(spark, job.snapshot, files, row_ids=row_ids).select(*columns).coalesce(1) for files in tasks
+    ]
+    while len(scans) > 1:  # in pairs: Spark analyses each union anew
+        scans = [
+            scans[at].union(scans[at + 1]) if at + 1 < len(scans) else scans[at]
+            for at in range(0, len(scans), 2)
+        ]
+    return scans[0]
+
+
+def _is_far(job: DeltaJob) -> bool:
+    """Whether a file is opened by requests."""
+    return "://" in job.place.url
+
+
+def _kept_columns(job: DeltaJob) -> list[Column]:
+    """The columns of a row that is written as it is, with its id and version where the table tracks them."""
+    from pyspark.sql import functions as f
+
+    names = [quote_name(field.name) for field in job.schema.fields]
+    row_ids = materialized_row_ids(job, f.lit(KEEP))
+    return [*map(f.col, names), *(column.alias(name) for name, column in row_ids.items())]
+
+
+# -- with one ------------------------------------------------------------------------------------------------
+
+
+def _send_to_tasks(
+    spark: SparkSession, job: DeltaJob, bins: Sequence[FileBin], layout: FileLayout
+) -> DataFrame:
+    """The rows of bins, each in the task that writes its file, in the order of the curve if there is one."""
     from pyspark.sql import functions as f
 
     files = [file for each in bins for file in each.files]
@@ -57,29 +139,17 @@ def _rewrite_bins(
     count = len(bins) if curve is None else curve.files
     df = rows(spark, job.snapshot, files, numbered=True, row_ids=job.final_row_ids(files))
     number = f.element_at(_integers(numbers), f.col(FILE) + 1)
-    names = [quote_name(field.name) for field in job.schema.fields]
-    row_ids = materialized_row_ids(job, f.lit(KEEP))
-    chosen = [*map(f.col, names), *(column.alias(name) for name, column in row_ids.items())]
     if curve is None:
-        routed = df.select(*chosen, number.alias(ROUTE))
+        routed = df.select(*_kept_columns(job), number.alias(ROUTE))
     else:
         position = curve.position()
-        routed = df.select(*chosen, position.alias(POSITION), number.alias(ROUTE))
+        routed = df.select(*_kept_columns(job), position.alias(POSITION), number.alias(ROUTE))
         routed = routed.withColumn(ROUTE, curve.file(f.col(ROUTE), f.col(POSITION)))
     routes = f.element_at(_integers(_find_routes(spark, count)), f.col(ROUTE) + 1)
     placed = routed.withColumn(ROUTE, routes).repartition(count, ROUTE)
     if curve is not None:
         placed = placed.sortWithinPartitions(POSITION)
-    written = write_files(
-        placed.drop(ROUTE, POSITION),
-        job.lake,
-        job.location,
-        job.metadata,
-        branch=job.branch,
-        clustering=job.clustering,
-        are_checked=True,
-    )
-    return [action for action in written if isinstance(action, Add)]
+    return placed.drop(ROUTE, POSITION)
 
 
 def _integers(numbers: Sequence[int]) -> Column:
