@@ -36,6 +36,7 @@ NAMES = (
     "merge_base",
     "references",
     "revert_cost",
+    "row_changes",
     "row_work",
     "server",
     "soak",
@@ -58,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results: Path = chosen.results or (chosen.work / "quick" if chosen.quick else RESULTS)
     chosen.work.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix="lakes", dir=chosen.work) as place:
-        workshop = Workshop(Path(place), chosen.quick)
+        workshop = Workshop(Path(place), chosen.quick, chosen.rows)
         reports = [ask(name, workshop, results) for name in NAMES if name in (chosen.names or NAMES)]
     if results == RESULTS:
         write_page(RESULTS)
@@ -99,6 +100,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--quick", action="store_true", help="so small that it only shows that the benchmarks work"
+    )
+    parser.add_argument(
+        "--rows",
+        type=int,
+        metavar="N",
+        help="how many rows the tables have that row_changes changes (default: 12,000,000)",
     )
     parser.add_argument(
         "--docs", action="store_true", help=f"only write {PAGE.name} from the results that are there"

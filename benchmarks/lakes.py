@@ -53,10 +53,13 @@ class RandomPuts:
 
 
 class Workshop:
-    """A directory for the lakes of one run, and the sizes of the questions: real, or quick."""
+    """A directory for the lakes of one run, and the sizes of the questions: real, or quick.
 
-    def __init__(self, directory: Path, quick: bool) -> None:
-        self.directory, self.quick = directory, quick
+    ``rows`` is how many the tables have that Spark changes, if that is given.
+    """
+
+    def __init__(self, directory: Path, quick: bool, rows: int | None = None) -> None:
+        self.directory, self.quick, self.rows = directory, quick, rows
         self._made: dict[str, Path] = {}
         self._numbers = count()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Sequence
+from importlib.metadata import files
 from pathlib import Path
 
 from tests.servers.process import Missing
@@ -47,6 +48,16 @@ def java_classes() -> Path:
     if not (BUILD / "scenarios").exists():
         raise Missing("the programs in tests/interop/java are not compiled: run `make interop`")
     return BUILD / "scenarios"
+
+
+def described(directory: Path) -> Path:
+    """A directory with what is known of the installed package, as its version, and no code."""
+    for one in files("penstock") or ():
+        if one.parts[0].endswith(".dist-info"):
+            copy = directory / one
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(str(one.locate()), copy)
+    return directory
 
 
 def run(

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
-from importlib.metadata import files
 from pathlib import Path
 
 import pytest
@@ -41,7 +39,7 @@ def test_tables_are_written_changed_and_read_as_on_the_newest(tmp_path: Path) ->
         [python, PROGRAM, lake, tmp_path],
         {
             "PATH": f"{java.parent}:/usr/bin:/bin",
-            "PYTHONPATH": f"{SOURCE}:{described(tmp_path / 'package')}",
+            "PYTHONPATH": f"{SOURCE}:{installed.described(tmp_path / 'package')}",
             "SPARK_TESTING": "1",  # so that Spark checks what rules do to its plans
         },
         tmp_path,
@@ -90,7 +88,7 @@ def test_sql_gives_the_same_on_the_oldest_and_on_the_newest(tmp_path: Path) -> N
         directory.mkdir()
         environment = {
             "PATH": f"{java.parent}:/usr/bin:/bin",
-            "PYTHONPATH": f"{SOURCE}:{described(directory / 'package')}",
+            "PYTHONPATH": f"{SOURCE}:{installed.described(directory / 'package')}",
         }
         ran = installed.run(
             [python, SQL_PROGRAM, directory / "lake", directory], environment, directory, timeout_s=400
@@ -102,13 +100,3 @@ def test_sql_gives_the_same_on_the_oldest_and_on_the_newest(tmp_path: Path) -> N
     assert newest_version > oldest_version
     assert [one for one, other in zip(results, others, strict=True) if one != other] == []
     assert [result for _, result in results if isinstance(result, str)] == REFUSED
-
-
-def described(directory: Path) -> Path:
-    """A directory with what is known of the installed package, as its version, and no code."""
-    for one in files("penstock") or ():
-        if one.parts[0].endswith(".dist-info"):
-            copy = directory / one
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(str(one.locate()), copy)
-    return directory

@@ -12,7 +12,7 @@ import pytest
 
 import penstock
 from tests.interop import installed
-from tests.interop.test_oldest_spark import described
+from tests.interop.installed import described
 from tests.servers.process import Missing
 
 ROOT = Path(__file__).parents[2]
