@@ -25,7 +25,6 @@ NAMES = (
     "browser_pages",
     "commit_cost",
     "committer",
-    "compaction",
     "delta",
     "delta_cost",
     "delta_loading",

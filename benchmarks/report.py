@@ -110,7 +110,7 @@ def as_text(report: Report) -> str:
     """A report for a terminal."""
     lines = [f"== {report.name}: {report.question}"]
     for one in report.tables:
-        lines += ["", one.title, *_grid(one)]
+        lines += ["", one.title, *grid(one)]
         if one.note:
             lines.append(f"  ({one.note})")
     if report.goals:
@@ -123,7 +123,7 @@ def as_text(report: Report) -> str:
     return "\n".join([*lines, "", took, ""])
 
 
-def _grid(one: Table) -> list[str]:
+def grid(one: Table) -> list[str]:
     cells = [list(one.columns), *([shown(cell) for cell in row] for row in one.rows)]
     wide = [max(len(row[column]) for row in cells) for column in range(len(one.columns))]
     right = [is_numeric(one, column) for column in range(len(one.columns))]

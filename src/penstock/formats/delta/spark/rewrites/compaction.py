@@ -95,11 +95,13 @@ def _read_together(spark: SparkSession, job: DeltaJob, bins: Sequence[FileBin]) 
     if _is_far(job) and len(bins) < TASKS_MIN and len(files) > FAR_FILES_MAX * len(bins):
         return None
     # Those of a partition are next to one another, so that no two of them are in one task.
-    wanted = max(TASKS_MIN, sum(each.size for each in bins) // TASK_BYTES)
-    count = max(most, min(len(bins), wanted, SCANS_MAX))
+    by_size = max(TASKS_MIN, sum(each.size for each in bins) // TASK_BYTES)
+    count = max(most, min(len(bins), by_size, SCANS_MAX))
     tasks = [[file for each in bins[start::count] for file in each.files] for start in range(count)]
-    row_ids, kept = job.final_row_ids(files), _kept_columns(job)
-    scans = [rows(spark, job.snapshot, its, row_ids=row_ids).select(*kept).coalesce(1) for its in tasks]
+    row_ids, columns = job.final_row_ids(files), _kept_columns(job)
+    scans = [
+        rows(spark, job.snapshot, files, row_ids=row_ids).select(*columns).coalesce(1) for files in tasks
+    ]
     while len(scans) > 1:  # in pairs: Spark analyses each union anew
         scans = [
             scans[at].union(scans[at + 1]) if at + 1 < len(scans) else scans[at]
