@@ -608,7 +608,7 @@ class _Undo:
             ):
                 touches = self._touches.get(path, [])
                 later = touches[-1][0] if touches else None
-                self._problem(
+                self._add_problem(
                     f"{self._describe(later)} deleted rows of {path}, which may come back elsewhere"
                 )
 

@@ -135,7 +135,7 @@ def _without_values(
     returning = [field for field in parse_schema(schema_string).walk() if stored_name(field) not in present]
     for field in returning:
         if files := [file for file in rewritten_since() if not _was_written_with(file, stored_name(field))]:
-            yield field.name, _paths(files)
+            yield field.name, _shown_paths(files)
 
 
 def _was_written_with(file: Add, name: str) -> bool:
