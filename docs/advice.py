@@ -268,13 +268,13 @@ CONFLICTS: Final = (
         "::test_rows_that_were_changed_since_are_a_conflict_with_ways_out",
     ),
     Advice(
-        ("in files that a later commit wrote; revert that commit first",),
+        ("in files that a later commit wrote; revert that later commit first",),
         "The first revert restores the files as the commit wrote them; the second one removes them.",
         "tests/formats/files/test_rewritten_files.py"
         "::test_a_commit_whose_rows_were_compacted_since_is_not_undone_by_itself",
     ),
     Advice(
-        ("revert that first, and then this commit",),
+        ("revert the later change first, and then this commit",),
         "The first revert restores the table; the second one undoes the commit.",
         "tests/formats/lance/test_reverting.py"
         "::test_a_commit_of_a_table_that_was_dropped_waits_for_the_table",
