@@ -112,7 +112,7 @@ def takes_any_receipt() -> Iterator[None]:
 @contextmanager
 def forgets_receipts() -> Iterator[None]:
     """A repeated request is not recognised."""
-    with patch.object(Batch, "_receipts", lambda *_: {}):
+    with patch.object(Batch, "_make_receipts", lambda *_: {}):
         yield
 
 
@@ -159,7 +159,7 @@ def cuts_nodes_elsewhere() -> Iterator[None]:
 @contextmanager
 def sweeps_what_is_reachable() -> Iterator[None]:
     """The sweep does not look into tree nodes for what they lead to."""
-    with patch.object(Reach, "_children", lambda *_: []):
+    with patch.object(Reach, "_list_children", lambda *_: []):
         yield
 
 

@@ -37,7 +37,7 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
 def test_a_table_that_both_sides_compacted_is_a_conflict(lake: Lake, bring: str) -> None:
     lake.table("t").optimize()
     lake.table("t", "dev").optimize()
-    with pytest.raises(MergeConflict, match="whose rows one of the two wrote into others"):
+    with pytest.raises(MergeConflict, match="that one side rewrote into others"):
         getattr(lake, bring)("dev")
     assert ids(lake) == [1, 2]
     how = {"t": "drop"}
@@ -50,7 +50,7 @@ def test_rows_that_a_side_removed_do_not_come_back_by_a_compaction(lake: Lake, s
     (path, _) = [file.path for file in lake.table("t").files.list()]
     lake.table("t").files.delete(path)
     lake.table("t", "dev").optimize()
-    with pytest.raises(MergeConflict, match="whose rows one of the two wrote into others") as refused:
+    with pytest.raises(MergeConflict, match="that one side rewrote into others") as refused:
         lake.merge(source, "main" if source == "dev" else "dev")
     assert [conflict.path for conflict in refused.value.conflicts] == [path]
 
@@ -58,7 +58,7 @@ def test_rows_that_a_side_removed_do_not_come_back_by_a_compaction(lake: Lake, s
 def test_rows_that_were_overwritten_do_not_come_back_by_a_compaction(lake: Lake) -> None:
     lake.table("t").write(rows(9), mode="overwrite")
     lake.table("t", "dev").optimize()
-    with pytest.raises(MergeConflict, match="whose rows one of the two wrote into others"):
+    with pytest.raises(MergeConflict, match="that one side rewrote into others"):
         lake.merge("dev")
     lake.merge("main", "dev")
     assert ids(lake, "dev") == [9]
@@ -95,7 +95,7 @@ def test_what_one_side_compacted_and_the_other_appended_to_is_no_conflict(lake: 
 def test_a_compaction_of_rows_that_the_target_never_had_is_a_conflict(lake: Lake) -> None:
     lake.table("t", "dev").write(rows(3), mode="append")
     lake.table("t", "dev").optimize()
-    with pytest.raises(MergeConflict, match="whose rows one of the two wrote into others"):
+    with pytest.raises(MergeConflict, match="that one side rewrote into others"):
         lake.transplant("dev")
     lake.merge("dev")
     assert ids(lake) == [1, 2, 3]

@@ -55,7 +55,7 @@ def test_a_tag_at_a_version_that_does_not_come_along_is_a_reason_to_refuse(forke
     write(forked, "dev", 10)
     write(forked, "dev", 11)
     do(forked, "dev", tag("half", 3))
-    with pytest.raises(MergeConflict, match="tag 'half' at version 3"):
+    with pytest.raises(MergeConflict, match="tag 'half' on the source branch, at version 3"):
         forked.merge("dev", "main")
     do(forked, "dev", DropLanceTag(key=ITEMS, tag_name="half"))
     forked.merge("dev", "main")

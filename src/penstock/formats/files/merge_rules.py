@@ -370,7 +370,7 @@ def _settle_rewritten(
     ]
     if clashes:
         raise Refused(
-            "has no files that the other side removed, because one side wrote their rows into other files; "
+            "has files that one side rewrote into others, and the other side removed or rewrote as well; "
             f"{WAY_OUT}",
             clashes=clashes,
         )
