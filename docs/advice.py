@@ -221,8 +221,8 @@ CONFLICTS: Final = (
     ),
     Advice(
         (
-            "revert the named commit first, the newest first if there are several",
-            "To undo it by itself: revert the commits first that came since, the newest first",
+            "revert the named commits first, beginning with the newest",
+            "To undo it alone: revert the later commits first, beginning with the newest",
             "without any later change, revert the commit with the mode 'force' for it",
             "to its state before the commit, without any later change, with the mode 'force'",
             "to its state at that commit, without any later change, with the mode 'force'",

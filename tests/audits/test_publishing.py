@@ -48,6 +48,13 @@ def test_a_branch_on_which_all_checks_hold_is_published(dev: Lake) -> None:
     assert dev.publish("dev").commit is None
 
 
+def test_a_misspelt_argument_does_not_publish_without_checks(dev: Lake) -> None:
+    head = dev.branch().head
+    with pytest.raises(TypeError, match=r"unknown arguments .*: 'expect'"):
+        dev.publish("dev", expect={"positive": POSITIVE})  # type: ignore[call-arg]
+    assert dev.branch().head == head
+
+
 def test_all_checks_that_do_not_hold_are_told_together(dev: Lake) -> None:
     def never(_: Audited) -> None:
         raise Vetoed("it is late")

@@ -297,12 +297,10 @@ def test_reverting_what_changed_again_is_a_conflict(forked: Terminal) -> None:
     forked.put("sales.orders", "orders-3", "-m", "next load")
     ran = forked("revert", "main~1", status=3)
     assert ran.lines[0] == f"undo {wrong[:8]} on main   1 table"
+    assert "      To undo it alone: revert the later commits first, beginning with the newest." in ran.lines
     assert (
-        "      To undo it by itself: revert the commits first that came since, the newest first." in ran.lines
-    )
-    assert (
-        "      To go back to what it was before main~1, without anything that came since: --take "
-        "main~1=sales.orders. To leave it as it is: --take main=sales.orders."
+        "      To reset the table to its state before main~1, without any later change: --take "
+        "main~1=sales.orders. To leave the table as it is: --take main=sales.orders."
     ) in ran.lines
     assert [line.split()[:2] for line in ran.lines[3:5]] == [
         ["main", forked.json("show")["id"][:8]],

@@ -135,7 +135,7 @@ def test_an_expression_is_computed(text: str) -> None:
         ("TIMESTAMP'2020-01-01 00:00:00'", "zone"),
         ("t > '2020-01-01 00:00:00'", "cast it"),
         ("CAST(a AS FLOAT) + a", "by its mode"),
-        ("a +", "has the end"),
+        ("a +", "ends where"),
         ("a --1", "has '--1' at character 3"),
         ("a /* b */", "at character 3"),
         ("(" * 80 + "a" + ")" * 80, "nested"),

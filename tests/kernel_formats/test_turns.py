@@ -162,8 +162,8 @@ def test_k4_a_change_that_cannot_be_is_refused_before_it_queues(lake: Lake, jour
     with pytest.raises(CommitConflict) as refused:
         lake.commit([append("diary", "bad"), append("log", "worse"), append("third", "good")])
     assert [(one.key, one.why) for one in refused.value.conflicts] == [
-        (Key("diary"), "cannot take the line 'bad'"),
-        (Key("log"), "cannot take the line 'worse'"),
+        (Key("diary"), "cannot append the line 'bad'"),
+        (Key("log"), "cannot append the line 'worse'"),
     ]
     assert (lake.branch().head, journals.calls["apply"]) == (head, applied)
 

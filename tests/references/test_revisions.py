@@ -43,9 +43,9 @@ def test_a_caret_chooses_a_parent(lake: Lake) -> None:
     assert lake.resolve("main^2") == dev[-1]
     assert lake.resolve("main^2~1") == dev[-2]
     assert lake.resolve("main^2^1~1") == dev[-3]
-    with pytest.raises(CommitNotFound, match="2 parents, not 3"):
+    with pytest.raises(CommitNotFound, match=r"no parent 3 of commit .*, which has 2 parents"):
         lake.resolve("main^3")
-    with pytest.raises(CommitNotFound, match="1 parents, not 2"):
+    with pytest.raises(CommitNotFound, match=r"no parent 2 of commit .*, which has 1 parent$"):
         lake.resolve("main~1^2")
 
 

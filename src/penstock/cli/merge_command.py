@@ -163,10 +163,10 @@ class RevertCommand(MergeCommand):
     refusal = "cannot be undone"
 
     def _suggest_sides(self, keys: list[str]) -> list[str]:
-        newest = "To undo it by itself: revert the commits first that came since, the newest first."
-        back = f"To go back to what it was before {self.source}, without anything that came since"
+        newest = "To undo it alone: revert the later commits first, beginning with the newest."
+        back = f"To reset the table to its state before {self.source}, without any later change"
         take, leave = f"--take {self.source}={keys[0]}", f"--take {self.target}={keys[0]}"
-        return [newest, f"{back}: {take}. To leave it as it is: {leave}."]
+        return [newest, f"{back}: {take}. To leave the table as it is: {leave}."]
 
 
 def _count_commits(result: MergeResult) -> int | None:

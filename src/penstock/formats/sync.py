@@ -117,7 +117,7 @@ def out_of_sync(key: object, location: str, state: SyncState, name: str = "") ->
     return OutOfSync(
         f"'{key}' is out of sync: {what}\n"
         "  The lake was restored from an older copy, or something writes to the table without asking the "
-        f"lake. Nothing was written now. 'penstock resync {key}' takes the table's versions over, with all "
+        f"lake. Nothing was written. 'penstock resync {key}' takes the table's versions over, with all "
         "their rows; 'penstock resync --all' does so for every table of the lake.",
         table=str(key),
         location=location,

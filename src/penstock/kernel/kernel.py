@@ -201,7 +201,10 @@ class Kernel:
         parents = (commit.parent, *commit.further_parents)
         if start == NO_COMMIT or step.amount > len(parents):
             count = 0 if start == NO_COMMIT else len(parents)
-            raise CommitNotFound(f"commit {start.hex()[:8]} has {count} parents, not {step.amount}")
+            has = f"{count} parent" if count == 1 else f"{count or 'no'} parents"
+            raise CommitNotFound(
+                f"there is no parent {step.amount} of commit {start.hex()[:8]}, which has {has}"
+            )
         return parents[step.amount - 1]
 
     def state(self, commit: ObjectId) -> Overlay:

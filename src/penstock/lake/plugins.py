@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.formats.plugin import FormatPlugin
 from penstock.formats.registry import TableFormat, find_declared, load, other_formats, table_formats
-from penstock.model.content import AnyContent, ManagedTable, Unknown
+from penstock.model.content import AnyContent, ManagedTable, Namespace, Unknown
+from penstock.model.keys import Key
+from penstock.model.nessie import IcebergTable, IcebergView
 
 if TYPE_CHECKING:
     from penstock.lake.call import Call
@@ -60,6 +62,15 @@ def describe_usage(content: AnyContent | None) -> str:
     """What a table is and how it is used, also of one that a key only points at; empty for anything else."""
     declared = find_format(content)
     return "" if declared is None else declared.load(declared.plugin).usage
+
+
+def suggest_use(key: Key, content: AnyContent) -> str:
+    """What to do instead of reading a content's rows: the next line of the message that refuses it."""
+    if isinstance(content, Namespace):
+        return f"\n  Name a table in it: lake.tables('{key}') or 'penstock tables {key}' lists them."
+    if isinstance(content, IcebergTable | IcebergView):
+        return "\n  Iceberg engines read it through the lake's server, as the catalogue of type 'nessie'."
+    return ""
 
 
 def find_format(content: AnyContent | None) -> TableFormat | None:

@@ -132,7 +132,7 @@ class JournalFormat(Format):
         self._read_storage(table)
         for text in _intent_lines(_decode_intent(change.intent)):
             if text in self.refused_texts:
-                raise Refused(f"cannot take the line {text!r}")
+                raise Refused(f"cannot append the line {text!r}")
         return state_of(table.content)
 
     def apply(self, table: Table, change: Change, prepared: State | None) -> AppliedChange:

@@ -422,7 +422,7 @@ CASES = [
         },
     ),
     Case(
-        "cannot be {} by its files ({} became {}, and is {} now): {}",
+        "cannot be {} alone ({} became {}, and the table is at {} now): {}",
         undo_what_was_compacted,
         {
             "the named one first": first("main~1"),
@@ -432,7 +432,7 @@ CASES = [
         lambda lake: lake.revert("main~1"),
     ),
     Case(
-        "cannot be {} by its files ({} became {}, and is {} now): {}",
+        "cannot be {} alone ({} became {}, and the table is at {} now): {}",
         redo_what_was_compacted,
         {
             "the named one first": redo_after_the_compaction,

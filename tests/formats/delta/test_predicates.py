@@ -112,7 +112,7 @@ def test_a_text_means_its_condition(text: str, meant: Predicate) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", "has the end, where the name of a column should be"),
+        ("", "ends where the name of a column should be"),
         ("idd = 1", "the table has no column 'idd'; did you mean 'id'? There are id, small, name"),
         ("upper(name) = 'X'", "calls the function 'upper', and a condition here can only compare columns"),
         ("address.town = 'x'", "the column 'address' has no part 'town'; there are City"),
@@ -137,11 +137,11 @@ def test_a_text_means_its_condition(text: str, meant: Predicate) -> None:
         ("id = null", "write 'is null' or 'is not null'"),
         ("id in (1, null)", "write 'is null' or 'is not null'"),
         ("id in ()", "a literal, such as"),
-        ("id =", "has the end, where a literal"),
-        ("id", "has the end, where a comparison should be"),
+        ("id =", "ends where a literal"),
+        ("id", "ends where a comparison should be"),
         ("id = 1 id = 2", "'id' at character 8, where 'and', 'or' or the end should be"),
         ("id not = 1", "'in', 'between' or 'like' after 'not'"),
-        ("(id = 1", "has the end, where ')' should be"),
+        ("(id = 1", "ends where ')' should be"),
         ("id like 'a'", "'like' compares a column of text"),
         ("raw = 'x'", "can only be asked whether it is null"),
         ("address = 'x'", "a struct, which can only be asked whether it is null"),

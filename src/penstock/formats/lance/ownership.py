@@ -144,4 +144,7 @@ def read_owner(location: str, data: bytes) -> LanceOwner:
     try:
         return json_decoder(LanceOwner).decode(data)
     except msgspec.MsgspecError as problem:
-        raise Damaged(f"{location}/{OWNER} does not name the owner of the table: {problem}") from None
+        raise Damaged(
+            f"{location}/{OWNER} cannot be read, so the owner of the table is unknown: {problem}\n  The file "
+            'must be JSON with the id of the lake that owns the table: {"lake": "…"}.'
+        ) from None

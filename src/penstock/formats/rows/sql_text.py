@@ -196,5 +196,5 @@ class SqlReader(Generic[Operand, Condition]):
         yield SqlToken("end", "", end)
 
     def _fail(self, token: SqlToken, expected: str) -> NoReturn:
-        place = f"{token.text!r} at character {token.at + 1}" if token.text else "the end"
-        raise InvalidRequest(f"the {self.subject} {self._text!r} has {place}, where {expected} should be")
+        place = f"has {token.text!r} at character {token.at + 1}," if token.text else "ends"
+        raise InvalidRequest(f"the {self.subject} {self._text!r} {place} where {expected} should be")

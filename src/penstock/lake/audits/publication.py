@@ -67,6 +67,10 @@ def publish(lake: Lake, branch: str, into: str, **how: Unpack[PublishOptions]) -
 
     ``ChecksFailed`` names all checks that do not hold, and nothing is merged then.
     """
+    if unknown := how.keys() - PublishOptions.__annotations__.keys():
+        raise TypeError(
+            f"unknown arguments for the publication of a branch: {', '.join(map(repr, sorted(unknown)))}"
+        )
     otherwise, message = how.get("otherwise", KEEP), how.get("message")
     if is_transaction(branch):
         raise InvalidRequest(

@@ -8,7 +8,7 @@ from penstock.errors import KeyNotFound, NotManaged
 from penstock.formats.plugin import FormatPlugin
 from penstock.formats.registry import not_installed
 from penstock.formats.rows.reader import TableRows
-from penstock.lake.plugins import find_plugin, is_foreign
+from penstock.lake.plugins import find_plugin, is_foreign, suggest_use
 from penstock.model.content import AnyContent
 from penstock.model.keys import Key
 
@@ -49,6 +49,6 @@ def no_rows_error(key: Key, content: AnyContent) -> NotManaged:
         return NotManaged(not_installed(f"'{key}' is {content.type_in_words}").message, table=str(key))
     return NotManaged(
         f"'{key}' is {content.type_in_words}, and the lake cannot read its rows: it reads only Delta "
-        "tables, Lance tables and tables of files that it manages",
+        f"tables, Lance tables and tables of files that it manages{suggest_use(key, content)}",
         table=str(key),
     )

@@ -223,7 +223,7 @@ class CatalogRequest(msgspec.Struct, frozen=True, kw_only=True):
         """The table that was described before. ``InvalidRequest`` if the request has none."""
         if self.table is None or self.table.pin is None:
             raise InvalidRequest(
-                "the request lacks the field 'table' with the facts that an earlier request returned"
+                "the request lacks the field 'table': send what the request to load the table returned"
             )
         return self.table
 
@@ -377,7 +377,7 @@ def table_of(lake: Lake, facts: TableFacts) -> Table:
     """The table of earlier facts, at the same commit."""
     if facts.pin is None:
         raise InvalidRequest(
-            "the request lacks the field 'table' with the facts that an earlier request returned"
+            "the request lacks the field 'table': send what the request to load the table returned"
         )
     return Snapshot(lake, facts.pin.commit, facts.pin.via).table(Key(*facts.key))
 

@@ -129,7 +129,7 @@ def test_a_table_that_would_name_another_owner_does_not_come(
     if kind == "create":
         location = copy.create(OTHER).location + "-2"
         intent = CreateIntent(id=uuid4(), location=location, actions=copy.data(0, OTHER), uuid=uuid4())
-    with pytest.raises(InvalidRequest, match="does not name this lake"):
+    with pytest.raises(InvalidRequest, match="names another"):
         owner.ask(intent)
     copy.close()
 

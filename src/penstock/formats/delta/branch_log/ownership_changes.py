@@ -93,7 +93,9 @@ def _check_named(table: Table, intent: CreateIntent | Adopt | ResyncIntent, owne
             f"the first commit that the lake makes to '{table.key}' lacks protocol or metadata"
         )
     if not owner.owns(owner_of(protocol, metadata, str(table.key))):
-        raise InvalidRequest(f"the first commit to '{table.key}' does not name this lake as its owner")
+        raise InvalidRequest(
+            f"the lake's first commit to '{table.key}' names another owner than this lake, or none"
+        )
 
 
 def _check_own(table: Table, intent: ResyncIntent, owner: OwnerIdentity) -> None:
@@ -102,7 +104,10 @@ def _check_own(table: Table, intent: ResyncIntent, owner: OwnerIdentity) -> None
         raise InvalidRequest(f"the log of '{table.key}' contains no protocol or no metadata")
     named = owner_of(protocol, metadata, str(table.key))
     if named is None or not owner.owns(named) or named.table != (intent.replaced or intent.id):
-        raise InvalidRequest(f"the log of '{table.key}' does not name this lake and table as its owner")
+        raise InvalidRequest(
+            f"the log of '{table.key}' names another lake or table as its owner, or none, so its versions "
+            "are not taken over"
+        )
 
 
 def _check_unused(commits: Commits, intent: CreateIntent) -> None:

@@ -754,15 +754,16 @@ class _Undo:
         shown = "; ".join(problems[:_SHOWN]) + (
             f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
         )
-        what, ways = ("brought again", WAYS_TO_REDO) if self._is_redo else ("undone", WAYS_TO_UNDO)
+        what, ways = ("repeated", WAYS_TO_REDO) if self._is_redo else ("undone", WAYS_TO_UNDO)
         return Refused(
-            f"cannot be {what} by its files ({before} became {then}, and is {now} now): {shown}; {ways}",
+            f"cannot be {what} alone ({before} became {then}, and the table is at {now} now): {shown}; "
+            f"{ways}",
             expected=then,
             found=now,
         )
 
 
-_FIRST: Final = "revert the named commit first, the newest first if there are several"
+_FIRST: Final = "revert the named commits first, beginning with the newest"
 _LEAVE: Final = "or leave the table as it is with the mode 'drop'"
 WAYS_TO_UNDO: Final = (
     f"{_FIRST}; or reset the table to its state before the commit, without any later change, with the mode "

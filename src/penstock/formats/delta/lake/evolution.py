@@ -142,7 +142,7 @@ def commit_fitting(
                 if not tries_left or not is_changed or not still_fits(metadata_to_write, becomes):
                     raise
                 check_features(becomes)
-    raise AssertionError("the last try returns or raises")
+    raise AssertionError("unreachable: the last attempt neither returned nor raised an error")
 
 
 def still_fits(metadata_to_write: Metadata, now: Metadata) -> bool:

@@ -87,7 +87,7 @@ def commit_planned(
             if not tries_left or not _can_be_planned_anew(conflict, table, fresh):
                 raise
             table = fresh
-    raise AssertionError("the last try returns or raises")
+    raise AssertionError("unreachable: the last attempt neither returned nor raised an error")
 
 
 def _can_be_planned_anew(conflict: TableConflict, before: DeltaJob, after: DeltaJob) -> bool:

@@ -300,7 +300,7 @@ class BulkHandover:
                 continue
             commit = head if outcome is None or not outcome.commits else outcome.commits[-1]
             return [(key, self._tables.require_managed(commit, key)) for key in managed]
-        raise AssertionError("the last attempt raises")
+        raise AssertionError("unreachable: the last attempt raised no error")
 
     # -- both ----------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from penstock.kernel.kernel import Kernel
 from penstock.kernel.ledger import LEDGER, find_table, holder, last_content, ledger_entry
 from penstock.kernel.objects import content_of
 from penstock.kernel.state import prefix_end
-from penstock.lake.plugins import describe_usage
+from penstock.lake.plugins import describe_usage, suggest_use
 from penstock.model.commits import CommitMeta
 from penstock.model.content import AnyContent, decode_content
 from penstock.model.encoding import NO_COMMIT, ObjectId
@@ -66,7 +66,7 @@ class Tables:
         if not isinstance(content, DeltaTable):
             raise NotManaged(
                 f"'{key}' is {content.type_in_words}; the lake reads and writes rows of Delta "
-                "tables, Lance tables and tables of files only",
+                f"tables, Lance tables and tables of files only{suggest_use(key, content)}",
                 key=str(key),
             )
         if not content.state:

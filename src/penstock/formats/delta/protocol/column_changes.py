@@ -48,7 +48,7 @@ def rename_column(metadata: Metadata, path: Sequence[str], name: str) -> Metadat
         return StructType(tuple(fields))
 
     schema = parse_schema(metadata.schema_string)
-    _check_unpartitioned(metadata, schema, path)
+    _check_unpartitioned(metadata, schema, path, "renamed")
     return replace(metadata, schema_string=write_schema(_change_struct(schema, path, rename_field)))
 
 
@@ -63,9 +63,12 @@ def drop_column(
     _check_unnamed(metadata, path, "dropped")
     schema = parse_schema(metadata.schema_string)
     first = _find(schema, path[0])
-    _check_unpartitioned(metadata, schema, path)
+    _check_unpartitioned(metadata, schema, path, "dropped")
     if stored_name(first) in {path[0] for path in clustering}:
-        raise InvalidRequest(f"the table is clustered by '{first.name}'", column=first.name)
+        raise InvalidRequest(
+            f"the column '{first.name}' cannot be dropped, because the table is clustered by it",
+            column=first.name,
+        )
 
     def drop_field(struct: StructType, field: Field) -> StructType:
         remaining = tuple(struct_field for struct_field in struct.fields if struct_field is not field)
@@ -140,7 +143,7 @@ def widen_column(metadata: Metadata, path: Sequence[str], kind: str) -> Metadata
     type is not wider, or something is computed from the column.
     """
     _check_not_computed_from(metadata, path, "widened")
-    _check_unpartitioned(metadata, parse_schema(metadata.schema_string), path)
+    _check_unpartitioned(metadata, parse_schema(metadata.schema_string), path, "widened")
     schema = parse_schema(metadata.schema_string)
     return replace(metadata, schema_string=write_schema(widen_type(schema, path, kind)))
 
@@ -242,11 +245,14 @@ def _name_pattern(path: Sequence[str]) -> re.Pattern[str]:
     return re.compile(rf"(?<!\w){re.escape(path[-1])}(?!\w)", re.IGNORECASE)
 
 
-def _check_unpartitioned(metadata: Metadata, schema: StructType, path: Sequence[str]) -> None:
+def _check_unpartitioned(metadata: Metadata, schema: StructType, path: Sequence[str], verb: str) -> None:
     """Commits that replaced partitions name these columns, and are repeated elsewhere by that."""
     first = _find(schema, path[0])
     if first.name in metadata.partition_columns:
-        raise InvalidRequest(f"the table is partitioned by '{first.name}'", column=first.name)
+        raise InvalidRequest(
+            f"the column '{first.name}' cannot be {verb}, because the table is partitioned by it",
+            column=first.name,
+        )
 
 
 def _find(struct: StructType, name: str) -> Field:

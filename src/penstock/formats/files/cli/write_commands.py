@@ -268,7 +268,9 @@ def files_mv(
     """Move files of a table to other paths, in one commit. No bytes are copied."""
     lake, origin, where = call.open(), place_of(source), place_of(target)
     if origin.key != where.key:
-        raise click.UsageError("one commit changes the files of one table: use 'cp', then 'rm'")
+        raise click.UsageError(
+            f"cannot move files from '{origin.key}' to '{where.key}' in one commit: use 'cp', then 'rm'"
+        )
     name = lake.branch(branch).name
     pairs = _pair_files_with_paths(files_at(lake, origin, name), origin, where, recursive, name)
     targets = {to for _, to in pairs}
@@ -333,8 +335,12 @@ def files_rm(
     """
     lake, files_paths = call.open(), [place_of(place) for place in places]
     where = files_paths[0]
-    if any(files_path.key != where.key for files_path in files_paths):
-        raise click.UsageError("one commit changes the files of one table")
+    for files_path in files_paths:
+        if files_path.key != where.key:
+            raise click.UsageError(
+                f"cannot remove files of '{where.key}' and '{files_path.key}' in one commit: run the command "
+                "once for each table"
+            )
     name = lake.branch(branch).name
     files = files_at(lake, where, name)
     paths, folders = list[str](), list[str]()

@@ -59,8 +59,8 @@ class FileBatch:
         if self.target is not None and self.target != target:
             raise OSError(
                 errno.EXDEV,
-                f"one commit changes the files of one table on one branch: '{self.target.key}' on "
-                f"'{self.target.branch}', not also '{target.key}' on '{target.branch}'",
+                f"cannot change '{target.key}' on '{target.branch}' in the commit that changes "
+                f"'{self.target.key}' on '{self.target.branch}': use a commit for each",
             )
         self.target = target
 

@@ -17,12 +17,9 @@ from contextlib import suppress
 from enum import Enum
 from typing import Final
 
-import msgspec
-
-from penstock.errors import Damaged, OutcomeUnknown, Unavailable
+from penstock.errors import OutcomeUnknown, Unavailable
 from penstock.formats.lance.names import LINES, OWNER
-from penstock.formats.lance.ownership import LanceOwner
-from penstock.model.decoders import json_decoder
+from penstock.formats.lance.ownership import read_owner
 from penstock.storage.places import Place
 
 STAYS: Final = f"{LINES}deregistered"
@@ -44,10 +41,7 @@ def owner_of(place: Place) -> str | None:
     (data,) = place.read([OWNER])
     if data is None:
         return None
-    try:
-        return json_decoder(LanceOwner).decode(data).lake
-    except msgspec.MsgspecError as problem:
-        raise Damaged(f"{place.url}/{OWNER} does not name the owner of the table: {problem}") from None
+    return read_owner(place.url, data).lake
 
 
 def note_intended(place: Place) -> bool:

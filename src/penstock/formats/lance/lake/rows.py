@@ -118,7 +118,7 @@ def _write_and_commit(table: Table, data: Any, mode: str, job: LanceJob) -> Comm
         except CommitConflict:
             if not tries_left:
                 raise
-    raise AssertionError("the last try returns or raises")
+    raise AssertionError("unreachable: the last attempt neither returned nor raised an error")
 
 
 class Source:

@@ -77,7 +77,7 @@ def write(df: DataFrame, lake: Lake, key: Key, branch: str | None, order: LanceO
             if not tries_left or order.mode is SaveMode.ERROR or _table_folder(now) == _table_folder(about):
                 raise
             # What it means for this job that the table came, went or moved is decided by what is there now.
-    raise AssertionError("the last try returns or raises")
+    raise AssertionError("unreachable: the last attempt neither returned nor raised an error")
 
 
 def find_table(lake: Lake, key: Key, branch: str) -> LanceAbout | None:
@@ -219,7 +219,7 @@ def _commit_with_retries(lake: Lake, about: LanceAbout, base: Any, proposal: Lan
                 if again is None:
                     raise
                 base = again
-    raise AssertionError("the last try returns or raises")
+    raise AssertionError("unreachable: the last attempt neither returned nor raised an error")
 
 
 @contextmanager

@@ -69,7 +69,7 @@ def _write_with_retries(
             table = _find_table(lake, key, branch, order)
             if table is None:
                 raise
-    raise AssertionError("the last try returns or raises")
+    raise AssertionError("unreachable: the last attempt neither returned nor raised an error")
 
 
 def _find_table(lake: Lake, key: Key, branch: str, order: WriteOrder) -> JobTable | None:
