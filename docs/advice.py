@@ -879,6 +879,20 @@ ERASING: Final = (
         "tests/sweep/test_table_copies.py::test_an_erase_ends_once_the_fork_and_its_note_are_removed",
     ),
     Advice(
+        ("try again when the erase has ended; if it does not end, erase '{}' again",),
+        "The retry returns the clone if all its files are there. An erase that goes on names the clone if it "
+        "has rows that are to go; drop it then and erase it (--dropped).",
+        "tests/sweep/test_clones.py::test_a_retry_waits_for_an_erase_that_may_not_have_seen_the_clone",
+    ),
+    Advice(
+        (
+            "Drop '{}', and clone the table again with another idempotency key",
+            "Clone what the source has now, with another idempotency key",
+        ),
+        "The new clone has the rows that the source has now. What the source has lost is in neither.",
+        "tests/sweep/test_clones.py::test_a_clone_whose_files_went_is_not_the_answer_of_a_retry",
+    ),
+    Advice(
         ("is being erased: nothing can be restored until the erase has begun; try again",),
         "What is older than the erase stays refused; what is newer is restored.",
         "tests/erase/test_erase_delta.py::test_a_revert_is_refused_while_an_erase_is_about_to_begin",

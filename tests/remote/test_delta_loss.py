@@ -23,6 +23,7 @@ from penstock.formats.delta.lake.calls import (
     ReleaseTable,
     TableCommit,
 )
+from penstock.formats.delta.lake.handlers import DeltaAnswers
 from penstock.lake.call import Write
 from penstock.lake.calls import GetOutcome
 from penstock.lake.lake import Lake
@@ -99,6 +100,18 @@ def test_a_write_has_one_effect_and_its_true_answer(
     else:
         (key,) = set(LEFT[write]) - {"sales.orders"} or {"sales.orders"}
         assert (str(answer.key), answer.version) == (key, LEFT[write].get(key, 2))
+
+
+def test_a_clone_whose_answer_and_files_are_lost_is_not_told_to_be_made(
+    embedded: Lake, far: Lake, proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a server that dies before its last look at the source."""
+    (file,) = Path(embedded.table(ORDERS).location).glob("*.parquet")
+    monkeypatch.setattr(DeltaAnswers, "_require_source", lambda *_: file.unlink(missing_ok=True))
+    happening = CUTS["before the answer came"](proxy)
+    with pytest.raises(OutcomeUnknown, match="files that it needs went meanwhile"):
+        far.delta.clone(ORDERS, "copy")
+    assert happening.happened
 
 
 def test_what_became_of_a_write_can_be_looked_up(embedded: Lake, far: Lake, tmp_path: Path) -> None:

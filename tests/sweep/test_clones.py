@@ -15,7 +15,6 @@ from penstock.errors import (
     HistoryExpired,
     InvalidRequest,
     TableStateRefused,
-    VersionNotFound,
 )
 from penstock.formats.delta.lake import handlers
 from penstock.formats.delta.lake.clone_needs import CloneNeeds
@@ -28,7 +27,9 @@ from penstock.lake.answers import ErasedTable
 from penstock.lake.backup import backup_lake, restore_backup
 from penstock.lake.copy import copy_lake
 from penstock.lake.embedded import Embedded
+from penstock.lake.erase import EraseRun
 from penstock.lake.lake import Lake
+from penstock.lake.missing_files import missing_files
 from penstock.lake.root_maps import map_root
 from tests.sweep.tables import LateClock, abandoned, data_files, ids, only, root_of, rows
 
@@ -272,9 +273,98 @@ def test_a_clone_of_what_is_erased_meanwhile_is_dropped(
         return plan
 
     monkeypatch.setattr(f"{handlers.__name__}.plan_clone", erase_between)
-    with pytest.raises(HistoryExpired):
-        cloned.delta.clone("source", "late", version=0)
-    assert not cloned.table("late").exists
+    for _ in range(2):  # nor is it the answer of a retry that it was made
+        with pytest.raises(TableStateRefused, match="was dropped again"):
+            cloned.delta.clone("source", "late", version=0, idempotency_key="k")
+        assert not cloned.table("late").exists
+        monkeypatch.setattr(f"{handlers.__name__}.plan_clone", plan_clone)
+
+
+class Killed(BaseException):
+    """What a process that is killed does not come back from."""
+
+
+def die_after_the_commit(monkeypatch: pytest.MonkeyPatch, lake: Lake, between: Callable[[], object]) -> None:
+    """Clone version 0 of the source as a process that plans it, is slow, and dies once it is committed."""
+
+    def plan_slowly(*asked: object) -> object:
+        plan = plan_clone(*asked)  # type: ignore[arg-type]
+        between()
+        return plan
+
+    def die(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(f"{handlers.__name__}.plan_clone", plan_slowly)
+        patch.setattr(handlers.DeltaAnswers, "_require_source", die)
+        with pytest.raises(Killed):
+            lake.delta.clone("source", "late", version=0, idempotency_key="k")
+    assert lake.table("late").exists
+
+
+def test_a_clone_whose_files_went_is_not_the_answer_of_a_retry(
+    lake: Lake, later: LateClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its process died before it could see that."""
+    lake.create_table("source", data=rows(1, 2)).delete("id = 1")
+    die_after_the_commit(monkeypatch, lake, lambda: erase(lake, later, "source"))
+    for _ in range(2):
+        with pytest.raises(TableStateRefused, match="clone the table again with another idempotency key"):
+            lake.delta.clone("source", "late", version=0, idempotency_key="k")
+    lake.branch().drop("late")
+    lake.delta.clone("source", "late", idempotency_key="l")
+    assert ids(lake.table("late")) == [2]
+
+
+def test_a_retry_waits_for_an_erase_that_may_not_have_seen_the_clone(
+    lake: Lake, later: LateClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.create_table("source", data=rows(1, 2)).delete("id = 1")
+
+    def kill(*_: object) -> None:
+        raise Killed
+
+    def begin_erase() -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(EraseRun, "_remove", kill)
+            with pytest.raises(Killed):
+                erase(lake, later, "source")
+
+    die_after_the_commit(monkeypatch, lake, begin_erase)
+    with pytest.raises(TableStateRefused, match="try again when the erase has ended"):
+        lake.delta.clone("source", "late", version=0, idempotency_key="k")
+    with pytest.raises(EraseRefused, match="clone 'late'"):
+        erase(lake, later, "source")  # it was seen now
+    lake.branch().drop("late")
+    assert erase(lake, later, "late", dropped=True).finished
+    assert erase(lake, later, "source").finished
+    lake.delta.clone("source", "late", idempotency_key="l")
+    assert ids(lake.table("late")) == [2]
+
+
+def test_a_clone_that_was_made_whole_is_the_answer_of_a_retry(
+    cloned: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    die_after_the_commit(monkeypatch, cloned, lambda: None)
+    made = cloned.delta.clone("source", "late", version=0, idempotency_key="k")
+    cloned.branch().drop("source")
+    assert cloned.delta.clone("source", "late", version=0, idempotency_key="k") == made
+    assert ids(cloned.table("late")) == [1, 2]
+    cloned.branch().drop("late")
+    assert cloned.delta.clone("source", "late", version=0, idempotency_key="k") == made
+
+
+def test_files_of_deletion_vectors_that_are_gone_are_missed(lake: Lake) -> None:
+    """Of the table, and of the clone that has them there."""
+    lake.delta.create("source", data=rows(*range(50_000)), properties=VECTORS)
+    lake.table("source").delete("id % 3 = 0")
+    lake.delta.clone("source", "clone")
+    assert not list(missing_files(lake))
+    (vectors,) = root_of(lake.table("source")).glob("*.bin")
+    vectors.unlink()
+    missed = [(file.table, vectors.name in file.what) for file in missing_files(lake)]
+    assert missed == [("clone", True), ("source", True)]
 
 
 # -- what has expired --------------------------------------------------------------------------------------
@@ -320,9 +410,11 @@ def test_a_clone_of_a_version_that_the_log_lost_meanwhile_is_dropped(
         return plan
 
     monkeypatch.setattr(f"{handlers.__name__}.plan_clone", forget_between)
-    with pytest.raises(VersionNotFound):
-        lake.delta.clone("source", "late", version=0)
-    assert not lake.table("late").exists
+    for _ in range(2):  # nor is it the answer of a retry that it was made
+        with pytest.raises(TableStateRefused, match="was dropped again"):
+            lake.delta.clone("source", "late", version=0, idempotency_key="k")
+        assert not lake.table("late").exists
+        monkeypatch.setattr(f"{handlers.__name__}.plan_clone", plan_clone)
 
 
 @pytest.mark.parametrize("way", ["recover", "resync"])

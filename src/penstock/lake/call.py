@@ -134,6 +134,11 @@ class Write(Call[R], frozen=True, kw_only=True):
         """
         return None
 
+    @property
+    def is_checked_again(self) -> bool:
+        """Whether its handler answers a repetition, which it may refuse although the first try landed."""
+        return False
+
     def named_revisions(self) -> Iterator[str]:
         """The revisions that decide what it comes to, as far as they are given."""
         for field in self.revisions:

@@ -306,7 +306,7 @@ class Embedded:
         """What a request came to before that cannot even be tried now: a name in it may lead nowhere."""
         if call.idempotency_key is None or calls.retry_of(call) is calls.Retry.READ:
             return None
-        if call.fixed_key is not None:
+        if call.fixed_key is not None or call.is_checked_again:
             return None  # what remembers it has told
         name = self.or_default(call.target_name)
         outcome = self.kernel.outcome(

@@ -16,9 +16,10 @@ from penstock.errors import TableStateRefused
 from penstock.formats.delta.branch_log.line import line_of
 from penstock.formats.delta.branch_log.ownership import PROTECTED, NewTable
 from penstock.formats.delta.format import check_phase
+from penstock.formats.delta.lake.missing_files import MissingDeltaFiles
 from penstock.formats.delta.log.snapshot import LogSnapshot
 from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, DeletionVector, write_commit
-from penstock.formats.delta.protocol.clones import whole_address
+from penstock.formats.delta.protocol.clones import clone_sources, whole_address
 from penstock.formats.delta.protocol.clustering import DOMAIN
 from penstock.formats.delta.protocol.feature_table import IN_COMMIT_TIMESTAMP, MANAGED_COMMITS
 from penstock.formats.delta.protocol.features import supported_features
@@ -26,15 +27,20 @@ from penstock.formats.delta.protocol.property_changes import FEATURE_PROPERTY
 from penstock.formats.delta.protocol.row_ids import highest_row_id
 from penstock.formats.delta.rows.inside import name_inside, table_place
 from penstock.formats.delta.rows.vectors import vector_file
+from penstock.formats.plugin import list_missing
 from penstock.kernel.format import Refused
+from penstock.kernel.table_horizons import all_horizons
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable
 from penstock.storage.linked_places import LinkedPlace
+from penstock.storage.locations import normalise
 from penstock.storage.places import Place
 
 if TYPE_CHECKING:
     from penstock.formats.delta.lake.calls import CloneTable
     from penstock.formats.delta.lake.parts import DeltaParts
+    from penstock.formats.delta.ownership.handover import HandoverResult
+    from penstock.model.encoding import ObjectId
 
 
 def require_cloneable(parts: DeltaParts, key: Key, content: DeltaTable) -> None:
@@ -45,6 +51,34 @@ def require_cloneable(parts: DeltaParts, key: Key, content: DeltaTable) -> None:
         check_phase(line_of(content))
     except Refused as refused:
         raise TableStateRefused(f"'{key}' {refused}", key=str(key)) from None
+
+
+def require_readable(parts: DeltaParts, made: HandoverResult, head: ObjectId) -> None:
+    """``TableStateRefused`` if files of a clone that was made before are gone, or an erase may be about to
+    remove them.
+
+    Whoever made it may have died before the last look at its source, so that nobody has dropped it.
+    """
+    tables = parts.owner.tables
+    content = tables.content(head, made.key)
+    if not isinstance(content, DeltaTable) or not content.state or content.id != made.id:
+        return
+    snapshot = parts.commits.snapshot(content, tables.read)
+    sources = {*map(normalise, clone_sources(snapshot.metadata.configuration))}
+    for horizon in all_horizons(tables.kernel.store) if sources else ():
+        source = tables.find_last(horizon.table) if horizon.ended_us is None else None
+        if source is not None and normalise(source.location) in sources:
+            raise TableStateRefused(
+                f"'{made.key}' was cloned from '{horizon.key}', which is being erased: try again when the "
+                f"erase has ended; if it does not end, erase '{horizon.key}' again",
+                key=str(made.key),
+            )
+    if gone := MissingDeltaFiles(parts).find_gone(content, snapshot):
+        raise TableStateRefused(
+            f"'{made.key}' was cloned, but files that it needs went meanwhile: {list_missing(gone)}\n"
+            f"  Drop '{made.key}', and clone the table again with another idempotency key.",
+            key=str(made.key),
+        )
 
 
 def plan_clone(parts: DeltaParts, call: CloneTable, content: DeltaTable) -> NewTable:

@@ -44,7 +44,7 @@ from penstock.formats.delta.lake.answers import (
     TableVersion,
     TableVersions,
 )
-from penstock.formats.delta.lake.clones import plan_clone, require_cloneable
+from penstock.formats.delta.lake.clones import plan_clone, require_cloneable, require_readable
 from penstock.formats.delta.lake.log_maintenance import Upkeep
 from penstock.formats.delta.log.files import PlaceFiles
 from penstock.formats.delta.log.segments import find_segment
@@ -304,6 +304,9 @@ class DeltaAnswers:
         branch = self._lake.or_default(call.branch)
         request = self._table_request(call, f"clone {call.source} as {call.key}")
         if (made_table := self._owner.handover.find_created(branch, call.key, request)) is not None:
+            if self._kernel.outcome(branch, _drop_key(made_table), None, about_itself=False) is not None:
+                raise _dropped_again_error(call.key, "its source was released, erased or swept")
+            require_readable(self._parts, made_table, self._tables.head(branch))
             return _made_answer(made_table)
         content = self._tables.require_managed(self._lake.kept_commit(call.at, branch), call.source)
         require_cloneable(self._parts, call.source, content)
@@ -322,7 +325,7 @@ class DeltaAnswers:
         self, call: delta_calls.CloneTable, content: DeltaTable, made_table: HandoverResult
     ) -> None:
         """Drop the clone if the source was released or erased while it was made, or the log has lost the
-        version since, and raise that.
+        version since: ``TableStateRefused``, which no earlier answer takes the place of.
 
         An erase says that it is under way before it looks who holds rows. So either it has found the clone,
         or it is found here. Likewise a sweep that has not seen the clone has read the log before: it leaves
@@ -338,15 +341,17 @@ class DeltaAnswers:
             self._drop_erased(content, call.version)
             if call.version is not None and call.version <= line_of(content).published:
                 find_segment(PlaceFiles(self._parts.places.at(content.location)), call.version)
-        except (HistoryExpired, InvalidLog, TableStateRefused, VersionNotFound):
+        except (HistoryExpired, InvalidLog, TableStateRefused, VersionNotFound) as problem:
             with suppress(ConflictError, ReferenceNotFound):  # somebody else has dropped it, or the branch
                 self._kernel.commit(
                     self._lake.or_default(call.branch),
                     [Delete(made_table.key)],
                     commit_meta(CommitDescription(), call.who, f"drop {made_table.key}: its source is gone"),
                     base=made_table.commit,
+                    key=_drop_key(made_table),
+                    fingerprint=made_table.id.hex.encode,
                 )
-            raise
+            raise _dropped_again_error(made_table.key, problem.message.partition("\n")[0]) from None
 
     def _adopt(self, call: delta_calls.AdoptTable) -> TableMade:
         self._require_default(call.branch, "adopted")
@@ -531,6 +536,19 @@ def _ratified_answer(status: owner.OwnerRatifiedTable) -> RatifiedTable:
         name=status.name,
         timestamp_ms=status.timestamp_ms,
         repeated=status.repeated,
+    )
+
+
+def _drop_key(clone: HandoverResult) -> str:
+    """The idempotency key under which a clone is dropped whose source is gone: a retry looks for it."""
+    return f"drop-clone-{clone.id}"
+
+
+def _dropped_again_error(key: Key, why: str) -> TableStateRefused:
+    return TableStateRefused(
+        f"'{key}' was dropped again, because of what happened while it was cloned: {why}\n"
+        "  Clone what the source has now, with another idempotency key.",
+        key=str(key),
     )
 
 

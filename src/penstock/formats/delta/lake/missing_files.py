@@ -1,4 +1,4 @@
-"""Files of Delta tables that are gone: data files of the version that is there, or its log."""
+"""Files of Delta tables that are gone: those of the rows of the version that is there, or its log."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from collections.abc import Iterator
 
 from penstock.errors import PenstockError
 from penstock.formats.delta.lake.parts import DeltaParts
+from penstock.formats.delta.log.snapshot import LogSnapshot
+from penstock.formats.delta.protocol.actions import Add
 from penstock.formats.delta.rows.inside import name_inside, table_place
+from penstock.formats.delta.rows.vectors import vector_file
 from penstock.formats.plugin import MissingFile, MissingFiles, list_missing
 from penstock.lake.table import Table
 from penstock.model.nessie import DeltaTable
@@ -28,19 +31,32 @@ class MissingDeltaFiles(MissingFiles):
         try:
             # Not as readers get it: nothing is written for them at a place that may be the wrong one.
             snapshot = self._parts.commits.snapshot(content, self._parts.owner.tables.read)
-            place = table_place(self._parts.places, content.location, snapshot.metadata.configuration)
-            names = [name_inside(add.path, place) for add in snapshot.files()]
+            gone = self.find_gone(content, snapshot)
         except PenstockError as problem:
             yield MissingFile(key, reference, None, f"its log cannot be read: {problem.message}")
             return
+        if gone:
+            yield MissingFile(key, reference, snapshot.version, list_missing(gone))
+
+    def find_gone(self, content: DeltaTable, snapshot: LogSnapshot) -> list[str]:
+        """The files of one version of a table that are gone: data files, and those of deletion vectors."""
+        place = table_place(self._parts.places, content.location, snapshot.metadata.configuration)
+        names = {name for add in snapshot.files() for name in _names_of(add, place)}
         present_names = self._list(place)
         for source in place.sources if isinstance(place, LinkedPlace) else ():
             present_names = present_names | {f"{source.url}/{name}" for name in self._list(source)}
-        gone = sorted(name for name in names if name not in present_names)
-        if gone:
-            yield MissingFile(key, reference, snapshot.version, list_missing(gone))
+        return sorted(names - present_names)
 
     def _list(self, place: Place) -> frozenset[str]:
         if place.url not in self._listed:
             self._listed[place.url] = frozenset(entry.key for entry in place.entries())
         return self._listed[place.url]
+
+
+def _names_of(add: Add, place: Place) -> Iterator[str]:
+    yield name_inside(add.path, place)
+    vector = add.deletion_vector
+    if vector is not None and vector.storage_type == "u":
+        yield vector_file(vector)
+    elif vector is not None and vector.storage_type == "p":
+        yield name_inside(vector.path_or_inline_dv, place)
