@@ -885,10 +885,7 @@ ERASING: Final = (
         "tests/sweep/test_clones.py::test_a_retry_waits_for_an_erase_that_may_not_have_seen_the_clone",
     ),
     Advice(
-        (
-            "Drop '{}', and clone the table again with another idempotency key",
-            "Clone what the source has now, with another idempotency key",
-        ),
+        ("Drop '{}', and clone the table again with another idempotency key",),
         "The new clone has the rows that the source has now. What the source has lost is in neither.",
         "tests/sweep/test_clones.py::test_a_clone_whose_files_went_is_not_the_answer_of_a_retry",
     ),
