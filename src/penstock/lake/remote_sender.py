@@ -20,6 +20,7 @@ from penstock.errors import (
     LakeMoved,
     PenstockError,
     RequestError,
+    TableStateRefused,
     Unauthenticated,
 )
 from penstock.kernel.reachable import Progress
@@ -150,6 +151,8 @@ class RemoteSender:
         if landing is None:
             error.details[AFTER_DOUBT] = True
             raise error
+        if call.is_checked_again and isinstance(error, TableStateRefused):
+            raise unknown_outcome_error(call, error) from error
         return recover(self._ask, call, landing)
 
     def _wait_for_outcome(

@@ -283,10 +283,8 @@ class CloneTable(Write[TableMade], frozen=True, kw_only=True):
     def is_checked_again(self) -> bool:
         return True
 
-    def recover(self, ask: Ask, landing: Landing) -> TableMade:  # noqa: ARG002
-        """The handler knows what it came to, and looks whether the clone has its files."""
-        made: TableMade = ask(self)
-        return made
+    def recover(self, ask: Ask, landing: Landing) -> TableMade:
+        return _table_made(ask, self, self.key, landing)
 
 
 class AdoptTable(Write[TableMade], frozen=True, kw_only=True):
