@@ -323,6 +323,38 @@ def test_what_a_process_could_not_publish_does_not_come_back_after_an_erase(
     assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
+def test_deleted_rows_do_not_come_back_in_the_log_of_a_table_that_goes_on(
+    lake: Lake, path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The same for an erase of what another process had to publish of a table that is still there."""
+    rest = pa.table({"id": [7], "name": ["eve"]})
+    lake.create_table("t", data=rest)
+    lake.finish_background()
+    publisher, create_all = plugin_of(lake.catalogue, DeltaPlugin).parts.publisher, Place.create_all
+
+    def away(*_: Any) -> int:
+        raise Unavailable("storage is away")
+
+    def refuse_commits(place: Place, files: list[tuple[str, bytes]]) -> int:
+        return away() if files[0][0].endswith(".json") else create_all(place, files)
+
+    with monkeypatch.context() as storage:
+        storage.setattr(Place, "create_all", refuse_commits)
+        lake.table("t").append(people())
+        wait_until(lambda: "storage is away" in caplog.text)
+        monkeypatch.setattr(publisher, "publish_task", away)
+    with penstock.open(path) as other:
+        other.table("t").delete("id < 4")
+    with alone(path) as other:
+        assert other.erase("t").finished
+    assert where_is(path) == []
+    monkeypatch.undo()
+    lake.finish_background()
+    assert publisher.backlog() == ()
+    assert where_is(path) == []
+    assert lake.table("t").to_arrow() == rest
+
+
 def test_who_opens_the_lake_does_not_want_to_publish_an_erased_table(
     lake: Lake, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
