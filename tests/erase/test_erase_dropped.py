@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,10 @@ from click.testing import CliRunner
 
 import penstock
 from penstock.cli.root import penstock as root
-from penstock.errors import EraseRefused, HistoryExpired, KeyNotFound, MergeConflict
+from penstock.errors import EraseRefused, HistoryExpired, KeyNotFound, MergeConflict, Unavailable
 from penstock.formats.delta.lake.dropped_erase import DroppedDelta
+from penstock.formats.delta.plugin import DeltaPlugin
+from penstock.formats.delta.publishing.publisher import Publisher
 from penstock.formats.files.lake.dropped_erase import DroppedFiles
 from penstock.formats.lance.lake.dropped_erase import DroppedLance
 from penstock.kernel.revert import RevertRequest
@@ -24,6 +27,8 @@ from penstock.lake.lake import Lake
 from penstock.storage.places import Place
 from penstock.stores.sqlite import SqliteStore
 from tests.erase.tables import MARKER, alone, people, where_is
+from tests.plugins import plugin_of
+from tests.queue.hooks import wait_until
 from tests.sweep.tables import LateClock
 
 
@@ -271,3 +276,96 @@ def test_the_command_line_says_that_nothing_is_left(lake: Lake, path: Path) -> N
     assert found.exit_code == 0, found.output
     assert "t is erased: nothing is left of its history\n" in found.output
     assert where_is(path) == []
+
+
+@pytest.mark.parametrize("is_new", [False, True], ids=["appended", "created"])
+@pytest.mark.parametrize("is_read", [False, True], ids=["unread", "in memory"])
+def test_what_a_process_could_not_publish_does_not_come_back_after_an_erase(
+    lake: Lake,
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    is_new: bool,
+    is_read: bool,
+) -> None:
+    """It tries again once storage answers, and may still have the bytes of the commit."""
+    lake.create_table("other", data=pa.table({"id": [7]}))
+    if not is_new:
+        delta(lake)
+    lake.finish_background()
+    publisher = plugin_of(lake.catalogue, DeltaPlugin).parts.publisher
+
+    def away(*_: Any) -> int:
+        raise Unavailable("storage is away")
+
+    def refuse_commits(place: Place, files: list[tuple[str, bytes]]) -> int:
+        return away() if files[0][0].endswith(".json") else create_all(place, files)
+
+    create_all = Place.create_all
+    with monkeypatch.context() as storage:
+        if is_read:
+            storage.setattr(Place, "create_all", refuse_commits)
+        else:
+            storage.setattr(Publisher, "_publish", away)
+        if is_new:
+            delta(lake)
+        lake.table("t").append(people())
+        lake.branch().drop("t")
+        wait_until(lambda: "storage is away" in caplog.text)
+        assert [str(left.key) for left in publisher.backlog()] == ["t"]
+        with alone(path) as other:
+            assert other.erase("t", dropped=True).finished
+        assert where_is(path) == []
+        caplog.clear()
+    lake.finish_background()
+    assert publisher.backlog() == ()
+    assert where_is(path) == []
+    assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+def test_deleted_rows_do_not_come_back_in_the_log_of_a_table_that_goes_on(
+    lake: Lake, path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The same for an erase of what another process had to publish of a table that is still there."""
+    rest = pa.table({"id": [7], "name": ["eve"]})
+    lake.create_table("t", data=rest)
+    lake.finish_background()
+    publisher, create_all = plugin_of(lake.catalogue, DeltaPlugin).parts.publisher, Place.create_all
+
+    def away(*_: Any) -> int:
+        raise Unavailable("storage is away")
+
+    def refuse_commits(place: Place, files: list[tuple[str, bytes]]) -> int:
+        return away() if files[0][0].endswith(".json") else create_all(place, files)
+
+    with monkeypatch.context() as storage:
+        storage.setattr(Place, "create_all", refuse_commits)
+        lake.table("t").append(people())
+        wait_until(lambda: "storage is away" in caplog.text)
+        monkeypatch.setattr(publisher, "publish_task", away)
+    with penstock.open(path) as other:
+        other.table("t").delete("id < 4")
+    with alone(path) as other:
+        assert other.erase("t").finished
+    assert where_is(path) == []
+    monkeypatch.undo()
+    lake.finish_background()
+    assert publisher.backlog() == ()
+    assert where_is(path) == []
+    assert lake.table("t").to_arrow() == rest
+
+
+def test_who_opens_the_lake_does_not_want_to_publish_an_erased_table(
+    lake: Lake, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    delta(lake)
+    lake.table("t").append(people())
+    lake.branch().drop("t")
+    lake.close()
+    with alone(path) as other:
+        assert other.erase("t", dropped=True).finished
+    caplog.clear()
+    with penstock.open(path) as lake:
+        lake.create_table("other", data=people())
+        lake.finish_background()
+    assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == []

@@ -14,6 +14,7 @@ from penstock.errors import (
     EraseRefused,
     HistoryExpired,
     InvalidRequest,
+    OutOfSync,
     TableStateRefused,
 )
 from penstock.formats.delta.lake import handlers
@@ -21,16 +22,18 @@ from penstock.formats.delta.lake.clone_needs import CloneNeeds
 from penstock.formats.delta.lake.clones import plan_clone
 from penstock.formats.delta.ownership.clones import SourceFinder, has_clones
 from penstock.formats.delta.plugin import DeltaPlugin
+from penstock.formats.delta.publishing.log_check import LogCheck
 from penstock.kernel.description import CLONES_VERSION, read_description
 from penstock.kernel.settings import Settings
 from penstock.lake.answers import ErasedTable
-from penstock.lake.backup import backup_lake, restore_backup
+from penstock.lake.backup import backup_lake, forget_backups, restore_backup
 from penstock.lake.copy import copy_lake
 from penstock.lake.embedded import Embedded
 from penstock.lake.erase import EraseRun
 from penstock.lake.lake import Lake
 from penstock.lake.missing_files import missing_files
 from penstock.lake.root_maps import map_root
+from tests.lake.restored import restore_lake
 from tests.sweep.tables import LateClock, abandoned, data_files, ids, only, root_of, rows
 
 ALONE = Settings(grace_s=0, nobody_writes=True, publish_wait_s=60.0)
@@ -506,6 +509,102 @@ def test_a_backup_with_data_has_the_files_of_clones(cloned: Lake, tmp_path: Path
         assert ids(restored.table("clone")) == [1, 2, 3]
         forget(restored, later)
         assert ids(restored.table("clone")) == [1, 2, 3]
+
+
+def test_a_backup_without_data_keeps_the_files_of_clones_until_it_is_forgotten(
+    lake: Lake, tmp_path: Path, later: LateClock
+) -> None:
+    """Nobody else needs the files: the clone was on a branch that is gone."""
+    place, backups = tmp_path / "lake", tmp_path / "backups"
+    lake.create_table("source", data=rows(1, 2)).append(rows(3))
+    dev = lake.branch("dev").create()
+    lake.delta.clone("source", "clone", branch="dev")
+    source = root_of(lake.table("source"))
+    needed = data_files(source)
+    lake.finish_background()
+    made = backup_lake(place, backups, clock=later)
+    dev.delete()
+    overwritten(lake, later)
+    assert data_files(source) >= needed
+    assert forget_backups(place, made.point.id, clock=later) == [made.point.id]
+    forget(lake, later)
+    assert not data_files(source) & needed
+
+
+def test_clones_of_a_backup_without_data_are_read_beside_the_lake_that_has_them_no_more(
+    lake: Lake, tmp_path: Path, later: LateClock
+) -> None:
+    lake.create_table("source", data=rows(1, 2)).append(rows(3))
+    dev = lake.branch("dev").create()
+    lake.delta.clone("source", "clone", branch="dev")
+    lake.finish_background()
+    backup_lake(tmp_path / "lake", tmp_path / "backups", clock=later)
+    dev.delete()
+    overwritten(lake, later)
+    restore_backup(tmp_path / "backups", tmp_path / "restored", clock=later)
+    with penstock.open(tmp_path / "restored", settings=ALONE, clock=later) as restored:
+        assert ids(restored.branch("dev").table("clone")) == [1, 2, 3]
+
+
+def test_a_lake_of_a_backup_without_data_goes_on_with_its_clones(
+    cloned: Lake, tmp_path: Path, later: LateClock
+) -> None:
+    """The source of the clone is dropped before the backup, and the database is lost afterwards."""
+    dropped(cloned, later)
+    place, backups = tmp_path / "lake", tmp_path / "backups"
+    cloned.close()
+    backup_lake(place, backups, clock=later)
+    for part in place.glob("penstock.db*"):
+        part.unlink()
+    restore_backup(backups, tmp_path / "restored", own=True, source_is_gone=True, clock=later)
+    with penstock.open(tmp_path / "restored", settings=ALONE, clock=later) as restored:
+        forget(restored, later)
+        assert ids(restored.table("clone")) == [1, 2, 3]
+        restored.table("clone").delete("id = 1")
+        restored.table("clone").overwrite(rows(5))
+        restored.table("clone").append(rows(6))
+        forget(restored, later)
+        assert ids(restored.table("clone")) == [5, 6]
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["behind", "forked"])
+def test_a_resync_of_a_lake_with_clones_loses_no_row(
+    tmp_path: Path, later: LateClock, monkeypatch: pytest.MonkeyPatch, again: bool
+) -> None:
+    """The database comes back from a copy that knows the clone, while clone and source went on."""
+    place = tmp_path / "lake"
+    with penstock.open(place, create=True):
+        pass
+
+    def before(lake: Lake) -> None:
+        lake.create_table("source", data=rows(1, 2)).append(rows(3))
+        lake.delta.clone("source", "clone")
+
+    def after(lake: Lake) -> None:
+        lake.table("clone").append(rows(4))
+        lake.table("clone").delete("id = 1")
+        lake.table("source").delete("id = 3")
+
+    restore_lake(place, before, after)
+    if again:
+        with monkeypatch.context() as unnoticed:
+            unnoticed.setattr(LogCheck, "require_in_sync", lambda *_, **__: None)
+            unnoticed.setattr(LogCheck, "is_checked", lambda *_: True)
+            with penstock.open(place) as lake:
+                lake.table("clone").append(rows(7))
+                lake.table("source").append(rows(8))
+    own = [7] if again else []
+    with penstock.open(place, settings=ALONE, clock=later) as lake:
+        with pytest.raises(OutOfSync):
+            lake.table("clone").append(rows(9))
+        assert {str(resynced.key) for resynced in lake.resync().tables} == {"clone", "source"}
+        assert ids(lake.table("clone")) == [2, 3, 4, *own]
+        assert ids(lake.table("source")) == [1, 2, *([8] if again else [])]
+        overwritten(lake, later)
+        assert ids(lake.table("clone")) == [2, 3, 4, *own]
+        lake.table("clone").append(rows(6))
+        assert ids(lake.table("clone")) == [2, 3, 4, 6, *own]
+        assert lake.fsck().damages == ()
 
 
 def test_a_fork_reads_a_clone_and_makes_none(cloned: Lake, tmp_path: Path, later: LateClock) -> None:

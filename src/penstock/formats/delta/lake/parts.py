@@ -51,6 +51,7 @@ class DeltaParts:
             after_publish=self.maintenance.after_publish,
             has_table=tables.has_table,
         )
+        self.publisher.is_erased = tables.is_erased
         self.log_check = LogCheck(
             self.places, self.publisher, tables.find_last, partial(require_unmoved, kernel.store)
         )

@@ -95,13 +95,14 @@ class StatusOverview:
     def _is_unfinished(self, content: DeltaTable) -> bool:
         """Whether a dropped table has versions that are not in its log, and the log is there to go on with.
 
-        What was ratified is not lost with the key. But who has deleted the table's files, or has given its
-        log to another owner, does not want them.
+        What was ratified is not lost with the key. But who has deleted the table's files, has given its log
+        to another owner, or has erased the table, does not want them.
         """
         line = line_of(content)
         if (
             line.phase is not OwnershipPhase.OWNED
             or line.fork <= line.published
+            or self._tables.is_erased(content)
             or not self._is_owned(content, line)
         ):
             return False

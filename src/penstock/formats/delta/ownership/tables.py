@@ -15,6 +15,7 @@ from penstock.kernel.kernel import Kernel
 from penstock.kernel.ledger import LEDGER, find_table, holder, last_content, ledger_entry
 from penstock.kernel.objects import content_of
 from penstock.kernel.state import prefix_end
+from penstock.kernel.table_horizons import TableHorizons, find_horizon
 from penstock.lake.plugins import describe_usage, suggest_use
 from penstock.model.commits import CommitMeta
 from penstock.model.content import AnyContent, decode_content
@@ -129,6 +130,13 @@ class Tables:
     def is_known(self, identity: UUID) -> bool:
         """Whether any branch or tag has a table with an id, or had one and dropped it."""
         return self.known_tables.is_known(identity)
+
+    def is_erased(self, content: DeltaTable) -> bool:
+        """Whether a state of a table lies behind the table's horizon, so that nothing of it is kept."""
+        horizon = None if content.id is None else find_horizon(self.kernel.store, content.id)
+        if horizon is None:
+            return False
+        return TableHorizons(self.kernel.formats, {horizon.table: horizon}).is_behind(content)
 
     def all(self, commit: ObjectId) -> Iterator[tuple[Key, DeltaTable]]:
         """Every managed Delta table of a commit, from the ledger: other keys are not looked at."""

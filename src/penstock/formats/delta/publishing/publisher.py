@@ -16,7 +16,7 @@ from itertools import takewhile
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
-from penstock.errors import PenstockError
+from penstock.errors import AdministratorError, PenstockError
 from penstock.formats.delta.branch_log.line import Line, OwnershipPhase, Read, line_of
 from penstock.formats.delta.branch_log.ownership import RESYNC, OwnerIdentity, owner_of_line
 from penstock.formats.delta.errors import ForeignCommit, ManagedElsewhere
@@ -126,6 +126,8 @@ class Publisher(BackgroundPublisher[PublishTask, Unpublished]):
         """Told of a table of the default branch whose log was looked at and goes beyond what was told."""
         self._places, self._read = places, PrefetchReader(read, fetch)
         self._has_table = has_table
+        self.is_erased: Callable[[DeltaTable], bool] = lambda _: False
+        """Whether nothing is kept of a state of a table any more."""
         self._identity: OwnerIdentity | None = None
         self._owned: set[ObjectId] = set()
         self._in_sync: OrderedDict[UUID, None] = OrderedDict()
@@ -281,9 +283,23 @@ class Publisher(BackgroundPublisher[PublishTask, Unpublished]):
         if task.is_follow_up:
             self._run_after_publish(task)
             return
-        with suppress(ManagedElsewhere):  # then there is nothing to publish here
+        try:
             self.check_owned(task.content)
-            self._write_own(task) if task.own else self._write_log(task)
+            if not self._is_erased_meanwhile(task):
+                self._write_own(task) if task.own else self._write_log(task)
+        except ManagedElsewhere:
+            pass  # there is nothing to publish here
+        except AdministratorError:
+            if not self.is_erased(task.content):
+                raise
+
+    def _is_erased_meanwhile(self, task: PublishTask) -> bool:
+        """Whether another process has erased what could not be published at first: its bytes may still be in
+        the memory of this one, and are not to come back."""
+        with self.changed:
+            job = self.jobs.get(task.id)
+            is_first_try = job is None or job.problem is None
+        return not is_first_try and self.is_erased(task.content)
 
     def _write_own(self, task: PublishTask) -> None:
         before = self._log_progress(task.id).published
