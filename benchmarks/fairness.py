@@ -70,7 +70,7 @@ class Served(NamedTuple):
         return sorted(self.times_ms)[min(int(len(self.times_ms) * share), len(self.times_ms) - 1)]
 
 
-class Site(NamedTuple):
+class ServedLake(NamedTuple):
     """A server with a lake, and tokens for who floods it, who writes and who looks."""
 
     url: str
@@ -111,7 +111,7 @@ def _goals(found: dict[tuple[str, str], Served]) -> Iterator[Goal]:
 
 
 @contextmanager
-def _served(place: Path, options: tuple[str, ...]) -> Iterator[Site]:
+def _served(place: Path, options: tuple[str, ...]) -> Iterator[ServedLake]:
     with penstock.open(place) as lake:
         lake.catalogue.do(ChangeRoots(add=("s3://lake/warehouse",)))
         flooder = lake.create_token("flooder", "read:main:schema0000.*")
@@ -131,12 +131,12 @@ def _served(place: Path, options: tuple[str, ...]) -> Iterator[Site]:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
-            yield Site(json.loads(process.stdout.readline())["url"], flooder, writer, reader)
+            yield ServedLake(json.loads(process.stdout.readline())["url"], flooder, writer, reader)
         finally:
             process.terminate()
 
 
-def _measure(site: Site, flood: Flood, seconds: float) -> tuple[Counter[str], dict[str, Served]]:
+def _measure(site: ServedLake, flood: Flood, seconds: float) -> tuple[Counter[str], dict[str, Served]]:
     """What the flood was answered, and how others were served meanwhile."""
     fresh = multiprocessing.get_context(
         "spawn"
@@ -207,12 +207,12 @@ def _ask(url: str, method: str, path: str, token: str, body: object) -> int:
         connection.close()
 
 
-def _flood(site: Site, flood: Flood, stop: Event, queue: Queue[Counter[str]]) -> None:
+def _flood(site: ServedLake, flood: Flood, stop: Event, queue: Queue[Counter[str]]) -> None:
     """Ask the same by many connections at once until it is enough; a process of its own."""
     queue.put(asyncio.run(_ask_all(site, flood, stop, queue)))
 
 
-async def _ask_all(site: Site, flood: Flood, stop: Event, queue: Queue[Counter[str]]) -> Counter[str]:
+async def _ask_all(site: ServedLake, flood: Flood, stop: Event, queue: Queue[Counter[str]]) -> Counter[str]:
     parts, answers = urlsplit(site.url), Counter[str]()
     sent = f"GET {flood.path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {site.flooder}\r\n"
 

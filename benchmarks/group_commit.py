@@ -40,7 +40,7 @@ class Run(NamedTuple):
     """What one round of one way came to."""
 
     written: Written
-    commits_a_swap: float
+    commits_per_swap: float
 
 
 def _plainly(kernel: Kernel, operation: Put) -> None:
@@ -85,7 +85,7 @@ def ask(workshop: Workshop) -> Findings:
                     median(against),
                     median(run.written.latency_ms(0.5) for run in done),
                     median(run.written.latency_ms(0.99) for run in done),
-                    median(run.commits_a_swap for run in done),
+                    median(run.commits_per_swap for run in done),
                 )
                 rows.append([shape, threads, way.name, *figures])
                 if way is DURABLE and threads == 64:

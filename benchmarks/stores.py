@@ -178,8 +178,8 @@ def _row(name: str, pair: Pair, way: CommitStrategy, found: Measured, times: flo
         times,
         found.latency_ms(0.5),
         found.latency_ms(0.99),
-        found.commits_a_swap,
-        found.calls_a_commit,
+        found.commits_per_swap,
+        found.calls_per_commit,
         found.tally.lost_swaps,
     ]
 

@@ -10,7 +10,7 @@ from penstock.bench.commit_strategies import CommitStrategy
 from penstock.bench.load import Load, LoadShape
 from penstock.bench.measure import Measured, measure
 from penstock.bench.run import Pair, Plan, run
-from penstock.bench.site import Site
+from penstock.bench.site import BenchmarkLake
 from penstock.bench.tally import StoreTally, TallyStore
 from penstock.errors import Denied
 from penstock.kernel.kernel import Kernel
@@ -33,12 +33,12 @@ def test_figures_of_a_measurement() -> None:
     assert found.latency_ms(0.5) == pytest.approx(51)
     assert found.latency_ms(0.99) == pytest.approx(100)
     assert found.latency_ms(1) == pytest.approx(100)
-    assert (found.commits_a_swap, found.calls_a_commit) == (2.0, 3.0)
+    assert (found.commits_per_swap, found.calls_per_commit) == (2.0, 3.0)
 
 
 def test_a_measurement_without_commits_has_no_averages() -> None:
     nothing = Measured(seconds=1.0, latencies_s=(), tally=StoreTally())
-    assert (nothing.rate, nothing.commits_a_swap, nothing.calls_a_commit) == (0, None, None)
+    assert (nothing.rate, nothing.commits_per_swap, nothing.calls_per_commit) == (0, None, None)
     assert nothing.latency_ms(0.5) is None
 
 
@@ -70,7 +70,7 @@ class Noting(TallyStore):
 def test_commits_are_those_of_the_branch_and_the_warm_up_is_left_out() -> None:
     """A clock cannot be read at the same instant as a tally: between the two, any number may land."""
     store = Noting()
-    branch, *_ = branches = Site(store.inner).branches(1)
+    branch, *_ = branches = BenchmarkLake(store.inner).branches(1)
     found = measure(store, Load(LoadShape.ONE_BRANCH, 2, branches), CommitStrategy.NAIVE, 0.2, 0.2)
     kernel = Kernel(store)
     landed = kernel.history.commit(kernel.references.get(branch).head).depth - 1
@@ -94,7 +94,7 @@ def test_nothing_counts_before_every_writer_has_been_at_all_its_branches(way: Co
             return super().advance(turn, wish)
 
     store = Gated(MemoryStore())
-    branches = Site(store.inner).branches(4)
+    branches = BenchmarkLake(store.inner).branches(4)
     load, found = Load(LoadShape.MANY_BRANCHES, 2, branches), list[Measured]()
     thread = Thread(target=lambda: found.append(measure(store, load, way, 0.01, 0.0)))
     thread.start()
@@ -113,7 +113,7 @@ def test_an_error_of_one_writer_ends_the_measurement() -> None:
             return super().advance(turn, wish)
 
     store = Refusing(MemoryStore())
-    branches = Site(store).branches(1)
+    branches = BenchmarkLake(store).branches(1)
     with pytest.raises(Denied, match="no more"):
         measure(store, Load(LoadShape.ONE_BRANCH, 4, branches), CommitStrategy.GROUP_COMMIT, 600, 600)
 
@@ -121,7 +121,7 @@ def test_an_error_of_one_writer_ends_the_measurement() -> None:
 def test_a_plan_is_carried_out_in_its_order() -> None:
     plan = Plan(writers=(1, 2), seconds=0.01)
     announced: list[tuple[LoadShape, int, CommitStrategy]] = []
-    pairs = list(run(Site(MemoryStore()), plan, lambda *what: announced.append(what)))
+    pairs = list(run(BenchmarkLake(MemoryStore()), plan, lambda *what: announced.append(what)))
     assert announced == [
         (shape, writers, way) for shape in LoadShape for writers in (1, 2) for way in CommitStrategy
     ]
@@ -132,5 +132,5 @@ def test_a_plan_is_carried_out_in_its_order() -> None:
 
 def test_without_the_naive_loop_there_is_half_as_much_to_do() -> None:
     plan = Plan(shapes=(LoadShape.ONE_TABLE,), writers=(3,), seconds=0.01, naive=False)
-    [pair] = run(Site(MemoryStore()), plan)
+    [pair] = run(BenchmarkLake(MemoryStore()), plan)
     assert (plan.measurements, pair.naive, pair.times_naive) == (1, None, None)

@@ -15,7 +15,7 @@ import pytest
 import penstock
 from penstock import IcebergTable
 from penstock.bench.run import Plan, run
-from penstock.bench.site import HOME, NOTE, Site, clean, guest, own_lake
+from penstock.bench.site import HOME, NOTE, BenchmarkLake, clean, guest, own_lake
 from penstock.errors import InvalidRequest, LakeNotFound, Unavailable
 from penstock.kernel.description import new_description, write_description
 from penstock.kernel.kernel import Kernel
@@ -180,7 +180,7 @@ def test_what_a_guest_leaves_the_sweep_removes(lake: Path) -> None:
 
 @pytest.mark.parametrize("stop", [Stopped, KeyboardInterrupt])
 def test_an_interrupted_guest_deletes_its_branches(lake: Path, stop: type[BaseException]) -> None:
-    def begin(site: Site) -> None:
+    def begin(site: BenchmarkLake) -> None:
         site.branches(5)
         raise stop
 
@@ -206,7 +206,7 @@ def test_a_guest_needs_a_lake(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_removed_is_told_with_the_way_out(lake: Path) -> None:
-    def lose_the_rows(site: Site) -> None:
+    def lose_the_rows(site: BenchmarkLake) -> None:
         site.branches(1)
         with closing(sqlite3.connect(lake / "penstock.db")) as connection, connection:
             connection.execute("DROP TABLE refs")

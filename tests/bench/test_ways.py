@@ -10,7 +10,7 @@ import pytest
 
 from penstock.bench.commit_strategies import META, CommitStrategy, Naive
 from penstock.bench.load import TABLES, Load, LoadShape, put
-from penstock.bench.site import Site
+from penstock.bench.site import BenchmarkLake
 from penstock.bench.tally import TallyStore
 from penstock.errors import Damaged, OutcomeUnknown
 from penstock.kernel.kernel import Kernel
@@ -45,7 +45,7 @@ def depth(store: Store, branch: str) -> int:
 
 @pytest.mark.parametrize("way", CommitStrategy)
 def test_what_is_said_to_have_landed_is_on_the_branch(store: TallyStore, way: CommitStrategy) -> None:
-    branch, *_ = branches = Site(store).branches(1)
+    branch, *_ = branches = BenchmarkLake(store).branches(1)
     load, stop = Load(LoadShape.ONE_BRANCH, 4, branches), Event()
     committing, barrier = way.start(store, 4, stop), Barrier(4)
     landed: list[bool] = []
@@ -83,7 +83,7 @@ class Overtaking(TallyStore):
 
 
 def test_a_naive_writer_who_was_overtaken_begins_anew(inner: Store) -> None:
-    branch, *_ = Site(inner).branches(1)
+    branch, *_ = BenchmarkLake(inner).branches(1)
     store, at_first = Overtaking(inner, times=3), depth(inner, branch)
     naive = Naive(store, 1, Event())
     assert naive.commit(0, branch, put(0, 1))
@@ -101,7 +101,7 @@ def test_a_naive_writer_who_is_always_overtaken_ends_when_the_time_is_up(inner: 
             if self.tally.lost_swaps == 3:
                 stop.set()
 
-    branch, *_ = Site(inner).branches(1)
+    branch, *_ = BenchmarkLake(inner).branches(1)
     store = Ending(inner, times=1000)
     assert not Naive(store, 1, stop).commit(0, branch, put(0, 1))
     assert (store.tally.swaps, store.tally.lost_swaps) == (0, 3)
@@ -115,7 +115,7 @@ def test_a_naive_writer_who_got_no_answer_begins_anew(inner: Store) -> None:
                 raise OutcomeUnknown("no answer")
             return advanced
 
-    branch, *_ = Site(inner).branches(1)
+    branch, *_ = BenchmarkLake(inner).branches(1)
     store, at_first = Silent(inner), depth(inner, branch)
     assert Naive(store, 1, Event()).commit(0, branch, put(0, 1))
     assert depth(inner, branch) == at_first + 2, "nobody can tell it that it had landed"
@@ -136,7 +136,7 @@ def test_a_row_from_memory_costs_no_call() -> None:
 
 @pytest.mark.parametrize("way", CommitStrategy)
 def test_an_error_that_no_waiting_cures_is_raised(store: TallyStore, way: CommitStrategy) -> None:
-    branch, *_ = Site(store).branches(1)
+    branch, *_ = BenchmarkLake(store).branches(1)
     head = Kernel(store).references.get(branch).head
     store.delete([one for one in scan_all(store) if one.id == head])
     with pytest.raises(Damaged):

@@ -40,11 +40,11 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
         return self.latencies_s[min(int(share * self.commits), self.commits - 1)] * 1000
 
     @property
-    def commits_a_swap(self) -> float | None:
+    def commits_per_swap(self) -> float | None:
         return self.commits / self.tally.swaps if self.tally.swaps else None
 
     @property
-    def calls_a_commit(self) -> float | None:
+    def calls_per_commit(self) -> float | None:
         """How often a commit, on average, waited for the store."""
         return self.tally.calls / self.commits if self.commits else None
 

@@ -10,7 +10,7 @@ import msgspec
 from penstock.bench.commit_strategies import CommitStrategy
 from penstock.bench.load import Load, LoadShape
 from penstock.bench.measure import Measured, measure
-from penstock.bench.site import Site
+from penstock.bench.site import BenchmarkLake
 from penstock.bench.tally import TallyStore
 
 WRITERS: Final = (1, 16, 64)
@@ -68,7 +68,7 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
         return self.group.rate / self.naive.rate if self.naive is not None and self.naive.commits else None
 
 
-def run(site: Site, plan: Plan, announce: Announce = lambda *_: None) -> Iterator[Pair]:
+def run(site: BenchmarkLake, plan: Plan, announce: Announce = lambda *_: None) -> Iterator[Pair]:
     """Measure one load after the other."""
     store = TallyStore(site.store)
 

@@ -37,7 +37,7 @@ AT_ONCE: Final = 16
 """How many branches are made or deleted at the same time."""
 
 
-class Site:
+class BenchmarkLake:
     """A lake to measure in: it makes branches, and knows which ones it made."""
 
     def __init__(self, store: Store) -> None:
@@ -72,7 +72,7 @@ class Site:
 
 
 @contextmanager
-def own_lake(target: str) -> Iterator[Site]:
+def own_lake(target: str) -> Iterator[BenchmarkLake]:
     """A lake in an empty store, for as long as the context lasts; then the store is as empty as before.
 
     ``InvalidRequest`` if there is a lake, or anything else.
@@ -86,7 +86,7 @@ def own_lake(target: str) -> Iterator[Site]:
         write_description(store, mine)
         try:
             Kernel(store).references.create(HOME, Kind.BRANCH, NO_COMMIT, note=NOTE)
-            yield Site(store)
+            yield BenchmarkLake(store)
         finally:
             with _cleanup_errors_explained(store):
                 if read_description(store).id != mine.id:
@@ -100,12 +100,12 @@ def own_lake(target: str) -> Iterator[Site]:
 
 
 @contextmanager
-def guest(target: str) -> Iterator[Site]:
+def guest(target: str) -> Iterator[BenchmarkLake]:
     """Branches in a lake that is there, until the context ends. Other branches are not touched."""
     store = open_store(target, False, now_us)
     try:
         read_description(store)
-        site = Site(store)
+        site = BenchmarkLake(store)
         try:
             yield site
         finally:

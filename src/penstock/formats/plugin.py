@@ -193,13 +193,13 @@ class TableSweep(Protocol):
     def locations(self) -> list[str]:
         """Where there is something to sweep, as the call chooses it, sorted."""
 
-    def run(self, locations: Iterable[str]) -> Iterator[SweptTable]:
+    def sweep_locations(self, locations: Iterable[str]) -> Iterator[SweptTable]:
         """Sweep some of these places, and say of each what came of it.
 
         ``Damaged`` if history cannot be walked: then nothing was removed of tables that are not told.
         """
 
-    def run_unlanded(self, limit: int | None) -> Iterator[SweptTable]:
+    def sweep_unlanded(self, limit: int | None) -> Iterator[SweptTable]:
         """Sweep folders that no commit has, unless they are among the locations; at most so many."""
 
 

@@ -197,7 +197,7 @@ class BackupMaker:
         with self._hold_lease():
             expired = self._expire(source, chosen(read_points(self._target)))
             if self._files is not None and not expired:
-                self._files.sweep_files(self._keep_alone)
+                self._files.sweep_files(self._keep_lease)
         return [point.id for point in expired]
 
     def _begin(self, source: Kernel, source_place: str, *, register: bool, data: bool) -> BackupPoint:
@@ -263,7 +263,7 @@ class BackupMaker:
             unregister_backups(source, ids, place)
         self._replace_point(newest, None)
         if self._files is not None:
-            self._files.sweep_files(self._keep_alone)
+            self._files.sweep_files(self._keep_lease)
         if newest.data is not None:
             unregister_backups(source, ids, place)
         return False
@@ -346,7 +346,7 @@ class BackupMaker:
         before, listed = point.data, self._files.list_files(point, self._store)
         listed = msgspec.structs.replace(listed, new_files=before.new_files, new_bytes=before.new_bytes)
         point = self._put_changed(point, msgspec.structs.replace(point, data=listed))
-        copied = self._files.copy_files(point, self._store, self._keep_alone)
+        copied = self._files.copy_files(point, self._store, self._keep_lease)
         point = self._put_changed(point, msgspec.structs.replace(point, data=copied))
         if verify and (missing := [*islice(self._files.missing_files(point), MISSING_MAX)]):
             raise Damaged(
@@ -412,7 +412,7 @@ class BackupMaker:
         if heir is not None and source is not None:
             complete_registration(source, heir)
         if self._files is not None:
-            self._files.sweep_files(self._keep_alone)
+            self._files.sweep_files(self._keep_lease)
         if source is not None:
             unregister_backups(source, [point.id for point in going if point.data is not None], place)
         return [*going]
@@ -448,7 +448,7 @@ class BackupMaker:
             page, token = retry_reads(self._settings, partial(self._target.scan, token, SCAN_PAGE))
             doomed += [stored_object for stored_object in page if not is_kept(stored_object)]
             if doomed and (not token or len(doomed) >= DELETE_MAX):
-                self._keep_alone()
+                self._keep_lease()
                 self._target.delete(doomed)
                 doomed = []
             if not token:
@@ -487,7 +487,7 @@ class BackupMaker:
                 if self._lease is None or not self._lease.keep():
                     return
 
-    def _keep_alone(self) -> None:
+    def _keep_lease(self) -> None:
         with self._lock:
             is_kept = self._lease is not None and self._lease.keep()
         if not is_kept:
@@ -498,7 +498,7 @@ class BackupMaker:
 
     def _store(self, objects: dict[ObjectId, bytes]) -> None:
         if objects:
-            self._keep_alone()
+            self._keep_lease()
             retry_reads(self._settings, partial(self._target.store, objects))
 
     def _put_changed(self, before: BackupPoint, after: BackupPoint) -> BackupPoint:
@@ -511,7 +511,7 @@ class BackupMaker:
         assert point is not None
         old = None if before is None else point_row(before)
         new = None if after is None else point_row(after)
-        self._keep_alone()
+        self._keep_lease()
 
         def decide(row: Row | None, _: bool) -> Swap[None] | Keep[None]:
             if row != old:

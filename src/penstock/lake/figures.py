@@ -47,15 +47,15 @@ def gather_figures(
     """The figures that a call asks for. ``read_requests`` tells what requests came to, if not the lake."""
     call.check_sendable()
     days: tuple[DayCount, ...] = ()
-    if call.asks_for(FigureKind.COMMITS):
+    if call.includes(FigureKind.COMMITS):
         commits = catalogue.do(ListCommits(ref=call.ref, via=call.via, limit=COMMITS_COUNTED))
         days = count_days([commit.time for commit in commits], is_cut=len(commits) == COMMITS_COUNTED)
     requests: tuple[RequestCounts, ...] | None = None
-    if call.asks_for(FigureKind.REQUESTS):
+    if call.includes(FigureKind.REQUESTS):
         requests = read_requests() if read_requests is not None else catalogue.do(CountRequests())
     waiting: tuple[PublishingLag, ...] = ()
     published = 0
-    if call.asks_for(FigureKind.PUBLISHING):
+    if call.includes(FigureKind.PUBLISHING):
         statuses = catalogue.do(load_member("lake.publishing")(limit=PAGE_MAX))
         published = len(statuses)
         waiting = tuple(
@@ -70,7 +70,7 @@ def gather_figures(
             for status in statuses
             if status.backlog or status.alarm
         )
-    table = call.table if call.asks_for(FigureKind.SIZES) else None
+    table = call.table if call.includes(FigureKind.SIZES) else None
     return Figures(
         commits=days,
         requests=requests,

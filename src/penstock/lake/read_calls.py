@@ -278,7 +278,7 @@ class GetFigures(Call[Figures], frozen=True, kw_only=True):
         if FigureKind.SIZES in self.about and self.table is None:
             raise InvalidRequest("sizes are those of a table: name one in table")
 
-    def asks_for(self, kind: FigureKind) -> bool:
+    def includes(self, kind: FigureKind) -> bool:
         return not self.about or kind in self.about
 
 

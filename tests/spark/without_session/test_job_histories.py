@@ -14,7 +14,7 @@ from penstock.formats.delta.lake.calls import WriterReads
 from penstock.formats.delta.protocol.actions import Add, Txn
 from penstock.formats.delta.rows.writing import write_files
 from penstock.formats.delta.spark.job.tables import JobTable
-from penstock.formats.delta.spark.source.target import PlannedWrite, SourceTarget, TaskMessage, target_of
+from penstock.formats.delta.spark.source.target import PlannedTable, PlannedWrite, TaskMessage, target_of
 from penstock.formats.rows.arrow_types import schema_of
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
@@ -76,7 +76,7 @@ def test_what_a_job_wrote_for_another_history_is_refused_and_removed(
     assert 7 in dev.to_arrow()["id"].to_pylist()
 
 
-def written(lake: Lake) -> tuple[SourceTarget, list[TaskMessage]]:
+def written(lake: Lake) -> tuple[PlannedTable, list[TaskMessage]]:
     """What tasks of ``format("penstock")`` wrote, and the table as they knew it."""
     options = options_of({"lake": lake.url, "table": KEY, "ref": "dev"})
     target = target_of(options, schema_of(SCHEMA), is_overwrite=False)

@@ -18,7 +18,7 @@ from penstock.formats.delta.lake.calls import CommitTables
 from penstock.formats.delta.protocol.actions import Metadata, Txn
 from penstock.formats.delta.spark.source.reader import TableReader, pin_table
 from penstock.formats.delta.spark.source.streams import TableStream
-from penstock.formats.delta.spark.source.target import SourceTarget, TaskMessage, target_of
+from penstock.formats.delta.spark.source.target import PlannedTable, TaskMessage, target_of
 from penstock.formats.delta.spark.source.writer import TableSink, TableWriter
 from penstock.formats.rows.arrow_types import schema_of
 from penstock.formats.rows.schema import Field, StructType, parse_schema, write_schema
@@ -49,11 +49,11 @@ def batch(*ids: int, day: str = "monday") -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([{"id": one, "day": day} for one in ids], schema=SCHEMA)
 
 
-def planned(of: Lake, schema: pa.Schema = SCHEMA, *, overwrite: bool = False, **options: str) -> SourceTarget:
+def planned(of: Lake, schema: pa.Schema = SCHEMA, *, overwrite: bool = False, **options: str) -> PlannedTable:
     """A job as it gets to tasks and to the commit: pickled."""
     told = options_of({"lake": of.url, "table": KEY, **options})
     found = target_of(told, schema_of(schema), is_overwrite=overwrite)
-    again: SourceTarget = pickle.loads(pickle.dumps(found))
+    again: PlannedTable = pickle.loads(pickle.dumps(found))
     return again
 
 

@@ -235,8 +235,8 @@ def _describe_measurement(pair: Pair, strategy: CommitStrategy, measured: Measur
         p99_ms=measured.latency_ms(0.99),
         swaps=measured.tally.swaps,
         lost_swaps=measured.tally.lost_swaps,
-        commits_per_swap=measured.commits_a_swap,
-        calls_per_commit=measured.calls_a_commit,
+        commits_per_swap=measured.commits_per_swap,
+        calls_per_commit=measured.calls_per_commit,
         times_naive=pair.times_naive if strategy is CommitStrategy.GROUP_COMMIT else None,
     )
 
@@ -273,8 +273,8 @@ def _format_row(writers: str, strategy: CommitStrategy, measured: Measured, time
         figure(measured.latency_ms(0.5)),
         figure(measured.latency_ms(0.99)),
         f"{measured.tally.swaps:,}",
-        figure(measured.commits_a_swap),
-        figure(measured.calls_a_commit),
+        figure(measured.commits_per_swap),
+        figure(measured.calls_per_commit),
         f"{measured.tally.lost_swaps:,}",
         times,
     ]

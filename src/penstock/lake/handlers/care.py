@@ -95,10 +95,10 @@ def sweep_tables(lake: Embedded, call: SweepTables, progress: Progress) -> tuple
     page = {*sorted(location for locations in sweeps.values() for location in locations)[: call.limit]}
     swept: list[SweptTable] = []
     for sweep, locations in sweeps.items():
-        swept += sweep.run(location for location in locations if location in page)
+        swept += sweep.sweep_locations(location for location in locations if location in page)
     is_last = call.limit is None or len(page) < call.limit
     if is_last and call.key is None:
         for sweep in sweeps:
             # As many more as leave this page the last.
-            swept += sweep.run_unlanded(None if call.limit is None else max(0, call.limit - 1 - len(swept)))
+            swept += sweep.sweep_unlanded(None if call.limit is None else max(0, call.limit - 1 - len(swept)))
     return tuple(sorted(swept, key=lambda table: table.location))

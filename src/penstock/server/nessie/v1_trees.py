@@ -103,13 +103,13 @@ class V1ContentQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     hash_on_ref: str = ""
 
 
-class ExpectedQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ExpectedHashQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What the writer knows of the reference that it changes."""
 
     expected_hash: str | None = None
 
 
-class TransplantQuery(ExpectedQuery, frozen=True, kw_only=True, rename="camel"):
+class TransplantQuery(ExpectedHashQuery, frozen=True, kw_only=True, rename="camel"):
     """What the writer knows of the branch, and what to say of the commits."""
 
     message: str | None = None

@@ -165,11 +165,11 @@ def work_on_rows(ask: Ask, request: RowRequest) -> bytes:
 def find_figures(ask: Ask, call: GetFigures) -> Figures:
     """Figures, of which those of a table are counted by a row worker."""
     call.check_sendable()
-    others = tuple(kind for kind in FigureKind if kind is not FigureKind.SIZES and call.asks_for(kind))
+    others = tuple(kind for kind in FigureKind if kind is not FigureKind.SIZES and call.includes(kind))
     figures = Figures()
     if others:
         figures = ask.catalogue.do(msgspec.structs.replace(call, about=others, table=None))
-    if call.table is None or not call.asks_for(FigureKind.SIZES):
+    if call.table is None or not call.includes(FigureKind.SIZES):
         return figures
     name = call.ref if call.ref is not None else ask.catalogue.do(GetAbout()).default_branch
     request = RowRequest(

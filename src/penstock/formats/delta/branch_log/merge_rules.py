@@ -424,8 +424,8 @@ class _TableMerge:
         if may_take and LineTip.of(target).is_on(source, read):
             return AppliedChange(self._source)
         if may_take and not is_repeated and source.fork > target.fork:
-            return self._on_top(self._source, self._target)
-        return self._on_top(self._target, self._source)
+            return self._append_net_change(self._source, self._target)
+        return self._append_net_change(self._target, self._source)
 
     def _is_known_here(self) -> bool:
         """Whether this branch has, or had, all files that a commit added which is transplanted: it had the
@@ -448,32 +448,32 @@ class _TableMerge:
         sides = self._target, self._base, self._source
         return redo(self._table, self._commits, *sides, self._table.since, self._now_ms, self._extend)
 
-    def _on_top(self, stays: DeltaTable, comes: DeltaTable) -> AppliedChange:
-        """One side's line, and the net change of the other as its next version."""
-        line = line_of(stays)
-        parted = parted_at(line, line_of(comes), self._table.read)
-        since, nets, mine = self._find_net_changes(stays, comes, parted)
+    def _append_net_change(self, onto: DeltaTable, source: DeltaTable) -> AppliedChange:
+        """The line of ``onto``, with the net change of ``source`` as its next version."""
+        line = line_of(onto)
+        parted = parted_at(line, line_of(source), self._table.read)
+        since, nets, mine = self._find_net_changes(onto, source, parted)
         after = max(parted, self._base_tip.version if self._base_tip.is_on(line, self._table.read) else -1)
-        standing = PreparedTable(self._table, self._commits, stays, stamp(self._table, self._now_ms))
+        standing = PreparedTable(self._table, self._commits, onto, stamp(self._table, self._now_ms))
         own: list[NetStep] = []
         if since == parted:  # else more commits would have to be read than the table's files
-            own = steps(self._table, self._commits, comes, parted, line_of(comes).latest)
+            own = steps(self._table, self._commits, source, parted, line_of(source).latest)
             standing.note_files(parted, files_before(own))
         landing = []
-        written = self._written_before(comes)
+        written = self._written_before(source)
         for net in nets:
-            net = _settle_net(self._table, self._commits, comes, net)
+            net = _settle_net(self._table, self._commits, source, net)
             written = last(net.state, Metadata) or written
             if last(net.state, Metadata) is not None:
-                self._check_column_ids(stays, comes, parted, after)
+                self._check_column_ids(onto, source, parted, after)
             try:
-                landing.append(self._check_conflicts(stays, after, since, net, mine))
+                landing.append(self._check_conflicts(onto, after, since, net, mine))
             except LineClash as clash:
-                raise clash.refusal(net, own, is_here=stays is self._target) from None
-            self._check_columns(stays, landing[-1], written)
-        landing = [transfer_row_ids(self._table, self._commits, stays, comes, net) for net in landing]
+                raise clash.refusal(net, own, is_here=onto is self._target) from None
+            self._check_columns(onto, landing[-1], written)
+        landing = [transfer_row_ids(self._table, self._commits, onto, source, net) for net in landing]
         return NextVersions(
-            self._table, self._commits, stays, line, self._now_ms, self._extend, MERGE_INFO
+            self._table, self._commits, onto, line, self._now_ms, self._extend, MERGE_INFO
         ).all(landing, standing)
 
     def _find_net_changes(

@@ -300,7 +300,7 @@ def _rebase_proposal(
         if proposal.batches and _is_done(proposal.batches, batches, f"version {winner.version}"):
             return msgspec.structs.replace(checked, is_done=True)
     if transaction is not None:
-        transaction = _on_top(winners, transaction)
+        transaction = _rebase_or_refuse(winners, transaction)
     live = None if checked.live is None else dict(checked.live)
     replaced, row_ids, unnumbered = checked.replaced, dict(checked.row_ids), checked.unnumbered
     if replaced is not None and line.declared != checked.declared:
@@ -549,10 +549,10 @@ def _transaction_on_latest(
         snapshot = commits.snapshot(content, table.read, version)
         at = KnownProposal(snapshot.protocol, snapshot.metadata)
     proposal.check_conditions(at.metadata)
-    return _on_top(winners, transaction_of(proposal, at, version))
+    return _rebase_or_refuse(winners, transaction_of(proposal, at, version))
 
 
-def _on_top(winners: Sequence[Winner], mine: DeltaTransaction) -> DeltaTransaction:
+def _rebase_or_refuse(winners: Sequence[Winner], mine: DeltaTransaction) -> DeltaTransaction:
     outcome = rebase(winners, mine)
     if isinstance(outcome, DeltaConflict):
         raise refused_by(outcome)

@@ -29,7 +29,7 @@ from penstock.formats.delta.protocol.names import (
     parse_name,
 )
 from penstock.formats.delta.publishing.log_writer import batches, bytes_of
-from penstock.formats.delta.publishing.scratch import Entries, side_files
+from penstock.formats.delta.publishing.scratch import UniqueLogEntries, side_files
 from penstock.formats.plugin import NeededFolder
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.reachable import Progress
@@ -76,7 +76,7 @@ class _LogNeeds:
         """Clones that have files of the table."""
         self._is_settled = False
         self._read = parts.owner.tables.read
-        self._entries = Entries(self._read)
+        self._entries = UniqueLogEntries(self._read)
         self._named, self._beside = DeltaNamedFiles(), set[str]()
         self._required: set[str] = set()
         """Files beside the log that nothing takes the place of."""

@@ -18,7 +18,7 @@ from penstock.formats.delta.log.referenced_files import DeltaNamedFiles, LogRead
 from penstock.formats.delta.publishing.leftovers import PREFIX_LENGTH
 from penstock.formats.delta.publishing.log_writer import BATCH_MAX, batches, bytes_of
 from penstock.formats.delta.publishing.naming import named_owner
-from penstock.formats.delta.publishing.scratch import Entries, side_files
+from penstock.formats.delta.publishing.scratch import UniqueLogEntries, side_files
 from penstock.formats.sync import SyncState, out_of_sync
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable
@@ -45,7 +45,7 @@ class RetainedFiles:
         self.former: frozenset[str] = frozenset()
         """Data files with other names than writers give, of versions that an erase has ended."""
         self._tables, self._read = parts.owner.tables, parts.owner.tables.read
-        self._entries = Entries(self._read)
+        self._entries = UniqueLogEntries(self._read)
         self._waiting: list[tuple[int, LineEntry]] = []
         self._problem: PenstockError | None = None
         self._log = LogRead(commits={}, covered=())

@@ -69,7 +69,7 @@ class DeltaSweep:
             if location > self._call.after and self._call.key in (None, key)
         ]
 
-    def run(self, locations: Iterable[str]) -> Iterator[SweptTable]:
+    def sweep_locations(self, locations: Iterable[str]) -> Iterator[SweptTable]:
         """Sweep some of these tables, and say of each what came of it.
 
         ``Damaged`` if history cannot be walked: then nothing was removed of tables that are not told.
@@ -85,7 +85,7 @@ class DeltaSweep:
                 group = []
         yield from self._sweep(group)
 
-    def run_unlanded(self, limit: int | None) -> Iterator[SweptTable]:
+    def sweep_unlanded(self, limit: int | None) -> Iterator[SweptTable]:
         """Sweep folders of tables that were never created, at most so many."""
         unlanded = UnlandedTables(self._kernel, self._parts, self._data_us, self._foreign_notes)
         return unlanded.sweep(UNLANDED_MAX if limit is None else limit, self._engine)

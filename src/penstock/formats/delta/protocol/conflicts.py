@@ -175,10 +175,10 @@ def check_winner(winner: Winner, mine: DeltaTransaction) -> RebasedTransaction |
         conflict = rule(winner, mine)
         if conflict is not None:
             return conflict
-    return RebasedTransaction(_on_top(winner, mine), winner.version)
+    return RebasedTransaction(_rebase_on_winner(winner, mine), winner.version)
 
 
-def _on_top(winner: Winner, mine: DeltaTransaction) -> DeltaTransaction:
+def _rebase_on_winner(winner: Winner, mine: DeltaTransaction) -> DeltaTransaction:
     """The transaction with the winner's protocol and metadata, later than the winner."""
     protocol, metadata = last(winner.actions, Protocol), last(winner.actions, Metadata)
     return msgspec.structs.replace(

@@ -28,7 +28,7 @@ _OURS: Final = re.compile(
 )
 
 
-class Entries:
+class UniqueLogEntries:
     """The entries of all lines of a table, each told once, however many contents have it.
 
     To be given the table at every retained commit of every reference, also where it was dropped: then as it
@@ -56,9 +56,9 @@ class Entries:
 def needed_files(contents: Iterable[DeltaTable], read: Read) -> set[str]:
     """The files beside the log that a table needs, by their names below its root.
 
-    ``contents`` are all that ``Entries`` has to be given.
+    ``contents`` are all that ``UniqueLogEntries`` has to be given.
     """
-    entries = Entries(read)
+    entries = UniqueLogEntries(read)
     return {
         name
         for content in contents

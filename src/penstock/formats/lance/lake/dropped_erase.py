@@ -47,5 +47,5 @@ class DroppedLance(DroppedErasure):
         call = SweepTables(remove_data=True, limit=None)
         lake = self._lake
         sweep = LanceSweep(self._kernel, lake.places, lake.id, lake.warehouse, call, progress)
-        (swept,) = sweep.run([normalise(self.content.location)])
+        (swept,) = sweep.sweep_locations([normalise(self.content.location)])
         return swept

@@ -419,7 +419,7 @@ class LanceErasure:
 
     def sweep(self, progress: Progress) -> SweptTable:
         """Remove files that no retained version names and that nobody can be about to commit."""
-        (swept,) = self._sweep(progress).run([normalise(self.content.location)])
+        (swept,) = self._sweep(progress).sweep_locations([normalise(self.content.location)])
         self._place.remove_empty_folders()
         return swept
 

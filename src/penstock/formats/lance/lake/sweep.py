@@ -92,7 +92,7 @@ class LanceSweep:
         alone = set() if self._call.key is not None else {*self._unreferenced_places()}
         return sorted(location for location in locations | alone if location > self._call.after)
 
-    def run(self, locations: Iterable[str]) -> Iterator[SweptTable]:
+    def sweep_locations(self, locations: Iterable[str]) -> Iterator[SweptTable]:
         """Sweep some of these places, and say of each what came of it.
 
         ``Damaged`` if history cannot be walked: then nothing was removed of tables that are not told.
@@ -111,7 +111,7 @@ class LanceSweep:
                 problem = error.message
             yield self._engine.answer(key, location, tally, problem)
 
-    def run_unlanded(self, limit: int | None) -> Iterator[SweptTable]:  # noqa: ARG002
+    def sweep_unlanded(self, limit: int | None) -> Iterator[SweptTable]:  # noqa: ARG002
         """Folders of tables that no commit has are among the locations."""
         return iter(())
 

@@ -72,7 +72,7 @@ Messages = Sequence[WriterCommitMessage | None]
 """One of each task that ended well, ``None`` of the others."""
 
 
-class SourceTarget(msgspec.Struct, frozen=True, kw_only=True):
+class PlannedTable(msgspec.Struct, frozen=True, kw_only=True):
     """A table of a branch, as it was when the job was planned. Travels to the tasks."""
 
     options: Options
@@ -112,7 +112,7 @@ class SourceTarget(msgspec.Struct, frozen=True, kw_only=True):
             places.close()
         return tuple(write_action(add) for add in adds)
 
-    def as_planned(self, messages: Messages) -> SourceTarget:
+    def as_planned(self, messages: Messages) -> PlannedTable:
         """The same table as the tasks knew it: what has become of it since is for the commit to judge."""
         planned = [
             message.planned
@@ -182,7 +182,7 @@ class SourceTarget(msgspec.Struct, frozen=True, kw_only=True):
         return lake.do(call)
 
 
-def target_of(options: Options, schema: StructType, *, is_overwrite: bool) -> SourceTarget:
+def target_of(options: Options, schema: StructType, *, is_overwrite: bool) -> PlannedTable:
     """The table that rows of a schema are to be written to.
 
     ``KeyNotFound`` if there is none, ``InvalidRequest`` for rows that it cannot hold, as far as their schema
@@ -211,7 +211,7 @@ def target_of(options: Options, schema: StructType, *, is_overwrite: bool) -> So
     RowFill(parse_schema(metadata.schema_string), given).fill(pa.RecordBatch.from_pylist([], schema=given))
     newer = protocol_for(protocol, metadata) if metadata != is_now else None
     changes = [one for one in (newer, metadata if metadata != is_now else None) if one is not None]
-    return SourceTarget(
+    return PlannedTable(
         options=options,
         branch=branch,
         id=now.id,

@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from penstock.errors import InvalidRequest, PenstockError
 from penstock.formats.delta.protocol.actions import Txn
-from penstock.formats.delta.spark.source.target import Messages, PlannedWrite, SourceTarget, TaskMessage
+from penstock.formats.delta.spark.source.target import Messages, PlannedTable, PlannedWrite, TaskMessage
 from penstock.spark.failures import mark_errors
 from penstock.spark.streams import QUERY_ID
 
@@ -26,7 +26,7 @@ from penstock.spark.streams import QUERY_ID
 class TableWriter(DataSourceArrowWriter):
     """A job that writes to a table. Made once; Spark sends it to the tasks, and then to the commit."""
 
-    def __init__(self, target: SourceTarget) -> None:
+    def __init__(self, target: PlannedTable) -> None:
         self._target = target
         self._key = uuid4()
         """Tells this job's commit from any other."""
@@ -57,7 +57,7 @@ class TableSink(DataSourceStreamArrowWriter):
     for the tasks and another for each commit, and they share nothing but the messages.
     """
 
-    def __init__(self, target: SourceTarget) -> None:
+    def __init__(self, target: PlannedTable) -> None:
         self._target = target
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
