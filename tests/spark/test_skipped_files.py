@@ -13,8 +13,10 @@ import pytest
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.lake.scan_conditions import skip_files
+from penstock.formats.delta.protocol.actions import Add
+from penstock.formats.delta.rows.pruning import Pruner
 from penstock.lake.lake import Lake
-from penstock.lake.scan_files import ScanCondition
+from penstock.lake.scan_files import ScanCondition, SkippedFiles
 from penstock.lake.table import Table
 from penstock.spark.reader import read
 from tests.spark.test_sql_served import served  # noqa: F401 - a fixture
@@ -203,6 +205,70 @@ def test_a_server_says_it_to_drivers_without_python(lake: Lake, served: SparkSes
     rows = served.table("served.s.t")
     assert files_read(rows) == 4
     assert files_read(rows.select("*").where("id = 10")) == 1
+
+
+def test_files_that_a_condition_left_out_are_not_looked_at_again(
+    lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at: list[str] = []
+    keeps = Pruner.keeps
+
+    def note_and_keep(pruner: Pruner, file: Add) -> bool:
+        looked_at.append(file.path)
+        return keeps(pruner, file)
+
+    numbered(lake)
+    monkeypatch.setattr(Pruner, "keeps", note_and_keep)
+    rows = spark.sql("SELECT id FROM lake.s.t WHERE id = 10")
+    assert files_read(rows) == 1
+    assert len(looked_at) == 4 + 1  # the table's by the statement, then what is left by Spark's own filters
+    assert len(set(looked_at)) == 4
+
+    # Where nothing is left, nobody is asked.
+    looked_at.clear()
+    assert spark.sql("SELECT id FROM lake.s.t WHERE id = 15").collect() == []
+    assert len(looked_at) == 4
+
+
+def test_what_a_join_says_of_the_rest_leaves_out_files_that_a_condition_kept(
+    lake: Lake, spark: SparkSession
+) -> None:
+    numbered(lake)
+    lake.create_table("s.other", schema=pa.schema([("id", pa.int64())])).append(pa.table({"id": [10]}))
+    rows = spark.sql("""
+        SELECT t.id FROM (SELECT * FROM lake.s.t WHERE id > 5) t JOIN lake.s.other o ON t.id = o.id
+        WHERE o.id = 10
+    """)
+    assert [row.id for row in rows.collect()] == [10]
+    assert files_opened(rows) == 2
+
+
+def test_files_are_known_by_their_names_in_whatever_spelling(lake: Lake, spark: SparkSession) -> None:
+    names = ["a b", "50%", "%20", "ü=ö", "a/b", "a+b", "c:d", "it's", "[x]"]
+    table = lake.create_table(
+        "s.t", schema=pa.schema([("id", pa.int64()), ("name", pa.string())]), partition_by=["name"]
+    )
+    for start in (0, 100):
+        ids = range(start, start + len(names))
+        table.append(pa.table({"id": list(ids), "name": names}))
+    rows = read(spark, "s.t")
+    for number, name in enumerate(names):
+        named = rows.where(rows.name == name).where("id < 50")
+        assert [tuple(row) for row in named.collect()] == [(number, name)]
+        assert files_opened(named) == 1
+
+
+def test_of_named_files_those_are_told_that_are_left_out(lake: Lake) -> None:
+    snapshot = numbered(lake).snapshot()
+    where = ScanCondition(kind="compare", operator="=", column=("id",), type="long", values=("10",))
+    names = [file.path for file in snapshot.files()]
+    (needed,) = [file.path for file in snapshot.files("id = 10")]
+    others = set(names) - {needed}
+    assert skip_files(snapshot, [where]) == SkippedFiles(is_kept=True, files=(needed,))
+    for among in (names, [needed, "x//y"], [needed], sorted(others)[:1], ["x//y"]):
+        answer = skip_files(snapshot, [where], among)
+        assert not answer.is_kept  # or else a name that is spelled otherwise would be left out
+        assert set(answer.files) == others & set(among)
 
 
 def test_what_is_not_understood_may_be_true_for_any_row(lake: Lake) -> None:

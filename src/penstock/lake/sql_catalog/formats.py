@@ -54,8 +54,12 @@ class SqlFormat:
         table: Table,  # noqa: ARG002
         version: int | None,  # noqa: ARG002
         conditions: Sequence[ScanCondition],  # noqa: ARG002
+        among: Sequence[str],  # noqa: ARG002
     ) -> SkippedFiles:
-        """Which files of a table have no row for which all conditions are true. It counts as no read."""
+        """Which files of a table have no row for which all conditions are true. It counts as no read.
+
+        ``among`` has the names of the files that are asked about; all of the table's if it is empty.
+        """
         return SkippedFiles(is_kept=False, files=())
 
     def create(self, lake: Lake, table: EmptyTable) -> WritePlan | None:

@@ -150,6 +150,9 @@ class CatalogRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What every row that a query needs of a table fulfils, as far as it is known."""
     conditions: tuple[ScanCondition, ...] = ()
     """The same of the files of a scan."""
+    files: tuple[str, ...] = ()
+    """The names of the files of a scan below the table's root, decoded, if they are few; otherwise it may be
+    of all files of the table."""
     mode: str = ""
     options: dict[str, str] = {}
     """Of the statement that writes or streams, as a program gives them to Spark's writer or reader."""

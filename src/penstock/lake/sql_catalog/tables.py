@@ -221,7 +221,8 @@ def clustering_names(partitioning: tuple[str, ...]) -> tuple[str, ...]:
 def skip_files(lake: Lake, request: CatalogRequest) -> SkippedFiles:
     """Which files of a table the filters of a query leave out, at the commit that the query reads."""
     table = table_of(lake, request.known_table).outside_read_set
-    return sql_format_of(table).skip_files(table, request.known_table.version, request.conditions)
+    version = request.known_table.version
+    return sql_format_of(table).skip_files(table, version, request.conditions, request.files)
 
 
 # -- for engines without Python ----------------------------------------------------------------------------

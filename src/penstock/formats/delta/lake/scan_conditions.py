@@ -7,7 +7,7 @@ that is given as text. A part of a filter that is not understood may be true for
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Final, NamedTuple
@@ -43,9 +43,12 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SPECIAL: Final = str.maketrans({character: f"\\{character}" for character in "\\%_"})
 
 
-def skip_files(snapshot: TableSnapshot, conditions: Sequence[ScanCondition]) -> SkippedFiles:
+def skip_files(
+    snapshot: TableSnapshot, conditions: Sequence[ScanCondition], among: Collection[str] = ()
+) -> SkippedFiles:
     """The files that have no row for which all conditions are true, or the others if these are fewer.
 
+    With names, only files ``among`` these are looked at, and those of them that have no such row are told.
     Files of a clone that lie elsewhere are not left out: they are told by names below the table.
     """
     reader = _ConditionReader(snapshot.schema, mapping_of(snapshot.metadata))
@@ -57,11 +60,15 @@ def skip_files(snapshot: TableSnapshot, conditions: Sequence[ScanCondition]) -> 
     skipped: list[str] = []
     place = snapshot.place
     is_clone = isinstance(place, LinkedPlace)
+    asked_names = frozenset(among)
     for file in snapshot.files():
         name = name_inside(file.path, place)
+        if asked_names and name not in asked_names:
+            continue
         if not isinstance(place, LinkedPlace) or place.find_source(name) is None:
             (kept_names if pruner.keeps(file) else skipped).append(name)
-    is_kept = len(kept_names) < len(skipped) and not is_clone
+    # A name that the asker spells otherwise is not among the files here, and must not count as left out.
+    is_kept = len(kept_names) < len(skipped) and not is_clone and not asked_names
     return SkippedFiles(is_kept=is_kept, files=tuple(kept_names if is_kept else skipped))
 
 

@@ -95,9 +95,9 @@ class DeltaSql(SqlFormat):
         return plan_scan(snapshot, snapshot.files(condition), origin, {"facts": msgspec.to_builtins(facts)})
 
     def skip_files(
-        self, table: Table, version: int | None, conditions: Sequence[ScanCondition]
+        self, table: Table, version: int | None, conditions: Sequence[ScanCondition], among: Sequence[str]
     ) -> SkippedFiles:
-        return skip_files(table.snapshot(version).outside_read_set, conditions)
+        return skip_files(table.snapshot(version).outside_read_set, conditions, among)
 
     def create(self, lake: Lake, table: EmptyTable) -> None:
         lake.create_table(

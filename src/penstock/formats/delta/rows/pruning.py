@@ -42,6 +42,7 @@ PLACES_MAX: Final = 40
 TIE_BREAKER: Final = "\ufffd"
 """What older Delta Spark puts behind the largest text where it cuts it."""
 
+_STATS: Final = json.JSONDecoder(parse_float=Decimal)
 _DECIMAL: Final = re.compile(r"decimal\(\s*([0-9]+)\s*,.*")
 
 
@@ -51,20 +52,35 @@ class Pruner:
     def __init__(self, predicate: Predicate, metadata: Metadata) -> None:
         self._predicate = predicate
         self._partitions = frozenset(name.lower() for name in metadata.partition_columns)
-        self._mapping = mapping_of(metadata)
-        self._needs_stats = any(not self._is_partition(column) for column in columns_of(predicate))
+        mapping = mapping_of(metadata)
+        self._names = {
+            column.path: tuple(mapping.physical(field) for field in column.fields)
+            for column in columns_of(predicate)
+        }
+        self._needs_stats = any(not self._is_partition(path) for path in self._names)
 
     def keeps(self, file: Add) -> bool:
         """Whether the file may have a row for which the condition is true."""
         stats = read_stats(file) if self._needs_stats else {}
-        return True in outcomes(self._predicate, lambda column: self._known_value(column, file, stats))
+        known_values: dict[tuple[str, ...], KnownValue] = {}
 
-    def _is_partition(self, column: Column) -> bool:
-        return column.path[0].lower() in self._partitions
+        def look_up(column: Column) -> KnownValue:
+            path = column.path
+            known_value = known_values.get(path)
+            if known_value is None:
+                known_value = known_values[path] = self._known_value(column, path, file, stats)
+            return known_value
 
-    def _known_value(self, column: Column, file: Add, stats: dict[str, Any]) -> KnownValue:
-        names = [self._mapping.physical(field) for field in column.fields]
-        if self._is_partition(column):
+        return True in outcomes(self._predicate, look_up)
+
+    def _is_partition(self, path: tuple[str, ...]) -> bool:
+        return path[0].lower() in self._partitions
+
+    def _known_value(
+        self, column: Column, path: tuple[str, ...], file: Add, stats: dict[str, Any]
+    ) -> KnownValue:
+        names = self._names[path]
+        if self._is_partition(path):
             return partition_known(column.kind, file.partition_values.get(names[0]))
         return stats_known(column, names, stats)
 
@@ -156,7 +172,7 @@ def _largest_text(text: str) -> str | None:
 def read_stats(file: Add) -> dict[str, Any]:
     """A file's statistics, with decimals as exact as they are written; none if there are none to be read."""
     try:
-        stats = json.loads(file.stats or "{}", parse_float=Decimal)
+        stats = _STATS.decode(file.stats or "{}")
     except (ValueError, RecursionError):
         return {}
     return stats if isinstance(stats, dict) else {}

@@ -61,6 +61,8 @@ public final class TableFiles extends PartitioningAwareFileIndex {
   private static final ObjectMapper JSON = new ObjectMapper();
   /** How many answers to filters are kept: one query asks several times for the same. */
   private static final int ANSWERS_MAX = 64;
+  /** Of so many files the names are told when it is asked which are left out, so that no others are looked at. */
+  private static final int NAMES_MAX = 1000;
   /** What file systems without blocks say, too. Where files are cut is Spark's own choice. */
   private static final long BLOCK_BYTES = 32L * 1024 * 1024;
   /** Which names are hidden is Spark's default: a session that hides others must not lose rows of a table. */
@@ -282,7 +284,7 @@ public final class TableFiles extends PartitioningAwareFileIndex {
 
   /** The files that filters do not leave out; null for all of them, also if nobody can tell. */
   private Set<Path> needed(List<Map<String, Object>> conditions) {
-    if (conditions.isEmpty()) {
+    if (conditions.isEmpty() || files.isEmpty()) {
       return null;
     }
     try {
@@ -303,7 +305,8 @@ public final class TableFiles extends PartitioningAwareFileIndex {
 
   private Set<Path> asked(List<Map<String, Object>> conditions) {
     JobDriver asked = driver == null ? JobDrivers.of(table.path("lake").asText(), "", "") : driver;
-    Map<String, Object> request = Map.of("table", table.path("facts"), "conditions", conditions);
+    Map<String, Object> request =
+        Map.of("table", table.path("facts"), "conditions", conditions, "files", fewNames());
     JsonNode answer = JobDrivers.checked(JobDrivers.question(asked, session, "skip_files", request));
     Set<Path> chosen = answer.path("is_kept").asBoolean() ? new HashSet<>() : new HashSet<>(given());
     for (JsonNode name : answer.path("files")) {
@@ -315,6 +318,15 @@ public final class TableFiles extends PartitioningAwareFileIndex {
       }
     }
     return chosen;
+  }
+
+  /** The names of the files below the root; none if there are many, or if one lies elsewhere. */
+  private List<String> fewNames() {
+    String top = root + "/";
+    if (files.size() > NAMES_MAX || !given().stream().allMatch(one -> one.toString().startsWith(top))) {
+      return List.of();
+    }
+    return given().stream().map(one -> one.toString().substring(top.length())).toList();
   }
 
   private Set<Path> given() {
