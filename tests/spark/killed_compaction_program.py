@@ -26,15 +26,20 @@ def die() -> None:
 
 
 def die_between_files(rows: DataFrame, *options: Any, **more: Any) -> Any:
-    """Write some files by tasks one after the other, of which the second one kills the driver."""
-    driver = os.getpid()
+    """Write some files by tasks one after the other, of which the second one kills the driver.
+
+    Its JVM first: it would notice that Python is gone, and remove the files of its job in time.
+    """
+    gateway = rows.sparkSession.sparkContext._gateway  # type: ignore[attr-defined]
+    driver = (gateway.proc.pid, os.getpid())
 
     def kill(batches: Iterator[Any]) -> Iterator[Any]:
         from pyspark import TaskContext
 
         context = TaskContext.get()
         if context is not None and context.partitionId() > 0:
-            os.kill(driver, signal.SIGKILL)
+            for process in driver:
+                os.kill(process, signal.SIGKILL)
         yield from batches
 
     return files.write_files(rows.mapInArrow(kill, rows.schema), *options, **more)
