@@ -30,7 +30,7 @@ def die_between_files(rows: DataFrame, *options: Any, **more: Any) -> Any:
 
     Its JVM first: it would notice that Python is gone, and remove the files of its job in time.
     """
-    gateway = rows.sparkSession.sparkContext._gateway  # type: ignore[attr-defined]
+    gateway: Any = rows.sparkSession.sparkContext._gateway
     driver = (gateway.proc.pid, os.getpid())
 
     def kill(batches: Iterator[Any]) -> Iterator[Any]:
