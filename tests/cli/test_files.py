@@ -209,7 +209,7 @@ def test_files_are_copied_and_moved_without_their_bytes(terminal: Terminal, visi
         assert terminal.json("files", "stat", place)["address"] == address
     assert commits(terminal) == before + 1
     assert "use -r" in terminal("files", "cp", f"{visits}/day=2", "raw.other/", status=2).err
-    assert "one table" in terminal("files", "mv", f"{visits}/day=2/b", "raw.other/b", status=2).err
+    assert "in one commit" in terminal("files", "mv", f"{visits}/day=2/b", "raw.other/b", status=2).err
 
 
 def test_a_file_comes_back_from_an_earlier_commit(terminal: Terminal, visits: str) -> None:

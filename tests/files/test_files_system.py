@@ -420,7 +420,7 @@ def test_files_that_are_written_one_by_one_are_told_of_once(
 
 def test_one_commit_is_of_one_table(lake: Lake, fs: FilesSystem) -> None:
     before = commits(lake)
-    with pytest.raises(OSError, match="one table"):
+    with pytest.raises(OSError, match="use a commit for each"):
         fs.pipe({"raw.events/x": b"1", "raw.other/x": b"2"})
     assert commits(lake) == before
 
@@ -477,7 +477,7 @@ def test_a_transaction_that_fails_leaves_nothing(lake: Lake, fs: FilesSystem) ->
         stopped()
     with pytest.raises(OSError, match="still being written"):
         unfinished()
-    with pytest.raises(OSError, match="one table"):
+    with pytest.raises(OSError, match="use a commit for each"):
         of_two_tables()
     with fs.transaction:
         pass

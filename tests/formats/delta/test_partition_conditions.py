@@ -116,7 +116,7 @@ def test_values_and_a_condition_must_both_fit() -> None:
         ("day = '2026-11-01' or id = 1", "'id', which is not a partition column"),
         ("nothing = 1", "no column 'nothing'"),
         ("day = 5", "cannot be compared"),
-        ("day =", "the end"),
+        ("day =", "ends where a literal"),
     ],
 )
 def test_a_condition_on_anything_else_is_refused(where: str, told: str) -> None:

@@ -217,7 +217,7 @@ CASES = [
         },
     ),
     Case(
-        "has no files that the other side removed, because one side wrote their rows into other files",
+        "has files that one side rewrote into others, and the other side removed or rewrote as well",
         both_rewritten,
         {
             "drop": ["day=1/m", "day=2/a"],
