@@ -80,6 +80,7 @@ from penstock.storage.remote import SCHEMES
 from penstock.stores import is_local, open_store, place_of
 from penstock.stores.deferred import DeferredStore
 from penstock.stores.port import Store
+from penstock.stores.sqlite import SqliteStore
 from penstock.stores.urls import without_secrets
 
 FILE_SUFFIX: Final = ".backup"
@@ -655,8 +656,6 @@ def _open_backup_store(where: str, create: bool, clock: Clock) -> Store:
     path = Path(where.removeprefix("sqlite://"))
     is_plain = "://" not in where or where.startswith("sqlite://")
     if is_plain and _is_one_file(path):
-        from penstock.stores.sqlite import SqliteStore
-
         make = partial(SqliteStore, path, create=create, clock=clock)
         is_new = create and not path.exists()
         return DeferredStore(f"sqlite://{path.absolute()}", make) if is_new else make()
