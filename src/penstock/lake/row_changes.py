@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -25,6 +25,18 @@ NOT_MATCHED_BY_SOURCE: Final = "not matched by source"
 UPDATE: Final = "update"
 DELETE: Final = "delete"
 INSERT: Final = "insert"
+
+
+def check_assigned_once(name: str, path: tuple[str, ...], others: Iterable[tuple[str, ...]]) -> None:
+    """``InvalidRequest`` if a column, or a part of one, is among others that have new values already."""
+    for other in others:
+        if path[: len(other)] == other[: len(path)]:
+            raise InvalidRequest(
+                f"'{name}' is assigned twice"
+                if path == other
+                else f"'{name}' is assigned both as a whole and in part",
+                column=name,
+            )
 
 
 class ChangedRows(msgspec.Struct, frozen=True, kw_only=True):

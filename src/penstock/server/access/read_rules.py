@@ -24,6 +24,7 @@ CHANGES_MAX: Final = calls.PAGE_MAX
 """Of a commit that changed more keys, only who may read all of them reads the message."""
 
 D = TypeVar("D", Entry, Difference)
+LogCall = TypeVar("LogCall", calls.ListCommits, calls.SearchLog)
 
 
 def list_references(rights: Rights, call: calls.ListReferences) -> tuple[Reference, ...]:
@@ -129,14 +130,9 @@ def get_commit(rights: Rights, call: calls.GetCommit) -> Commit:
 
 
 def list_commits(rights: Rights, call: calls.ListCommits) -> tuple[Commit, ...]:
-    ref, keys = rights.read(call.ref, call.via)
-    after = _page_start(rights, call.after, ref)
-    call = msgspec.structs.replace(call, ref=ref, after=after)
+    call, keys = _check_log(rights, call)
     if keys.are_all:
         return rights.do(call)
-    if call.table is not None:
-        rights.caller.require_key(keys, Role.READ, call.table)
-
     return rights.pages(
         call, lambda commit: _shown_commit(rights, call, commit, keys), lambda commit: commit.id
     )
@@ -144,16 +140,21 @@ def list_commits(rights: Rights, call: calls.ListCommits) -> tuple[Commit, ...]:
 
 def search_log(rights: Rights, call: calls.SearchLog) -> LogSearch:
     """As ``list_commits``. A page may have fewer commits than its limit: its answer says where it goes on."""
-    ref, keys = rights.read(call.ref, call.via)
-    after = _page_start(rights, call.after, ref)
-    call = msgspec.structs.replace(call, ref=ref, after=after)
+    call, keys = _check_log(rights, call)
     if keys.are_all:
         return rights.do(call)
-    if call.table is not None:
-        rights.caller.require_key(keys, Role.READ, call.table)
     page = rights.do(call)
     shown = (_shown_commit(rights, call, commit, keys) for commit in page.commits)
     return msgspec.structs.replace(page, commits=tuple(commit for commit in shown if commit is not None))
+
+
+def _check_log(rights: Rights, call: LogCall) -> tuple[LogCall, Keys]:
+    """The question for a log as it is put to the lake, and the keys that the caller may read there."""
+    ref, keys = rights.read(call.ref, call.via)
+    after = _page_start(rights, call.after, ref)
+    if not keys.are_all and call.table is not None:
+        rights.caller.require_key(keys, Role.READ, call.table)
+    return msgspec.structs.replace(call, ref=ref, after=after), keys
 
 
 def _shown_commit(
