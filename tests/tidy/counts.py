@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from itertools import zip_longest
 from typing import Final, NamedTuple
 
@@ -34,6 +34,7 @@ VAGUE: Final = frozenset(
     ]
 )
 """Names of variables that do not say what they hold."""
+UNPACKED: Final = re.compile(r"Unpack\[(\w+)\]")
 PARTICIPLES: Final = frozenset(
     [
         "told",
@@ -162,6 +163,35 @@ def find_long_signatures(source: Source) -> list[str]:
     ]
 
 
+def find_long_signatures_with_options(source: Source) -> list[str]:
+    """Those of which callers can give as much, counting what is in the type of their ``**options``."""
+    types = {
+        node.name: node
+        for module in source.modules
+        for node in module.walk()
+        if isinstance(node, ast.ClassDef)
+    }
+    return [
+        f"{module.name}.{node.name}"
+        for module in source.modules
+        for node in module.walk()
+        if isinstance(node, ast.FunctionDef)
+        and (match := UNPACKED.fullmatch(_annotation(node.args.kwarg))) is not None
+        and len(node.args.args) + len(node.args.kwonlyargs) + _count_fields(match[1], types) > PARAMETERS_MAX
+    ]
+
+
+def _annotation(parameter: ast.arg | None) -> str:
+    return ast.unparse(parameter.annotation) if parameter is not None and parameter.annotation else ""
+
+
+def _count_fields(name: str, types: Mapping[str, ast.ClassDef]) -> int:
+    if name not in types:
+        return 0
+    own = sum(isinstance(node, ast.AnnAssign) for node in types[name].body)
+    return own + sum(_count_fields(ast.unparse(base), types) for base in types[name].bases)
+
+
 def find_participles(source: Source) -> list[str]:
     return [
         f"{module.name}.{node.name}"
@@ -199,6 +229,7 @@ COUNTS: Final = (
     Count("imports of own modules by text", 0, find_text_imports),
     Count("class names defined more than once", 4, find_repeated_classes),
     Count(f"functions with more than {PARAMETERS_MAX} parameters", 2, find_long_signatures),
+    Count("further ones with the fields of their options", 24, find_long_signatures_with_options),
     Count("functions named by a participle", 14, find_participles),
     Count("variables whose names say nothing", 237, find_vague_names),
     Count("modules named by a gerund", 17, find_gerunds),
