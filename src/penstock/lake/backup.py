@@ -346,15 +346,11 @@ def restore_backup(
             or (source_is_gone and owner is _Owner.UNKNOWN)
         )
         files = stack.enter_context(_backup_files(store, backup, lake.kernel.settings, progress, clock))
-        put_back = None
         was_restored = description is not None and _is_restored(description, point, is_to_own)
-        if is_to_own and files is not None and point.data is not None and not was_restored:
-            if point.data.missing and not allow_missing:
-                raise _files_gone_error(point, point.data.missing, is_to_own)
-            put_back = files.put_back(point)
-        missing = [] if was_restored else [str(file) for file in missing_files(lake)]
-        if missing and not allow_missing:
-            raise _files_gone_error(point, missing, is_to_own)
+        put_back: RestoredFiles | None = None
+        missing: list[str] = []
+        if not was_restored:
+            put_back, missing = _restore_files(lake, point, files, is_to_own, allow_missing)
         if own and owner is _Owner.LIVE:
             _seal_source(point, place, source, lake.author, settings, clock)
             owner = _Owner.SEALED
@@ -399,6 +395,24 @@ def restore_backup(
             was_restored=was_restored,
             unregistered=unregistered,
         )
+
+
+def _restore_files(
+    lake: Lake, point: BackupPoint, files: BackupFiles | None, is_to_own: bool, allow_missing: bool
+) -> tuple[RestoredFiles | None, list[str]]:
+    """Put back files of tables, if the restored lake is to own them.
+
+    Returns what that came to, and which files are missing.
+    """
+    put_back = None
+    if is_to_own and files is not None and point.data is not None:
+        if point.data.missing and not allow_missing:
+            raise _files_gone_error(point, point.data.missing, is_to_own)
+        put_back = files.put_back(point)
+    missing = [str(file) for file in missing_files(lake)]
+    if missing and not allow_missing:
+        raise _files_gone_error(point, missing, is_to_own)
+    return put_back, missing
 
 
 def _with_moved_roots(
