@@ -79,13 +79,14 @@ class Imports(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:
-        first = node.args[0] if node.args else None
-        named = self._texts.get(first.id) if isinstance(first, ast.Name) else self._named_module(first)
-        if named is not None and self._depth and ast.unparse(node.func).rpartition(".")[2] in LOADERS:
-            self.by_text.add(named)
+        if node.args and self._depth and ast.unparse(node.func).rpartition(".")[2] in LOADERS:
+            for part in ast.walk(node.args[0]):
+                named = self._texts.get(part.id) if isinstance(part, ast.Name) else self._named_module(part)
+                if named is not None:
+                    self.by_text.add(named)
         self.generic_visit(node)
 
-    def _named_module(self, node: ast.expr | None) -> str | None:
+    def _named_module(self, node: ast.AST | None) -> str | None:
         text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
         match = TEXT.fullmatch(text)
         return match[2] if match and match[1] == self._package and match[2] in self._names else None
