@@ -441,6 +441,34 @@ def test_files_of_a_table_stay_that_a_clone_of_it_names(lake: Lake, clock: LateC
     assert len(files(place, "data/")) == 1
 
 
+@pytest.mark.parametrize("is_dropped", [False, True])
+def test_files_stay_while_it_cannot_be_read_whether_a_clone_names_them(
+    lake: Lake, clock: LateClock, tmp_path: Path, is_dropped: bool
+) -> None:
+    namespace = lake.lance()
+    written(namespace, "a", ids=[1], mode="create")
+    place = place_of(lake, "a")
+    clone = tmp_path / "lake/warehouse/clones/b.lance"
+    lance.dataset(str(place)).shallow_clone(str(clone), 1)
+    lake.import_lance(clone.parent)
+    written(namespace, "a", ids=[2], mode="overwrite")
+    if is_dropped:
+        namespace.drop_table(spec.DropTableRequest(id=["a"]))
+    lake.finish_background()
+    clock.days = OLD_DAYS
+    expire(lake, clock)
+    (manifest,) = (clone / "_versions").glob("*.manifest")
+    away = manifest.rename(tmp_path / "away")
+    manifest.write_bytes(b"not a manifest")
+    problems = {str(one.key): one.problem for one in lake.sweep_tables(remove_data=True)}
+    assert "manifest" in problems.pop("b")
+    assert all("the Lance table 'b'" in problem for problem in problems.values())
+    assert problems
+    away.replace(manifest)
+    lake.sweep_tables(remove_data=True)
+    assert ids_at(namespace, "b") == [1]
+
+
 # -- while others go on ------------------------------------------------------------------------------------
 
 
