@@ -115,9 +115,9 @@ class RetainedHistory(Generic[T]):
         return retained
 
     def unseen(self) -> Iterator[T]:
-        """What commits tell at which nobody has looked before, some of it repeatedly. Whoever does not come to
-        the end is told all of it again next time.
+        """What commits tell at which nobody has looked before, some of it repeatedly.
 
+        Whoever does not come to the end is told all of it again next time.
         ``Damaged`` if something is missing that has not expired.
         """
         seen, self._seen = self._seen, {NO_COMMIT}
@@ -146,8 +146,7 @@ class RetainedHistory(Generic[T]):
         *,
         may_lack: bool = False,
     ) -> Iterator[T]:
-        """What commits tell that were not seen, from some heads on, which are kept themselves, up to those that
-        have expired."""
+        """What commits tell that were not seen: from heads that are kept up to those that have expired."""
         waiting = [*heads]
         while waiting:
             commit_id = waiting.pop()

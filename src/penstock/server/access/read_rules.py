@@ -167,25 +167,25 @@ def _search_shown(rights: Rights, call: calls.SearchLog, keys: Keys) -> LogSearc
     """A search that stops at a commit that is shown, or after so many commits as were asked for."""
     check_search(call.limit, call.within)
     limit, within = call.limit or inf, call.within or inf
-    found = LogSearch(commits=(), searched=0)
+    search = LogSearch(commits=(), searched=0)
     while True:
-        count = int(min(SEARCHED_AT_ONCE, within - found.searched))
+        count = int(min(SEARCHED_AT_ONCE, within - search.searched))
         try:
             page = rights.do(msgspec.structs.replace(call, limit=None, within=count))
-            shown = [_shown_commit(rights, call, commit, keys) for commit in page.commits]
+            shown_commits = [_shown_commit(rights, call, commit, keys) for commit in page.commits]
         except TimedOut:
-            if not found.searched:
+            if not search.searched:
                 raise
-            return found
-        commits = (*found.commits, *(commit for commit in shown if commit is not None))
-        found = msgspec.structs.replace(page, commits=commits, searched=found.searched + page.searched)
+            return search
+        commits = (*search.commits, *(commit for commit in shown_commits if commit is not None))
+        search = msgspec.structs.replace(page, commits=commits, searched=search.searched + page.searched)
         if len(commits) >= limit:
             last = commits[int(limit) - 1]
             return msgspec.structs.replace(
-                found, commits=commits[: int(limit)], reached=last.id, reached_time=last.time
+                search, commits=commits[: int(limit)], reached=last.id, reached_time=last.time
             )
-        if page.reached is None or page.searched < count or found.searched >= within:
-            return found
+        if page.reached is None or page.searched < count or search.searched >= within:
+            return search
         call = msgspec.structs.replace(call, after=page.reached)
 
 

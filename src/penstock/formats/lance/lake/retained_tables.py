@@ -178,10 +178,10 @@ class RetainedTables:
 
     def check_shared(self, location: str) -> None:
         """``Damaged`` if it cannot be read which files of a folder other tables have."""
-        for table in self.find_unclear(location):
+        if next(self.find_unclear(location), None) is not None:
             raise Damaged(
-                f"nothing is removed from {location} while the Lance table '{table.key}' cannot be read, "
-                f"which may share its files: {table.problem}"
+                f"another Lance table, which may share files with the one at {location}, cannot be read; a "
+                "sweep of all tables says which one, and why"
             )
 
     def is_or_was_on_branch(self, table: UUID) -> bool:
