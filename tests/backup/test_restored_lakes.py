@@ -159,6 +159,15 @@ def test_a_lake_that_was_moved_since_the_backup_is_sealed_where_it_is(
         lake.table("a.delta").append(ids(2))
 
 
+def test_a_lake_that_was_moved_is_found_though_its_former_place_is_gone(
+    place: Path, backup: Path, tmp_path: Path
+) -> None:
+    penstock.move(place, tmp_path / "moved")
+    remove_database(place)
+    with pytest.raises(InvalidRequest, match=rf"at {tmp_path / 'moved'} still accepts writes"):
+        restore_backup(backup, tmp_path / "again", source_is_gone=True)
+
+
 def test_what_a_restored_lake_writes_is_not_swept_by_a_lake_that_is_restored_beside_it(
     place: Path, tmp_path: Path
 ) -> None:

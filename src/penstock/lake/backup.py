@@ -541,8 +541,8 @@ def _find_owner(
 ) -> _FoundOwner:
     """What became of the lake that a backup is of, as far as it can be seen from here.
 
-    ``later`` are places at which it was restored. If it comes back to the very place where it was, it is not
-    elsewhere, unless it is at one of these.
+    ``later`` are places to which it was moved or restored. If it comes back to the very place where it was,
+    it is not elsewhere, unless it is at one of these.
     """
     here, where = place_of(target), point.source
     found_owner = _FoundOwner(_Owner.GONE, where)

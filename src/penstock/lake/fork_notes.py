@@ -6,8 +6,8 @@ a note in the pool, ``forks/<name>``; and as long as it is there, nothing of ano
 is older than the fork. The note comes before anything is copied, without a time: until the fork is complete,
 everything stays. A lake without a warehouse has its notes in each of its roots.
 
-A lake that was restored in the place of another one, with its id, leaves a note as well: whoever restores a
-backup of the same lake elsewhere finds by it that there is an owner of the tables. No sweep heeds that one.
+A lake that was moved, or restored in the place of another one, leaves a note of where it is as well: whoever
+restores a backup of it elsewhere finds by it that there is an owner of the tables. No sweep heeds that one.
 """
 
 from __future__ import annotations
@@ -91,8 +91,7 @@ class ForkNotes:
                 pool.put(_note_name(target), msgspec.json.encode(note))
 
     def note_owner(self, lake_id: str, target: str, now_us: int) -> None:
-        """Note that a lake is restored at a place and owns its tables there. If it was a fork, it is none any
-        more."""
+        """Note that a lake is at a place and owns its tables there. If it was a fork, it is none any more."""
         for pool in self._open_pools():
             (data,) = pool.read([_note_name(target)])
             earlier_note = _decode_note(data) if data is not None else None
@@ -101,7 +100,7 @@ class ForkNotes:
                 pool.put(_note_name(target), msgspec.json.encode(note))
 
     def list_owners(self, lake_id: str) -> list[str]:
-        """The places at which a lake was restored as the owner of its tables."""
+        """The places to which a lake came as the owner of its tables."""
         notes = (note for pool in self._open_pools() for _, note in _read_notes(pool))
         return sorted({note.target for note in notes if note and note.is_of_owner and note.lake == lake_id})
 
