@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -65,7 +66,9 @@ class Driver:
         """
         answer: Any
         try:
-            answer = load(_ANSWER)(_wrap_session(session), self._lake, step, request, _list_parts(parts))
+            answer = load(_ANSWER)(
+                partial(_wrap_session, session), self._lake, step, request, partial(_list_parts, parts)
+            )
         except Exception as problem:  # noqa: BLE001 - answer in a sentence, where a trace would be shown
             answer = _describe_error(problem, "statement", step)
             with suppress(Exception):  # the first error is the one to be answer
