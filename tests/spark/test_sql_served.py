@@ -217,6 +217,14 @@ def test_a_token_of_the_catalog_says_who_asks(lake: Lake, spark: SparkSession) -
         assert isinstance(refusal(spark, "SELECT * FROM reader.hidden.t"), PenstockError)
         assert isinstance(refusal(spark, "CREATE BRANCH dev IN reader"), Denied)
         assert isinstance(refusal(spark, "CREATE TABLE reader.s.new (id BIGINT)"), Denied)
+        assert isinstance(refusal(spark, "INSERT INTO reader.s.t SELECT 2"), Denied)
+        # Each statement is asked about, also after one that was allowed, and of what is cached.
+        run(spark, "CACHE TABLE reader.s.t")
+        (token,) = [token for token in lake.tokens() if token.name == "reader"]
+        lake.revoke_token(token.id)
+        assert isinstance(refusal(spark, "SELECT * FROM reader.s.t"), Unauthenticated)
+        spark.catalog.clearCache()
+    assert lake_ids(lake, "s.t") == [1]
 
 
 def test_rows_are_written_to_delta_tables(lake: Lake, served: SparkSession) -> None:
