@@ -109,7 +109,7 @@ def test_a_clone_whose_answer_and_files_are_lost_is_not_told_to_be_made(
     (file,) = Path(embedded.table(ORDERS).location).glob("*.parquet")
     monkeypatch.setattr(DeltaAnswers, "_require_source", lambda *_: file.unlink(missing_ok=True))
     happening = CUTS["before the answer came"](proxy)
-    with pytest.raises(OutcomeUnknown, match="files that it needs went meanwhile"):
+    with pytest.raises(OutcomeUnknown, match="files that it needs were removed during that"):
         far.delta.clone(ORDERS, "copy")
     assert happening.happened
 

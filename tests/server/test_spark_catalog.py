@@ -80,7 +80,8 @@ def test_files_that_unpack_to_too_much_are_refused(lake: Lake, monkeypatch: pyte
 )
 def test_questions_that_lack_something_are_refused(lake: Lake, step: str, asked: dict[str, Any]) -> None:
     with pytest.raises(
-        InvalidRequest, match=r"^the request (names no|lacks) |not a valid time|write mode 'nonsense'"
+        InvalidRequest,
+        match=r"^the request (names no|lacks) |outside the supported range|write mode 'nonsense'",
     ):
         WITHOUT_PYTHON[step](lake, CatalogRequest(**asked))
 

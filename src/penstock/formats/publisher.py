@@ -298,7 +298,7 @@ class BackgroundPublisher(ABC, Generic[T, B]):
             look()
         except (PenstockError, OSError) as problem:
             if not self.is_closing:
-                what = f"it is not known what is left to be {self._profile.published}"
+                what = f"it is not known which tables still have to be {self._profile.published}"
                 logger.warning("%s: %s", what, problem)
 
     def await_catch_up(self, timeout_s: float) -> bool:
@@ -363,7 +363,7 @@ class BackgroundPublisher(ABC, Generic[T, B]):
                     left_s = None if deadline_s is None else deadline_s - elapsed_s()
                     if self.is_closed:
                         raise Unavailable(
-                            f"the lake is closed, and the table is still being {self._profile.published}"
+                            f"the lake was closed while the table was still being {self._profile.published}"
                         )
                     if left_s is not None and left_s <= 0:
                         raise Unavailable(

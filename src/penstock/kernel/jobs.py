@@ -115,7 +115,10 @@ class Jobs:
                 new_job = msgspec.structs.replace(job, spent=self._spent_before(job))
                 return ReplaceRow(_new_attempt(new_job, 1))
             if (stored_job.key, stored_job.branch) != (job.key, job.branch):
-                raise InvalidRequest(f"job {job.id} writes another table or branch; give this job another id")
+                raise InvalidRequest(
+                    f"the id {job.id} is in use by a job that writes another table or "
+                    "branch; give this job another id"
+                )
             if job.fence in stored_job.earlier:
                 raise _superseded_error(job.id)
             if stored_job.fence == job.fence or stored_job.state is JobState.COMMITTED:

@@ -336,7 +336,8 @@ class Kernel:
             request.doubt_from = self.branch(branch).position
             if made_key.position > request.doubt_from:
                 raise InvalidRequest(
-                    f"idempotency key '{request.key}' was issued for another state of '{branch}'",
+                    f"idempotency key '{request.key}' was made for a later state of '{branch}': the "
+                    "branch was created again, or the lake restored, since then. Use a new key.",
                     name=branch,
                 )
         return self.earlier_outcome(branch, request)
@@ -355,7 +356,7 @@ class Kernel:
             request.after_commit(commits)
         except Exception:
             logger.exception(
-                "the background work that follows commit %s is not finished yet", commits[-1].hex()
+                "commit %s stands, but background work after it failed; it is done later", commits[-1].hex()
             )
 
     def _follow_again(self, branch: str, commits: Sequence[ObjectId]) -> None:
@@ -377,7 +378,7 @@ class Kernel:
             pass  # the branch is gone, and its tables with it
         except Exception:
             logger.exception(
-                "the background work that follows commit %s is not finished yet", commits[-1].hex()
+                "commit %s stands, but background work after it failed; it is done later", commits[-1].hex()
             )
 
     def branch(self, name: str) -> Reference:

@@ -131,7 +131,7 @@ def _count_below(lookup: Look, folder: str) -> int:
     try:
         below: TablesBelow = _decode_below(entry.payload if isinstance(entry, Unknown) else b"")
     except msgspec.MsgspecError as problem:
-        raise Damaged(f"the ledger's entry of {folder} cannot be read: {problem}") from None
+        raise Damaged(f"the lake's index of table locations is damaged at {folder}: {problem}") from None
     return below.count
 
 
@@ -140,7 +140,7 @@ def _claim_of(entry: AnyContent | None, location: str) -> Claim:
         payload = entry.payload if isinstance(entry, Unknown) else b""
         claim: Claim = _decode_claim(payload) if payload else Claim()
     except msgspec.MsgspecError as problem:
-        raise Damaged(f"the ledger's entry of {location} cannot be read: {problem}") from None
+        raise Damaged(f"the lake's index of table locations is damaged at {location}: {problem}") from None
     return claim
 
 

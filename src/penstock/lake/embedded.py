@@ -254,7 +254,11 @@ class Embedded:
             pass
         except (PenstockError, AttributeError, TypeError, ValueError, LookupError) as problem:
             # Where an object of another kind is in the place of one, any of these may come of it.
-            logger.warning("it is not known whether table versions are still to be published: %r", problem)
+            logger.warning(
+                "the tables whose versions still have to be published could not be "
+                "determined; the next write or start tries again: %r",
+                problem,
+            )
             logger.debug("the catch-up thread ended", exc_info=problem)
 
     def finish_background(self, timeout_s: float) -> None:

@@ -274,9 +274,11 @@ class GetFigures(Call[Figures], frozen=True, kw_only=True):
         kinds = [kind.value for kind in FigureKind]
         for name in self.about:
             if name not in kinds:
-                raise InvalidRequest(f"there are no figures about '{name}'; there are {', '.join(kinds)}")
+                raise InvalidRequest(
+                    f"there are no figures about '{name}'; there are figures about {', '.join(kinds)}"
+                )
         if FigureKind.SIZES in self.about and self.table is None:
-            raise InvalidRequest("sizes are those of a table: name one in table")
+            raise InvalidRequest("the figures 'sizes' are of one table: give its key as 'table'")
 
     def includes(self, kind: FigureKind) -> bool:
         return not self.about or kind in self.about

@@ -87,6 +87,9 @@ def receive(receiving: Receiving, data_max_bytes: int) -> Frame:
     start, files = receiving(HEAD.size)
     kind, head_size, size = HEAD.unpack(start)
     if head_size > HEAD_MAX_BYTES or size > data_max_bytes or kind not in FrameKind._value2member_map_:
-        raise BrokenConnection(f"a frame of kind {kind} with {head_size} and {size} bytes")
+        raise BrokenConnection(
+            f"an invalid message between the server and a row worker: kind {kind}, "
+            f"{head_size} and {size} bytes"
+        )
     head = receiving(head_size)[0] if head_size else b""
     return Frame(FrameKind(kind), head, receiving(size)[0] if size else b"", files)

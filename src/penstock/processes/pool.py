@@ -41,7 +41,10 @@ Say = Callable[[str], None]
 
 def refuse_question(_question: bytes) -> bytes:
     """For functions that send no questions."""
-    raise RuntimeError("the function sent a question, but the caller gave no function to answer it")
+    raise RuntimeError(
+        "the function in the row worker asked the server something, but its caller gave "
+        "no function that answers"
+    )
 
 
 def never() -> bool:

@@ -407,7 +407,10 @@ class SqliteStore(Store):
             self._writer.execute("VACUUM")
             is_busy, *_ = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         if is_busy:
-            raise Unavailable(f"{self._path} is being read by another process; its log cannot be emptied")
+            raise Unavailable(
+                f"{self._path} is being read by another process, so SQLite's write-ahead log could not "
+                "be emptied"
+            )
         return ""
 
     def erase(self) -> None:

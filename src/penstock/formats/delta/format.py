@@ -170,7 +170,10 @@ class DeltaFormat(Format):
         if prepared is None:
             intent = decode_intent(change.intent)
             if isinstance(intent, CommitIntent):
-                raise InvalidRequest(f"a commit to '{table.key}' was not prepared")
+                raise InvalidRequest(
+                    f"internal error: a commit to '{table.key}' reached its branch "
+                    "without having been prepared"
+                )
             self._check_custody(table, intent)
             return apply_custody(table, self.commits, intent)
         identity, checked = prepared

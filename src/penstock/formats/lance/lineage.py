@@ -149,11 +149,13 @@ class Lineage:
             return
         self._used[self._made_by[fragment.file]] = None
         if any(fragment.file not in self._layouts for fragment in group.before):
-            raise Immovable("was compacted in a circle")
+            raise Immovable(
+                "has a circular compaction history: a fragment was compacted into one that it came from"
+            )
         moved = tuple(span for fragment in group.before for span in self.live(fragment))
         counts = [fragment.physical_rows for fragment in group.after]
         if size(moved) != sum(counts):
-            raise Immovable("was compacted to a different number of rows")
+            raise Immovable("has a different number of rows after a compaction than before it")
         for after_fragment, piece in zip(group.after, split(moved, counts), strict=True):
             self._layouts[after_fragment.file] = piece
 

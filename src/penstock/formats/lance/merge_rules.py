@@ -68,7 +68,7 @@ def merge(
         newest = side.newest()
         if newest is None or includes(here, side, newest) or is_same(newest, here.newest()):
             return AppliedChange(target)
-        raise Refused(f"exists on both sides, but no common version is known; {WAY_OUT}")
+        raise Refused(f"exists on both sides, but without a common version to merge from; {WAY_OUT}")
     parted = TableSide.of(base, objects)
     bases = [base for base in table.bases if isinstance(base, LanceTable) and base.id == target.id]
     others = [TableSide.of(content, objects) for content in bases if content != base]
@@ -129,8 +129,8 @@ def _restore(table: Table, context: MergeContext, here: TableSide, side: TableSi
             context.manifests.manifest(side.content.location, MAIN, source.number, source.version)
         except Damaged as problem:
             raise Refused(
-                f"cannot be restored to version {source.number}: {problem.message}; restore another version, "
-                "or restore the file"
+                f"cannot be restored to version {source.number}: {problem.message}; restore another "
+                "version, or bring the file back from a backup"
             ) from None
     return _begin_merge(table, context, here, REVERT).restore(side)
 

@@ -38,7 +38,7 @@ class Immovable(Exception):
 def check_movable(manifest: Manifest) -> None:
     """``Immovable`` if a version has something that may name files in a way that is not known here."""
     if manifest.flags & ~Flag.KNOWN:
-        raise Immovable("uses something of Lance that this version of Penstock does not know")
+        raise Immovable("uses a feature of Lance that this version of Penstock does not know")
     if unknown := manifest.unknown_fields:
         raise Immovable(
             f"has a Lance manifest with unknown fields {unknown}: this version of Penstock does not read them"
@@ -71,7 +71,7 @@ def index_id(index: Message) -> UUID:
     uuid = index.message(INDEX_UUID)
     raw = uuid.all(1) if uuid is not None else []
     if not raw or len(raw[-1]) != 16:
-        raise Immovable("has an index without a unique id")
+        raise Immovable("has an index without a UUID")
     return UUID(bytes=raw[-1])
 
 

@@ -203,8 +203,8 @@ class _Reversal:
         """``Irreversible`` if rows that the commit added or removed were updated since, or may have been."""
         if (self._gone or self._comes) and not self._lineage.is_whole:
             raise Irreversible(
-                "was compacted since, also on another branch, and the history no longer says which rows are "
-                "in which file",
+                "was compacted since, on another branch too, and the history no longer says which rows "
+                "are in which file",
                 chain(self._gone, self._comes),
             )
         self._check_gone()
@@ -216,7 +216,8 @@ class _Reversal:
         if passed := [removal for removal in removals if removal.version is None and removal.is_by_revert]:
             # What is there now may be what they had taken the place of: it would be there twice.
             raise Irreversible(
-                "was set back since to a state from before this commit, without rows that would come back",
+                "was restored since to a state from before this commit, without rows that the revert "
+                "would bring back",
                 all_rows(removal.rows for removal in passed),
             )
         self._check_parts()
@@ -257,7 +258,7 @@ class _Reversal:
         if self._commit.replacing is None:
             if self._later.has_reverts:
                 raise Irreversible(
-                    "had changes reverted since, possibly parts of this commit",
+                    "had changes reverted since, possibly a part of this commit",
                     self._comes,
                 )
             return
@@ -274,8 +275,8 @@ class _Reversal:
         deleted = self._comes if replaced is None else other_rows(self._comes, replaced)
         if deleted and (inserting := self._later.find_insert()) is not None:
             raise Irreversible(
-                "got rows since by a merge insert, which may have inserted rows with keys that the commit "
-                "deleted: the keys would be duplicated",
+                "got rows by a merge insert (upsert) since, possibly with the same keys as rows that the "
+                "commit deleted: those keys would be duplicated",
                 deleted,
                 [inserting],
             )
@@ -300,15 +301,15 @@ class _Reversal:
             rewritten = self._later.rewritten()
             clashes |= (self._goes if rewritten is None else shared_rows(self._goes, rewritten)).keys()
         if clashes:
-            raise Irreversible("had columns of rows rewritten since that the commit added", clashes)
+            raise Irreversible("had columns rewritten since in rows that the commit added", clashes)
 
     def _check_row_ids(self) -> None:
         """Rows that come back have the numbers that they had, which others must not have been given."""
         is_numbered = any(side.manifest.flags & Flag.STABLE_ROW_IDS for side in self._states)
         if self._comes and is_numbered and not self._later.is_one_line:
             raise Irreversible(
-                "has stable row ids, and was replaced since by the state of another branch, which may have "
-                "given the same ids to other rows",
+                "has stable row ids, and got the state of another branch since, which may have given the "
+                "same ids to other rows",
                 self._comes,
             )
 
@@ -332,7 +333,8 @@ class _Reversal:
             updated = self._comes if replaced is None else shared_rows(self._comes, replaced)
             if updated and has_more_columns(result, before):
                 raise Irreversible(
-                    "got a column since, and rows that the commit had updated would lose their values of it",
+                    "got a new column since, and rows that the commit had updated would lose their "
+                    "values in it",
                     updated,
                 )
         if not has_other_fields:
@@ -340,7 +342,9 @@ class _Reversal:
         files = {fragment.file for fragment in self._before}
         new = [fragment for fragment in self._now if fragment.file not in files]
         if new and (why := why_not_read(now, result)) is not None:
-            raise Irreversible(f"got rows since that do not match its former columns: {why}", _files_of(new))
+            raise Irreversible(
+                f"got rows since that do not fit the columns that it had before: {why}", _files_of(new)
+            )
         if numbers_of(result) - numbers_of(now):
             self._check_not_rewritten(new, "a column that the commit had dropped")
 
@@ -385,7 +389,7 @@ class _Reversal:
                     [at for at, file in enumerate(here) if file not in made],
                 )
             elif not set(_data_file_parts(old_fragment)) <= set(here):
-                raise Irreversible("had columns rewritten since that the commit rewrote too", [fragment.file])
+                raise Irreversible("had the same columns rewritten since as by the commit", [fragment.file])
         return swaps
 
     def _check_not_rewritten(self, fragments: Iterable[Fragment], subject: str) -> None:
@@ -394,7 +398,7 @@ class _Reversal:
         moved = [fragment for fragment in fragments if not self._lineage.origins(fragment).isdisjoint(files)]
         if moved or self._later.has_replaced:
             raise Irreversible(
-                f"had rows compacted or updated since, which would need {subject}", _files_of(moved)
+                f"had rows compacted or updated since, and these files lack {subject}", _files_of(moved)
             )
 
     # -- settings ------------------------------------------------------------------------------------------

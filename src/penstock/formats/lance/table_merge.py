@@ -107,7 +107,7 @@ class TableMerge:
         source, newest = side.newest(), self._here.newest()
         if source is None and newest is not None:
             raise Refused(
-                "had no version before this, and its first version cannot be undone; drop the table instead"
+                "had no earlier version, and its first version cannot be undone; drop the table instead"
             )
         if source is not None and not is_same(source, newest):
             self._add(self._landing.whole(source, newest, None), MAIN)
@@ -119,7 +119,7 @@ class TableMerge:
             elif self._here.versions.branch(name) is None:
                 self._take_branch(side, name)
             else:
-                raise Refused(f"has had Lance's own branch '{name}' changed since, which cannot be undone")
+                raise Refused(f"had Lance's own branch '{name}' changed since, which cannot be undone")
         self._merge_tags(self._here.versions.tags(), side)
         self._check_dropped()
         self._properties = dict(side.state.properties)
@@ -148,7 +148,7 @@ class TableMerge:
         if None not in (old_branch[0], new_branch[0], now[0]):
             self._revert_versions(side, before, name)
         elif now != old_branch:
-            raise Refused(f"has had Lance's own branch '{name}' changed since the commit")
+            raise Refused(f"had Lance's own branch '{name}' changed since the commit")
         elif new_branch[0] is None:
             self._drop_branch(name)
         else:
@@ -160,7 +160,7 @@ class TableMerge:
             return
         if old_version is None or version is None or now is None:
             raise Refused(
-                "had no version before this, and its first version cannot be undone; drop the table instead"
+                "had no earlier version, and its first version cannot be undone; drop the table instead"
             )
         if is_same(now, old_version):
             self._add(self._landing.whole(version, now, None, branch), branch)
@@ -294,8 +294,8 @@ class TableMerge:
         changes = lineage.changes(lineage.trace(history_since(base, self._here, branch)))
         if changes is None:
             raise Refused(
-                "has another history here than where the revert was made, and that history is no longer "
-                "complete; revert the commit here"
+                "has another history on this branch than on the one where the revert was made, and that "
+                "history was cleaned up; revert the commit on this branch instead"
             )
         return changes.removed_rows()
 

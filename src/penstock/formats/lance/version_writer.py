@@ -322,8 +322,9 @@ class VersionWriter:
             arrived = self._with_taken(arrived, manifest, newest, branch)
         if arrived is not None and len(arrived.taken) > TAKEN_MAX:
             raise Refused(
-                f"would have {len(arrived.taken)} fragments from repeated commits, and at most {TAKEN_MAX} "
-                "are supported; merge branches instead of transplanting or rebasing their commits"
+                f"would have {len(arrived.taken)} fragments from transplanted or rebased commits, and "
+                f"at most {TAKEN_MAX} are supported; merge branches instead of transplanting or "
+                "rebasing their commits"
             )
         data = manifest.pack(self._moved)
         name = staged_name(self._chain.folder, branch, self._attempt, number)

@@ -72,7 +72,7 @@ def check_columns(key: Key, schema: Any, columns: Sequence[str]) -> list[str]:
             f"'{key}' has no column '{absent[0]}'{describe_names(absent[0], schema.names)}", table=str(key)
         )
     if not columns or len(set(columns)) < len(columns):
-        raise InvalidRequest("name at least one column to be read, and none twice", table=str(key))
+        raise InvalidRequest("name at least one column to read, and each only once", table=str(key))
     return list(columns)
 
 

@@ -178,7 +178,7 @@ class TransactionAnswers:
             for record in islice(self._transactions.list_ended(start, skips_damaged=True, page_max=few), few):
                 self._forget(record)
         except PenstockError as problem:
-            logger.warning("abandoned transactions could not be searched for: %s", problem)
+            logger.warning("the search for abandoned transactions failed: %s", problem)
 
     def _settle_if_left(self, record: TransactionRecord) -> bool:
         if not self._transactions.is_left(record):
@@ -196,7 +196,11 @@ class TransactionAnswers:
             try:
                 self._transactions.forget(record)
             except PenstockError as problem:
-                logger.warning("transaction %s could not be removed: %s", record.transaction.id, problem)
+                logger.warning(
+                    "what an ended transaction (%s) left could not be removed; a later run removes it: %s",
+                    record.transaction.id,
+                    problem,
+                )
 
 
 def _commit_meta(transaction: StoredTransaction, description: CommitDescription, who: str) -> CommitMeta:

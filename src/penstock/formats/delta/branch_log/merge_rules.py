@@ -558,8 +558,8 @@ class _TableMerge:
         for number in sorted(ids_here.keys() & ids_there.keys()):
             if ids_here[number] != ids_there[number]:
                 raise Refused(
-                    f"has on each side a new column with the id {number}, which files hold and readers go "
-                    f"by; {WAY_OUT}"
+                    "got a new column on both sides, and both columns have the column mapping id "
+                    f"{number}, by which readers find them in files; {WAY_OUT}"
                 )
 
     def _ids_since(self, content: DeltaTable, version: int) -> dict[int, str]:

@@ -113,7 +113,7 @@ class NextVersions:
         if problems:
             shown = "; ".join(problem.reason for problem in problems[:_SHOWN])
             more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
-            raise Refused(f"cannot take the change in its present state: {shown}{more}; {WAY_OUT}")
+            raise Refused(f"cannot get the changes of the other side: {shown}{more}; {WAY_OUT}")
         self._check_numbered(actions, old_declared, prepared)
         actions, highest = self._assign_row_ids(actions, old_declared, line)
         composed = compose(

@@ -173,9 +173,9 @@ class ReplacedFiles(msgspec.Struct, frozen=True):
             if not region.is_decided(add.partition_values):
                 values = ", ".join(f"{name}={text}" for name, text in add.partition_values.items())
                 raise InvalidRequest(
-                    f"{snapshot.table} has a file of the partition {values}, and it cannot be determined "
-                    "whether it is to be replaced; select partitions by other columns, or replace all of "
-                    "them"
+                    f"{snapshot.table} has a file of the partition {values}, and it cannot be "
+                    "determined whether the overwrite replaces it; select partitions by other columns, "
+                    "or replace all of them"
                 )
         return _new_replaced(region, {add.key: removal(add, now_ms) for add in adds})
 

@@ -75,8 +75,9 @@ def require_readable(parts: DeltaParts, made: HandoverResult, head: ObjectId) ->
             )
     if gone := MissingDeltaFiles(parts).find_gone(content, snapshot):
         raise TableStateRefused(
-            f"'{made.key}' was cloned, but files that it needs went meanwhile: {list_missing(gone)}\n"
-            f"  Drop '{made.key}', and clone the table again with another idempotency key.",
+            f"'{made.key}' was cloned, but files that it needs were removed during that: "
+            f"{list_missing(gone)}\n  Drop '{made.key}', and clone the table again with another "
+            "idempotency key.",
             key=str(made.key),
         )
 

@@ -546,8 +546,8 @@ def _drop_key(clone: HandoverResult) -> str:
 
 def _dropped_again_error(key: Key, why: str) -> TableStateRefused:
     return TableStateRefused(
-        f"'{key}' was dropped again, because of what happened while it was cloned: {why}\n"
-        "  Clone what the source has now, with another idempotency key.",
+        f"'{key}' could not be cloned, and was dropped again: {why}\n  Clone the source's present "
+        "state, with another idempotency key.",
         key=str(key),
     )
 

@@ -85,7 +85,10 @@ def _join(conditions: Sequence[ScanCondition]) -> _Node:
     for condition in conditions:
         start = len(free) - condition.parts
         if not 0 <= start <= len(free):
-            raise InvalidRequest(f"a condition joins {condition.parts} others, and {len(free)} are before it")
+            raise InvalidRequest(
+                f"the list of conditions is malformed: one joins {condition.parts} "
+                f"conditions, but only {len(free)} come before it"
+            )
         free[start:] = [_Node(condition, tuple(free[start:]))]
     return _Node(ScanCondition(kind="and"), tuple(free))
 
@@ -179,4 +182,4 @@ def _parse_value(kind: str, text: str) -> Value:
         return moment if kind == "timestamp" else moment.replace(tzinfo=None)
     if is_exact_decimal(kind):
         return Decimal(text)
-    raise ValueError(f"values of the type {kind} are not compared")
+    raise ValueError(f"values of the type {kind} cannot be compared")

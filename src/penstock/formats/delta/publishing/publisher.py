@@ -326,7 +326,12 @@ class Publisher(BackgroundPublisher[PublishTask, Unpublished]):
             if self.after_publish is not None:
                 self.after_publish(task.key, task.content, published)
         except Exception:
-            logger.exception("the work after version %d of '%s' is not finished yet", published, task.key)
+            logger.exception(
+                "the follow-up work (checkpoint, log compaction) after version %d of '%s' "
+                "failed; it is done later",
+                published,
+                task.key,
+            )
 
     def describe_task(self, task: PublishTask, problem: PenstockError | None) -> Unpublished | None:
         if task.own or task.is_follow_up or self._is_published(task):

@@ -121,9 +121,9 @@ class WordBudget:
         self._words += len(words.words)
         if self._words > WORDS_MAX:
             raise InvalidRequest(
-                f"the deletion vectors of the files to be read of {self._place.url} have too many deleted "
-                f"rows: more than {WORDS_MAX:,} blocks of {WORD_ROWS} rows have some\n  Read fewer files, "
-                "by a condition ('where'), or rewrite the table's files without their deleted rows (as "
+                f"too many deleted rows to read at once: the deletion vectors of {self._place.url} mark "
+                f"rows in more than {WORDS_MAX:,} blocks of {WORD_ROWS} rows\n  Read fewer files, by a "
+                "condition ('where'), or rewrite the table's files without their deleted rows (as "
                 "Delta's REORG TABLE … APPLY (PURGE) does).",
                 table=self._place.url,
             )

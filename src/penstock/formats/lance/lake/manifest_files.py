@@ -47,9 +47,11 @@ class ManifestFiles:
         ``UnclearManifest`` if that cannot be said.
         """
         if manifest.flags & ~Flag.KNOWN:
-            raise UnclearManifest("uses something of Lance that this version of Penstock does not know")
+            raise UnclearManifest("uses a feature of Lance that this version of Penstock does not know")
         if unknown := manifest.unknown_fields:
-            raise UnclearManifest(f"has fields that this version of Penstock does not know ({unknown})")
+            raise UnclearManifest(
+                f"has fields in its manifest that this version of Penstock does not know ({unknown})"
+            )
         try:
             roots = _read_roots(manifest, folder)
             if name := manifest.transaction_file:

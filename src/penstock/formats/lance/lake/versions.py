@@ -99,7 +99,8 @@ class VersionOperations(TableOperations):
         below = path.removeprefix(f"{about.location}/")
         if not below.startswith(name) or not _STAGED.fullmatch(below.removeprefix(name)):
             raise InvalidManifest(
-                f"{path!r} is not where version {version % 2**64} of '{key}' is staged on this branch"
+                f"{path!r} is not a path where version {version % 2**64} of '{key}' can be staged "
+                "on this branch"
             )
         place = self.lake.places.at(about.location)
         (data,) = place.read([below])
@@ -234,7 +235,7 @@ def create_response(found_version: LanceVersion | None, version: int) -> CreateT
 
 def require_created(found_version: LanceVersion | None, version: int) -> LanceVersion:
     if found_version is None:
-        raise VersionNotFound(f"version {version} was created, but no longer exists")
+        raise VersionNotFound(f"version {version} was created, but was deleted since")
     return found_version
 
 
