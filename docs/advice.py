@@ -292,7 +292,7 @@ CONFLICTS: Final = (
         "tests/formats/lance/test_reverting.py::test_another_table_in_its_place_is_a_conflict",
     ),
     Advice(
-        ("revert the commit on this branch instead",),
+        ("revert the original commit on this branch instead",),
         "The revert undoes what the commit did on this branch.",
         "tests/formats/lance/test_reverting.py::test_a_revert_is_not_repeated_where_its_rows_never_were",
     ),
@@ -642,7 +642,7 @@ LAKES: Final = (
     Advice(
         (
             "Run the same command again",
-            "run the same command again; if that does not help, choose another location",
+            "run the same command again. If the copy is damaged again, choose another location; a move",
             "complete that, or choose another location",
             "To complete the copy, run the same command again",
             "to complete the copy, run the same 'penstock {}' again",
@@ -700,7 +700,7 @@ LAKES: Final = (
             "can use a shorter time: penstock sweep --nobody-writes",
             "'penstock sweep' removes their objects when they are old enough",
             "'penstock sweep' removes only files that no retained commit needs",
-            "'penstock sweep' removes its deleted rows once no retained commit has them",
+            "'penstock sweep' removes deleted rows once no retained commit contains them",
             "'penstock sweep --remove-data' removes data files",
             "are left to 'penstock sweep --remove-data'",
             "penstock sweep removes the tag when none has it any more",

@@ -14,7 +14,7 @@ import pytest
 
 from penstock.errors import Denied, ForeignCommit, InvalidLog, InvalidRequest, PenstockError, Unavailable
 from penstock.formats import publisher as module
-from penstock.formats.publisher import BackgroundPublisher, Behind, JobId, Profile
+from penstock.formats.publisher import BackgroundPublisher, Behind, JobId, PublisherProfile
 from penstock.kernel.leases import Leases
 from penstock.metrics import table as metrics
 from penstock.metrics.memory import Metrics
@@ -25,7 +25,7 @@ from penstock.testing.faults import Gate
 
 WAIT_S = 30.0
 AT_ONCE_S = 0.0
-PROFILE = Profile(
+PROFILE = PublisherProfile(
     name="penstock-test-publisher",
     published="published",
     publishing="publishing",
@@ -310,8 +310,8 @@ def test_pauses_grow_up_to_a_bound_and_are_never_the_same_for_all() -> None:
     longest = Copies(uniform=lambda _, most: most)
     shortest = Copies(uniform=lambda least, _: least)
     tries = (1, 2, 3, 9, 10, 15, 10_000)
-    assert [longest._pause_s(count) for count in tries] == [0.1, 0.2, 0.4, 25.6, 30.0, 30.0, 30.0]
-    assert [shortest._pause_s(count) for count in tries] == [0.05, 0.1, 0.2, 12.8, 15.0, 15.0, 15.0]
+    assert [longest._retry_pause_s(count) for count in tries] == [0.1, 0.2, 0.4, 25.6, 30.0, 30.0, 30.0]
+    assert [shortest._retry_pause_s(count) for count in tries] == [0.05, 0.1, 0.2, 12.8, 15.0, 15.0, 15.0]
 
 
 def test_a_job_waits_as_long_as_its_pause_says(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -402,7 +402,7 @@ class FormatPlugin:
         """What is said where the format cannot erase."""
         return EraseRefused(
             f"'{call.key}' is a {self.content_type}, and the format '{self.name}' cannot erase "
-            "rows\n  'penstock sweep' removes its deleted rows once no retained commit has them.",
+            "rows\n  'penstock sweep' removes deleted rows once no retained commit contains them.",
             table=str(call.key),
         )
 

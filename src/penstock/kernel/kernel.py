@@ -30,6 +30,7 @@ from penstock.kernel.batch import Outcome, is_called_off, outcome_of
 from penstock.kernel.chain import Chain
 from penstock.kernel.checks import Checks, submit_checked
 from penstock.kernel.commit import CommitRequest
+from penstock.kernel.default_branch_moves import changed_tables, check_move
 from penstock.kernel.description import (
     Description,
     change_description,
@@ -47,7 +48,6 @@ from penstock.kernel.history import CommitWalk, History
 from penstock.kernel.known_tables import KnownTables
 from penstock.kernel.ledger import find_table
 from penstock.kernel.merge import MergeRequest
-from penstock.kernel.moves import changed_tables, check_move
 from penstock.kernel.objects import Objects, content_of
 from penstock.kernel.queue import BranchQueue
 from penstock.kernel.rebase import BranchRebase
@@ -277,7 +277,7 @@ class Kernel:
         """
         _ = request.digest  # here, so that what cannot be hashed is this caller's problem alone
         with measure_request(self.meter, branch, request.event.value):
-            outcome = self._landed_before(branch, request) or self._submit_or_repeat(branch, request)
+            outcome = self._find_landed_request(branch, request) or self._submit_or_repeat(branch, request)
         if not outcome.commits:
             outcome = self.earlier_outcome(branch, request) or outcome
         if outcome.repeated:
@@ -306,7 +306,7 @@ class Kernel:
             while True:
                 if request.needs_preparation:
                     if tries.count or line.is_contended:
-                        tries.extend(turn.wait(tries.left_s / 2, self._line_wait_max_s()))
+                        tries.extend(turn.wait(tries.left_s / 2, self._preparation_wait_max_s()))
                     request.prepare(self.branch(branch))
                 try:
                     return self.enqueue(branch, request)
@@ -317,7 +317,7 @@ class Kernel:
                     tries.again(f"too many commits were made to '{branch}' since the request was prepared")
         return submit_checked(self, branch, request)
 
-    def _line_wait_max_s(self) -> float:
+    def _preparation_wait_max_s(self) -> float:
         """How long a request waits for others to be prepared, as long as they land: until it is due, and
         never for so long that objects which it has stored may be swept."""
         write_s = self.settings.write_timeout_s
@@ -327,7 +327,7 @@ class Kernel:
         """Queue a request that is prepared; ``PrepareAgain`` if that is not enough any more."""
         return self._queue_of(branch).submit(request)
 
-    def _landed_before(self, branch: str, request: Request) -> Outcome | None:
+    def _find_landed_request(self, branch: str, request: Request) -> Outcome | None:
         """What a request came to under a key that Penstock made; from now on, the queue looks."""
         made_key = GeneratedKey.read(request.key)
         if made_key is None:

@@ -78,7 +78,7 @@ from penstock.model.encoding import encode
 from penstock.storage.moved_roots import MovedRoot
 from penstock.storage.remote import SCHEMES
 from penstock.stores import is_local, open_store, place_of
-from penstock.stores.deferred import DeferredStore
+from penstock.stores.made_on_write import StoreMadeOnWrite
 from penstock.stores.port import Store
 from penstock.stores.urls import without_secrets
 
@@ -338,7 +338,7 @@ def restore_backup(
         lake = stack.enter_context(
             open_lake(view, create=False, author=author, settings=settings, clock=clock, catch_up=False)
         )
-        owner = _owner_of(point, place, source, clock)
+        owner = _find_original_lake(point, place, source, clock)
         is_to_own = (
             owner in (_Owner.GONE, _Owner.SEALED)
             or (own and owner is _Owner.LIVE)
@@ -533,7 +533,7 @@ def _register_again(restored: Lake, store: Store, others: Sequence[BackupElsewhe
     )
 
 
-def _owner_of(point: BackupPoint, target: Store, source: Place | None, clock: Clock) -> _Owner:
+def _find_original_lake(point: BackupPoint, target: Store, source: Place | None, clock: Clock) -> _Owner:
     """What became of the lake that a backup is of, as far as it can be seen from here.
 
     That there is no directory on this machine says nothing: the backup may be of another machine. If the lake
@@ -659,7 +659,7 @@ def _open_backup_store(where: str, create: bool, clock: Clock) -> Store:
 
         make = partial(SqliteStore, path, create=create, clock=clock)
         is_new = create and not path.exists()
-        return DeferredStore(f"sqlite://{path.absolute()}", make) if is_new else make()
+        return StoreMadeOnWrite(f"sqlite://{path.absolute()}", make) if is_new else make()
     if create:
         return open_or_make_store(where, clock)
     try:

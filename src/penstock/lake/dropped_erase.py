@@ -87,7 +87,7 @@ class DroppedErasure:
     def spares(self, content: ManagedTable) -> bool:  # noqa: ARG002
         return False
 
-    def begins_at(self, content: ManagedTable, first: int) -> bool:  # noqa: ARG002
+    def is_cut_at(self, content: ManagedTable, first: int) -> bool:  # noqa: ARG002
         return False  # no state is retained
 
     def settle(self, erase: str) -> FirstVersionKept:

@@ -223,7 +223,7 @@ def test_a_revert_is_not_repeated_where_its_rows_never_were(
         forked.transplant([undone], "dev")
     gone = remove(forked, 10, branch="dev")
     monkeypatch.setattr(lineage, "TRACED_MAX", 1)
-    with pytest.raises(MergeConflict, match="revert the commit on this branch instead"):
+    with pytest.raises(MergeConflict, match="revert the original commit on this branch instead"):
         forked.transplant([undone], "dev")
     forked.revert(gone, "dev")
     assert keys_of(forked, "dev") == [1, 2, 3, 4, 5, 10]

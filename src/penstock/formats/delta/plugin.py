@@ -13,7 +13,7 @@ from penstock.formats.plugin import DescribedTable, NeededFolder, PublishingPlug
 from penstock.formats.registry import load
 from penstock.kernel.format import Format
 from penstock.lake.call import Call
-from penstock.lake.lazy_formats import OnDemand
+from penstock.lake.lazy_formats import LazyFormat
 from penstock.model.content import AnyContent
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable
@@ -46,7 +46,7 @@ class DeltaPlugin(PublishingPlugin["DeltaParts"]):
 
     @cached_property
     def rules(self) -> Format:
-        return OnDemand(
+        return LazyFormat(
             self.name, DeltaTable, lambda: self.parts.format, repeats_states=True, may_lose_files=True
         )
 

@@ -160,7 +160,8 @@ def graft(
     is_again: bool = False,
     strange: RowSet = MappingProxyType({}),
 ) -> GraftResult:
-    """What became of ``bases`` at ``source``, done to ``target``. ``Ungraftable``, ``Immovable`` if not.
+    """What became of ``bases`` at ``source``, done to ``target``. ``Ungraftable``, ``UnknownPlacement`` if
+    not.
 
     Both sides come from every base: rows that one of them has are not new, and a row that one side does not
     have any more has been removed there, since rows that were removed do not come back.
@@ -472,7 +473,7 @@ class RowGraft:
         updated: list[Message] = []
         removed: list[int] = []
         for fragment in self._rows.target:
-            after_removal = self._after_removal(fragment)
+            after_removal = self._remove_rows_from_fragment(fragment)
             if after_removal is None:
                 removed.append(fragment.number)
                 continue
@@ -501,7 +502,7 @@ class RowGraft:
             manifest, *transaction, tuple(self._copies), tuple(self._written), marks, is_changed
         )
 
-    def _after_removal(self, fragment: Fragment) -> Message | None:
+    def _remove_rows_from_fragment(self, fragment: Fragment) -> Message | None:
         """A fragment of the target without the rows that have to go; ``None`` if it has no others."""
         layout = self._lineage.layout(fragment)
         gone = places_of(layout, self._rows.removed)

@@ -20,7 +20,7 @@ from penstock.formats.lance.branch_chains import WriteTarget, free_chain
 from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.manifest_reader import Manifests
 from penstock.formats.lance.names import MAIN, MERGE, REVERT
-from penstock.formats.lance.relocation import Immovable
+from penstock.formats.lance.relocation import UnknownPlacement
 from penstock.formats.lance.reversal import Irreversible
 from penstock.formats.lance.sides import NumberedVersion, TableSide, includes, is_same
 from penstock.formats.lance.state import LanceState, state_of, with_state
@@ -59,7 +59,7 @@ def merge(
         return _drop(table, target, base)
     if target is None:
         return _add_table(table, context, base, source)
-    _check_same(target, source)
+    _require_same_table(target, source)
     if target == base and _may_take(table, target, source):
         return _take_source(table, context, source)
     objects = _table_objects(table)
@@ -86,7 +86,7 @@ def restore(
     before = target if target is not None else last
     if before is None:
         return _add_table(table, context, None, after)
-    _check_same(before, after)
+    _require_same_table(before, after)
     if before == after:
         return AppliedChange(before)
     objects = _table_objects(table)
@@ -146,7 +146,7 @@ def revert(
     """The table without the commit that made ``committed`` of ``previous``. Raises as ``merge``."""
     if target is None or committed is None or previous is None or target.id != committed.id:
         return _revert_existence(table, context, target, committed, previous, since)
-    _check_same(committed, previous)
+    _require_same_table(committed, previous)
     if is_as(table, target, committed):
         return restore(table, context, target, previous)
     objects = _table_objects(table)
@@ -157,7 +157,7 @@ def revert(
             return _begin_merge(table, context, here, REVERT).revert(old_side, side)
         except Irreversible as problem:
             raise _describe_clash(problem, objects, since, here.content.location) from None
-        except Immovable as problem:
+        except UnknownPlacement as problem:
             raise Refused(f"{problem}; {_suggest_resolutions()}") from None
         except Damaged as problem:
             raise Refused(
@@ -209,13 +209,13 @@ def _describe_clash(
 ) -> Refused:
     """Why a commit cannot be undone, with data files and the commits that are in the way."""
     shown_files = shorten_names([name.removeprefix(f"{location}/") for name in problem.files])
-    commits = [commit for commit in since.commits if _made_any(commit, problem.versions, objects)]
+    commits = [commit for commit in since.commits if _has_made_any_version(commit, problem.versions, objects)]
     later = _describe_commits(commits)
     files = f" ({shown_files})" if shown_files else ""
     return Refused(f"{problem.why}{files}{later}; {_suggest_resolutions(len(commits))}")
 
 
-def _made_any(commit: LaterCommit, versions: Sequence[NumberedVersion], objects: Objects) -> bool:
+def _has_made_any_version(commit: LaterCommit, versions: Sequence[NumberedVersion], objects: Objects) -> bool:
     """Whether a commit brought one of some versions to a table."""
     if not isinstance(commit.after, LanceTable) or not commit.after.state:
         return False
@@ -353,7 +353,7 @@ def _extends_state(here: TableSide, side: TableSide) -> bool:
     return newest is None or side.has(newest)
 
 
-def _check_same(target: LanceTable, source: LanceTable) -> None:
+def _require_same_table(target: LanceTable, source: LanceTable) -> None:
     if target.id != source.id:
         raise Refused(
             "is another table on the other side; rename one of them, or keep this one with the mode 'drop'. "

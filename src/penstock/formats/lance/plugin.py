@@ -24,7 +24,7 @@ from penstock.kernel.format import Format
 from penstock.kernel.fsck import Damage
 from penstock.kernel.objects import Objects
 from penstock.lake.call import Call
-from penstock.lake.lazy_formats import OnDemand
+from penstock.lake.lazy_formats import LazyFormat
 from penstock.model.keys import Key
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class LancePlugin(PublishingPlugin["LanceParts"]):
 
     @cached_property
     def rules(self) -> Format:
-        return OnDemand(self.name, LanceTable, lambda: self.parts.format, takes_any_base=True)
+        return LazyFormat(self.name, LanceTable, lambda: self.parts.format, takes_any_base=True)
 
     def make_parts(self) -> LanceParts:
         from penstock.formats.lance.lake.parts import LanceParts

@@ -35,7 +35,7 @@ from penstock.formats.lance.relocation import (
     move_fragment,
     move_index,
 )
-from penstock.formats.lance.removals import LaterChanges, Removal, rows_in
+from penstock.formats.lance.removals import LaterChanges, RowRemoval, rows_in
 from penstock.formats.lance.rows import RowSet, all_rows, count_rows, other_rows, shared_rows
 from penstock.formats.lance.sides import NumberedVersion, SidesHistory
 from penstock.formats.lance.wire import Message, unpacked_numbers
@@ -118,7 +118,8 @@ def commit_rows(lineage: Lineage, history: SidesHistory) -> CommitRows:
 
 
 def reverse(states: States, lineage: Lineage, commit: CommitRows, later: LaterChanges) -> GraftResult:
-    """The version that is there now without what the commit did. ``Irreversible``, ``Immovable`` if not."""
+    """The version that is there now without what the commit did. ``Irreversible``, ``UnknownPlacement`` if
+    not."""
     for side in states:
         check_movable(side.manifest)
     return _Reversal(states, lineage, commit, later).reverse()
@@ -188,9 +189,11 @@ class _Reversal:
     def _make_row_moves(self) -> RowMoves:
         holding = {fragment.number for fragment in self._holding}
         fragments = [fragment for fragment in self._now if fragment.number not in holding]
-        return RowMoves(fragments, self._before_rows(), self._holding, self._comes, self._goes)
+        return RowMoves(
+            fragments, self._find_fragments_of_restored_rows(), self._holding, self._comes, self._goes
+        )
 
-    def _before_rows(self) -> Sequence[Fragment]:
+    def _find_fragments_of_restored_rows(self) -> Sequence[Fragment]:
         """Fragments from before the commit that have rows which come back."""
         if not self._comes:
             return ()
@@ -229,7 +232,7 @@ class _Reversal:
         removals = self._later.removals(self._gone) if self._gone else []
         if unknown := other_rows(self._gone, *(removal.rows for removal in removals)):
             raise _irreversible_error(
-                "that the commit added {} removed or rewritten", [Removal(unknown, None, True)]
+                "that the commit added {} removed or rewritten", [RowRemoval(unknown, None, True)]
             )
         is_undone = not self._goes and not self._comes
         """All that the commit removed is there, and nothing that it added."""
@@ -428,7 +431,9 @@ class _Reversal:
         self, manifest: Manifest, grafting: RowGraft
     ) -> tuple[Manifest, list[Message], list[Message]]:
         """The manifest with the indexes that it is to have, those that come and those that go."""
-        old_indexes, new_indexes, now = (_by_name(side.manifest.indexes) for side in self._states)
+        old_indexes, new_indexes, now = (
+            _group_indexes_by_name(side.manifest.indexes) for side in self._states
+        )
         indexes = list(manifest.indexes)
         for name in old_indexes.keys() | new_indexes.keys():
             if name.startswith(_OWN_INDEXES) or _index_ids(old_indexes.get(name, ())) == _index_ids(
@@ -453,7 +458,7 @@ class _Reversal:
             ):
                 continue
             indexes = [message for message in indexes if (message.text(INDEX_NAME) or "") != name]
-            indexes += self._indexes_back(old_indexes.get(name, ()), manifest, grafting)
+            indexes += self._find_indexes_to_restore(old_indexes.get(name, ()), manifest, grafting)
         columns, fragment_ids = (
             numbers_of(manifest),
             {fragment.number(FRAGMENT_ID) or 0 for fragment in manifest.fragments},
@@ -468,7 +473,7 @@ class _Reversal:
         bases = grafting.bases if new else None
         return manifest.with_parts(indexes=indexes, bases=bases), new, dropped
 
-    def _indexes_back(
+    def _find_indexes_to_restore(
         self, indexes: Iterable[Message], manifest: Manifest, grafting: RowGraft
     ) -> list[Message]:
         """Indexes from before the commit, for those fragments that are still what they were then."""
@@ -499,7 +504,7 @@ class _Reversal:
         return not other_rows(self._lineage.rows(fragment), self._lineage.rows(other))
 
 
-def _irreversible_error(which: str, removals: Sequence[Removal]) -> Irreversible:
+def _irreversible_error(which: str, removals: Sequence[RowRemoval]) -> Irreversible:
     gone = all_rows(removal.rows for removal in removals)
     number = count_rows(gone)
     rows, were = ("row", "was") if number == 1 else ("rows", "were")
@@ -544,7 +549,7 @@ def _with_files(
     return manifest.with_parts(fragments=fragments, bases=grafting.bases)
 
 
-def _by_name(indexes: Iterable[Message]) -> dict[str, list[Message]]:
+def _group_indexes_by_name(indexes: Iterable[Message]) -> dict[str, list[Message]]:
     by_name: dict[str, list[Message]] = {}
     for index in indexes:
         by_name.setdefault(index.text(INDEX_NAME) or "", []).append(index)

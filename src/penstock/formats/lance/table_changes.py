@@ -43,7 +43,7 @@ from penstock.formats.lance.state import (
     Mark,
     OwnBranch,
     OwnTag,
-    Recent,
+    RecentVersion,
     Version,
     Versions,
     apply_changes,
@@ -267,10 +267,10 @@ class _StepRun:
                     version=step.version,
                     newest=newest[0],
                 )
-        self._go_on_in(made.chain)
+        self._switch_chain(made.chain)
         version = msgspec.structs.replace(made.version, time_us=self._now_us)
         self._use_content(
-            *with_next(self._objects, *self._read_table(), Recent(step.branch, step.version, version))
+            *with_next(self._objects, *self._read_table(), RecentVersion(step.branch, step.version, version))
         )
 
     def _check_chain(
@@ -284,7 +284,7 @@ class _StepRun:
                 "version."
             )
 
-    def _go_on_in(self, chain: OwnedChain) -> None:
+    def _switch_chain(self, chain: OwnedChain) -> None:
         content, state = self._read_table()
         if (state.chain, state.owner) != chain:
             state = msgspec.structs.replace(state, chain=chain.folder, owner=chain.owner)
@@ -396,7 +396,7 @@ class _StepRun:
         self._check_fork(version.parent.parent, version.parent.version)
         content, state = self._read_table()
         self._check_chain(content, state, versions, version)
-        self._go_on_in(version.chain)
+        self._switch_chain(version.chain)
         now_us = self._now_us
         self._change(
             {

@@ -50,7 +50,7 @@ from penstock.formats.rows.row_expressions import (
     ValueComparison,
 )
 from penstock.formats.rows.schema import Field, StructType, Type
-from penstock.formats.rows.sql_text import MIRRORED, SqlReader, SqlToken
+from penstock.formats.rows.sql_reader import MIRRORED, SqlReader, SqlToken
 from penstock.model.similar_names import describe_names
 
 OPERATIONS_MAX: Final = 100

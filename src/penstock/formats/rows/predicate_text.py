@@ -30,7 +30,7 @@ from penstock.formats.rows.predicates import (
     in_utc,
 )
 from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType
-from penstock.formats.rows.sql_text import MIRRORED, SqlReader, SqlToken
+from penstock.formats.rows.sql_reader import MIRRORED, SqlReader, SqlToken
 from penstock.model.similar_names import describe_names
 
 DECIMAL_DIGITS_MAX: Final = 38
@@ -205,7 +205,7 @@ def read_value(kind: str, literal: SqlLiteral) -> Value:
     if (kind == "boolean") != (token.kind == "word"):
         raise ValueError("only boolean columns are compared with true and false")
     if kind in {"string", "date", "timestamp", "timestamp_ntz"} and token.kind != "text":
-        raise ValueError("write it in single quotes")
+        raise ValueError(f"a {kind} value is written in single quotes")
     if kind == "string":
         return text
     if kind in _WHOLE:

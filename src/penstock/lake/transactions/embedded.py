@@ -78,7 +78,7 @@ class TransactionAnswers:
                 _storable_text(name): _storable_text(value) for name, value in call.properties.items()
             },
         )
-        self._tidy_some()
+        self._tidy_some_transactions()
         return self._info_of(record)
 
     def _get(self, call: GetTransaction) -> TransactionInfo:
@@ -169,7 +169,7 @@ class TransactionAnswers:
             self._forget(record)
         return ended
 
-    def _tidy_some(self) -> None:
+    def _tidy_some_transactions(self) -> None:
         """The same for a few, wherever chance begins."""
         start, few = uuid4().hex, TIDIED_AT_ONCE
         try:

@@ -13,8 +13,8 @@ from uuid import UUID
 import msgspec
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.branch_log.commit_body import first_line, limit_terms, line_id, stage
 from penstock.formats.delta.branch_log.commits import Commits
+from penstock.formats.delta.branch_log.composed_commit import first_line, limit_terms, line_id, stage
 from penstock.formats.delta.branch_log.intents import check_history
 from penstock.formats.delta.branch_log.line import (
     Blobs,

@@ -14,7 +14,8 @@ from typing import Final
 import msgspec
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.branch_log.commit_body import (
+from penstock.formats.delta.branch_log.commits import Commits
+from penstock.formats.delta.branch_log.composed_commit import (
     HELD_MAX_BYTES,
     CommitBody,
     ComposedCommit,
@@ -24,7 +25,6 @@ from penstock.formats.delta.branch_log.commit_body import (
     limit_terms,
     stage_body,
 )
-from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.intents import check_history
 from penstock.formats.delta.branch_log.line import (
     Blobs,
@@ -564,9 +564,10 @@ def _is_done(ours: dict[str, int], theirs: dict[str, int], where: str) -> bool:
     done_batches = [name for name, version in ours.items() if theirs.get(name, version - 1) >= version]
     if done_batches and len(done_batches) < len(ours):
         raise Refused(
-            f"already has batch {ours[done_batches[0]]} of the application '{done_batches[0]}' in "
-            f"{where}, but not the other batches of this commit, so it is not known which rows are "
-            "missing"
+            f"already has some of this commit's batches in {where} (batch {ours[done_batches[0]]} of "
+            f"the application '{done_batches[0]}'), but not those of its other applications, so it "
+            "cannot be determined whether the rows are there; commit the batches of each application by "
+            "themselves"
         )
     return bool(done_batches)
 

@@ -249,8 +249,8 @@ class CreateTable(Write[TableMade], frozen=True, kw_only=True):
     """What the lake's commit says of itself."""
 
     def recover(self, ask: Ask, landing: Landing) -> TableMade:
-        made = _table_made(ask, self, self.key, landing)
-        return made if self.location is None else _kept_promise(ask, self, made)
+        made = _describe_created_table(ask, self, self.key, landing)
+        return made if self.location is None else _publish_promised_version(ask, self, made)
 
 
 class CloneTable(Write[TableMade], frozen=True, kw_only=True):
@@ -284,7 +284,7 @@ class CloneTable(Write[TableMade], frozen=True, kw_only=True):
         return True
 
     def recover(self, ask: Ask, landing: Landing) -> TableMade:
-        return _table_made(ask, self, self.key, landing)
+        return _describe_created_table(ask, self, self.key, landing)
 
 
 class AdoptTable(Write[TableMade], frozen=True, kw_only=True):
@@ -314,7 +314,7 @@ class AdoptTable(Write[TableMade], frozen=True, kw_only=True):
     """What the lake's commit says of itself."""
 
     def recover(self, ask: Ask, landing: Landing) -> TableMade:
-        return _kept_promise(ask, self, _table_made(ask, self, self.key, landing))
+        return _publish_promised_version(ask, self, _describe_created_table(ask, self, self.key, landing))
 
 
 class ReleaseTable(Write[TableMade], frozen=True, kw_only=True):
@@ -334,7 +334,7 @@ class ReleaseTable(Write[TableMade], frozen=True, kw_only=True):
     """What the lake's commit says of itself."""
 
     def recover(self, ask: Ask, landing: Landing) -> TableMade:
-        return _table_made(ask, self, self.key, landing)
+        return _describe_created_table(ask, self, self.key, landing)
 
 
 class AdoptTables(Call[HandedOver], frozen=True, kw_only=True):
@@ -529,7 +529,7 @@ def _ratified_table(ask: Ask, commit: TableCommit, landing: Landing, branch: str
     )
 
 
-def _table_made(ask: Ask, call: Write[TableMade], key: Key | None, landing: Landing) -> TableMade:
+def _describe_created_table(ask: Ask, call: Write[TableMade], key: Key | None, landing: Landing) -> TableMade:
     """A table as its creation, adoption or release left it, in the first commit that one made."""
     branch = branch_of(ask, call)
     commit = landing.commits[0] if landing.commits else landing.head
@@ -546,7 +546,7 @@ def _table_made(ask: Ask, call: Write[TableMade], key: Key | None, landing: Land
     )
 
 
-def _kept_promise(ask: Ask, call: Write[TableMade], promised: TableMade) -> TableMade:
+def _publish_promised_version(ask: Ask, call: Write[TableMade], promised: TableMade) -> TableMade:
     """A table at a place of its own. Its first version there was promised by the commit, and is kept now, if
     nobody has; ``KeyNotFound`` if nothing came of it, or if the table was dropped since."""
     version = promised.version + 1

@@ -25,7 +25,7 @@ from penstock.formats.delta.protocol.feature_table import IN_COMMIT_TIMESTAMP, M
 from penstock.formats.delta.protocol.features import supported_features
 from penstock.formats.delta.protocol.property_changes import FEATURE_PROPERTY
 from penstock.formats.delta.protocol.row_ids import highest_row_id
-from penstock.formats.delta.rows.inside import name_inside, table_place
+from penstock.formats.delta.rows.file_addresses import name_inside, table_place
 from penstock.formats.delta.rows.vectors import vector_file
 from penstock.formats.plugin import list_missing
 from penstock.kernel.format import Refused

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.lake.snapshot import TableSnapshot
 from penstock.formats.delta.protocol.mapping import Mapping, mapping_of
-from penstock.formats.delta.rows.inside import name_inside
+from penstock.formats.delta.rows.file_addresses import name_inside
 from penstock.formats.delta.rows.pruning import Pruner
 from penstock.formats.rows.partition_values import Value
 from penstock.formats.rows.predicates import (

@@ -21,7 +21,7 @@ from penstock.formats.delta.rows.deletion_words import (
     BitmapWords,
     with_deleted,
 )
-from penstock.formats.delta.rows.inside import name_inside
+from penstock.formats.delta.rows.file_addresses import name_inside
 from penstock.formats.rows.schema import Field, StructType, write_schema
 from penstock.lake.scan_files import (
     ScanDeletions,

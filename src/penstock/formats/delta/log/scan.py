@@ -29,7 +29,7 @@ from penstock.formats.delta.protocol.mapping import Mapping as ColumnMapping
 from penstock.formats.delta.protocol.mapping import mapping_of
 from penstock.formats.delta.protocol.outcomes import partition_value
 from penstock.formats.delta.protocol.row_ids import FileRowIds, row_columns_of
-from penstock.formats.delta.rows.inside import name_inside
+from penstock.formats.delta.rows.file_addresses import name_inside
 from penstock.formats.delta.rows.pruning import Pruner, read_stats
 from penstock.formats.delta.rows.row_ids import RowIdReader
 from penstock.formats.delta.rows.vectors import deleted_rows

@@ -19,8 +19,8 @@ import msgspec
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.errors import InvalidLog
 from penstock.formats.delta.protocol.actions import Add, DeletionVector, Remove
-from penstock.formats.delta.rows.inside import name_inside
-from penstock.formats.delta.rows.tails import tail
+from penstock.formats.delta.rows.file_addresses import name_inside
+from penstock.formats.delta.rows.footer_bytes import tail
 from penstock.formats.delta.rows.vectors import deleted_rows
 from penstock.formats.rows.arrow_types import pa, pc, pq
 from penstock.storage.places import Place

@@ -191,7 +191,10 @@ class FilesAnswers:
             return
         day, _, attempt = folder.removesuffix("/").partition("/")
         if not folder.endswith("/") or not _is_date(day[:8]) or day != slice_of(self._lake.id, day[:8]):
-            raise InvalidRequest(f"{folder!r} is not a folder of this lake's file storage")
+            raise InvalidRequest(
+                f"{folder!r} is not a folder that this lake assigned to a writer; "
+                "begin the write anew, and commit with the folder that it gets"
+            )
         require_fence(attempt, self._lake.or_default(call.branch), call.key, "folder of an attempt")
         if call.job is None:
             self._check_age(call, day[:8])

@@ -140,7 +140,9 @@ class TablePlacement:
                     self._release(table)
         except PenstockError as problem:
             logger.warning(
-                "the lake could not be recorded as the owner in the folders of its Lance tables: %s", problem
+                "the lake could not be recorded as the owner in the folders of Lance tables that a "
+                "commit brought: %s",
+                problem,
             )
 
     def _release(self, table: LanceTable) -> None:
