@@ -426,7 +426,10 @@ def _replaced_table_refusal() -> Refused:
 def _managed_content(content: AnyContent | None) -> DeltaTable | None:
     if content is None or (isinstance(content, DeltaTable) and content.state):
         return content
-    raise Refused("is not managed by the lake on both sides; keep the target's with the mode 'drop'")
+    raise Refused(
+        "is not managed by the lake on both sides; keep the target's with the mode 'drop' "
+        "(drops the change, not the table)"
+    )
 
 
 def _as_managed(content: AnyContent | None) -> DeltaTable | None:

@@ -299,6 +299,5 @@ def _require_managed(content: AnyContent | None) -> FilesTable | None:
         return content
     raise Refused(
         "is not a table of files on the other side; rename one of the two, or keep the target's with the "
-        "mode "
-        "'drop'"
+        "mode 'drop' (drops the change, not the table)"
     )

@@ -157,7 +157,7 @@ def _locate_fragment(fragment: Message, places: Mapping[int | None, Base]) -> Fr
         base = at(file.number(BASE_OF_FILE))
         files.append(f"{base.path}/data/{file.text(1)}" if base.is_root else f"{base.path}/{file.text(1)}")
     if not files:
-        raise UnknownPlacement("has a fragment without data files in its manifest in its manifest")
+        raise UnknownPlacement("has a fragment without data files in its manifest")
     return Fragment(fragment, tuple(files), _deletion_file(fragment, at))
 
 

@@ -139,7 +139,7 @@ def check_operations(grafted: Collection[ManifestOperation], ground: Collection[
     if others := _operation_names({*grafted} - GRAFTED):
         raise Ungraftable(
             f"was changed on both sides, and {_join_names(others)} on the source cannot be repeated on "
-            "top of the target's changes's changes"
+            "top of the target's changes"
         )
     if others := _operation_names({*ground} & UNGROUNDED):
         raise Ungraftable(

@@ -195,12 +195,12 @@ def _revert_existence(
             return AppliedChange(None)
         later = _describe_commits(since.commits)
         raise Refused(
-            f"was created or renamed by the commit, and changed since{later}; drop the table to undo both, "
-            "or leave it as it is with the mode 'drop'"
+            f"was created or renamed by the commit, and changed since{later}; drop the table to undo "
+            "both, or leave it as it is with the mode 'drop' (drops the change, not the table)"
         )
     raise Refused(
-        "is not the table that the commit changed; rename it, then revert the commit, or leave it as it is "
-        "with the mode 'drop'"
+        "is not the table that the commit changed; rename it, then revert the commit, or leave it as it "
+        "is with the mode 'drop' (drops the change, not the table)"
     )
 
 
@@ -235,7 +235,7 @@ def _describe_commits(commits: Iterable[LaterCommit]) -> str:
     return f", by {', '.join(named[:TOLD_MAX])}{more}" if named else ""
 
 
-_LEAVE_IT: Final = "leave the table as it is with the mode 'drop'"
+_LEAVE_IT: Final = "leave the table as it is with the mode 'drop' (drops the change, not the table)"
 _REVERT_THAT: Final = "revert that commit, and then this one, or "
 _REVERT_THOSE: Final = "revert those commits, the newest one first, and then this one, or "
 
@@ -285,8 +285,8 @@ def _drop(table: Table, target: LanceTable | None, base: LanceTable | None) -> A
         if is_same(here.newest(), parted.newest()) and has_same_names(here, parted):
             return AppliedChange(None)
     raise Refused(
-        "was dropped or renamed on the other side, and changed here; drop or rename it here too, or keep it"
-        " with the mode 'drop'"
+        "was dropped or renamed on the other side, and changed here; drop or rename it here too, or keep "
+        "it with the mode 'drop' (drops the change, not the table)"
     )
 
 
@@ -356,8 +356,9 @@ def _extends_state(here: TableSide, side: TableSide) -> bool:
 def _require_same_table(target: LanceTable, source: LanceTable) -> None:
     if target.id != source.id:
         raise Refused(
-            "is another table on the other side; rename one of them, or keep this one with the mode 'drop'. "
-            "To take the other one, drop this one first, then merge"
+            "is another table on the other side; rename one of them, or keep this one with the mode "
+            "'drop' (drops the change, not the table). To take the other one, drop this one first, then "
+            "merge"
         )
 
 

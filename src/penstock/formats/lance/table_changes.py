@@ -390,8 +390,7 @@ class _StepRun:
             raise OwnRefExists(f"'{self._key}' already has a branch '{name}'", branch=name)
         if not isinstance(version, MadeVersion) or version.parent is None:
             raise InvalidRequest(
-                f"internal error: internal error: branch '{name}' of '{self._key}' "
-                "was not prepared before it is created before it is created"
+                f"internal error: branch '{name}' of '{self._key}' was not prepared before it is created"
             )
         self._check_fork(version.parent.parent, version.parent.version)
         content, state = self._read_table()

@@ -227,14 +227,15 @@ def revert(
         return _undo_creation(table, commits, target, committed, since)
     if target is None:
         raise Refused(
-            "was dropped or renamed after the commit to be reverted; revert the "
-            "commit that did so first, or leave it with the mode 'drop'"
+            "was dropped or renamed after the commit to be reverted; revert the commit that did so "
+            "first, or leave it with the mode 'drop' (drops the change, not the table)"
         )
     _check_phase(target)
     if not target.id == committed.id == previous.id:
         raise Refused(
-            f"is a different table now ({target.location}){_say_creator(since, target)}; drop or rename that "
-            "one and revert again, or leave it as it is with the mode 'drop'"
+            f"is a different table now ({target.location}){_say_creator(since, target)}; drop or "
+            "rename that one and revert again, or leave it as it is with the mode 'drop' (drops the "
+            "change, not the table)"
         )
     return undo(table, commits, target, committed, previous, since, now_ms, extend)
 
@@ -254,8 +255,8 @@ def _restore_dropped(
     if target is not None:
         raise Refused(
             "was dropped by this commit, and another table was created with this name since "
-            f"({target.location}){_say_creator(since, target)}; drop or rename that one and revert again, or "
-            "leave it as it is with the mode 'drop'"
+            f"({target.location}){_say_creator(since, target)}; drop or rename that one and revert "
+            "again, or leave it as it is with the mode 'drop' (drops the change, not the table)"
         )
     return restore(table, commits, after, now_ms, extend)
 
@@ -322,8 +323,9 @@ def _drop(table: Table, target: DeltaTable | None, base: DeltaTable | None) -> A
     if base is None or base.id != target.id or LineTip.of(line_of(base)) != LineTip.of(line_of(target)):
         since_version = "" if base is None else f" since version {line_of(base).latest}"
         raise Refused(
-            f"was dropped or renamed on the other side, and is at version {line_of(target).latest} here,"
-            f" changed{since_version}; drop or rename it here too, or keep it with the mode 'drop'"
+            f"was dropped or renamed on the other side, and is at version {line_of(target).latest} "
+            f"here, changed{since_version}; drop or rename it here too, or keep it with the mode 'drop' "
+            "(drops the change, not the table)"
         )
     return AppliedChange(None)
 
@@ -692,7 +694,7 @@ def _require_managed(table: Table) -> DeltaTable | None:
         return content
     raise Refused(
         "is not a table of the lake here, but is one on the other side; rename one of them, or keep this "
-        "one with the mode 'drop'"
+        "one with the mode 'drop' (drops the change, not the table)"
     )
 
 
@@ -700,13 +702,13 @@ def _check_same(target: DeltaTable, source: DeltaTable) -> None:
     if target.id != source.id and target.location == source.location:
         raise Refused(
             f"was released and adopted again since ({target.location}), so the two sides have no common "
-            "history; keep this one with the mode 'drop', create a new branch, and write the changes of "
-            "the other side there again"
+            "history; keep this one with the mode 'drop' (drops the change, not the table), create a new "
+            "branch, and write the changes of the other side there again"
         )
     if target.id != source.id or target.location != source.location:
         raise Refused(
-            f"is another table here ({target.location}) than on the other side ({source.location});"
-            " rename one of them, or keep this one with the mode 'drop'"
+            f"is another table here ({target.location}) than on the other side ({source.location}); "
+            "rename one of them, or keep this one with the mode 'drop' (drops the change, not the table)"
         )
 
 

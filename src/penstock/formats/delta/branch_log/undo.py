@@ -789,7 +789,7 @@ class _Undo:
 
 
 _FIRST: Final = "revert the named commits first, beginning with the newest"
-_LEAVE: Final = "or leave the table as it is with the mode 'drop'"
+_LEAVE: Final = "or leave the table as it is with the mode 'drop' (drops the change, not the table)"
 WAYS_TO_UNDO: Final = (
     f"{_FIRST}; or reset the table to its state before the commit, without any later change, with the mode "
     f"'force'; {_LEAVE}"
