@@ -21,7 +21,7 @@ NAMES_MAX: Final = 100
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
-    """What a lake is."""
+    """The description of a lake."""
 
     location_fields: ClassVar[tuple[str, ...]] = ("warehouse", "roots")
 
@@ -51,7 +51,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     page_max: int | None = None
     """Behind a server: how many items a list gives at once."""
     settle_s: float | None = None
-    """Behind a server: how long a request may still be carried out whose sender heard nothing of it."""
+    """Behind a server: how long a request without an answer may still be carried out."""
 
 
 class Resolved(msgspec.Struct, frozen=True, kw_only=True):

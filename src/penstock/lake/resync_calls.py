@@ -58,8 +58,8 @@ class Resynced(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Resync(Call[Resynced], frozen=True, kw_only=True):
-    """Take over the versions that tables' own logs and folders have and the lake does not know, as after a
-    restore of the lake's database from a backup.
+    """Import versions that tables' own logs and folders have and the lake does not know, as after a restore
+    of the lake's database from a backup.
 
     A table that is in sync is left alone. Without a key, all tables of the default branch are looked at, and
     those of the warehouse that name this lake as their owner and that it never had.
@@ -79,7 +79,7 @@ class Resync(Call[Resynced], frozen=True, kw_only=True):
     """Whether versions that only the lake has, and that cannot be repeated, may be left behind: they can be
     read at the commit before."""
     dry_run: bool = False
-    """Only say what would be done."""
+    """Change nothing; only report what would be done."""
     who: str = ""
     """Who asks. A server puts the name of the caller's token here, if there is one."""
 

@@ -69,7 +69,7 @@ class BackupTotals(msgspec.Struct, frozen=True, kw_only=True):
     new_bytes: int
     """Their size."""
     missing: tuple[str, ...]
-    """What was gone already when the backup was made."""
+    """Files that were missing already when the backup was made."""
 
     @classmethod
     def of(cls, data: BackupData) -> BackupTotals:

@@ -59,7 +59,7 @@ def _parse_shapes(ctx: click.Context, param: click.Parameter, value: str) -> tup
 
 
 class Measurement(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one load on a store, done one way."""
+    """The result of one load on a store, with one way of committing."""
 
     shape: str
     """`one-branch`, `many-branches` or `one-table`: how the writers meet."""

@@ -147,7 +147,7 @@ class TableHandedOver(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HandedOver(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of adopting or releasing many tables."""
+    """The result of adopting or releasing many tables."""
 
     tables: tuple[TableHandedOver, ...]
     """By location."""

@@ -82,7 +82,7 @@ class FilesAbout(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FilesWritten(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a write."""
+    """The result of a write."""
 
     commit: Commit | None = None
     """Nothing if there was nothing to do: a write that was only for an empty table, and it is not."""

@@ -26,7 +26,7 @@ class LanceAbout(msgspec.Struct, frozen=True, kw_only=True):
     version: int | None = None
     """The newest one; nothing for a table that is only declared."""
     is_private: bool = False
-    """Whether nobody sees its versions who does not ask the lake."""
+    """Whether its versions are visible only through the lake: they are not promoted."""
     properties: dict[str, str] = {}
 
 

@@ -49,7 +49,7 @@ class ExportedTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Exported(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of an export."""
+    """The result of an export."""
 
     root: str
     """The directory namespace."""
