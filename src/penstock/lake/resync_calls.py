@@ -12,7 +12,7 @@ from penstock.model.keys import Key
 
 
 class ResyncedTable(msgspec.Struct, frozen=True, kw_only=True):
-    """A table that was out of sync with its log or folder, and what a resync made of it."""
+    """A table that was out of sync with its log or folder, and the result of its resync."""
 
     location_fields: ClassVar[tuple[str, ...]] = ("location",)
 
@@ -25,7 +25,7 @@ class ResyncedTable(msgspec.Struct, frozen=True, kw_only=True):
     own: tuple[int, ...] = ()
     """The first and the last version that only the lake had, if there were any."""
     repeated: bool = False
-    """Whether the rows of those were added again on top."""
+    """Whether the rows of these versions were added again on top."""
     commit: str = ""
     """The commit of the lake at which they can be read."""
     doubtful: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ def describe_ahead(table: ResyncedTable) -> str:
 
 
 class Resynced(msgspec.Struct, frozen=True, kw_only=True):
-    """What a resync came to."""
+    """The result of a resync."""
 
     tables: tuple[ResyncedTable, ...]
     """Those that were out of sync."""

@@ -78,7 +78,7 @@ class MergedKey(msgspec.Struct, frozen=True, kw_only=True):
     after: AnyContent | None = None
     conflicts: tuple[Conflict, ...] = ()
     change: ChangeSummary | None = None
-    """In a dry run: what would change of a table that the lake manages."""
+    """In a dry run: what would change in a table that the lake manages."""
 
     @property
     def action(self) -> str:
@@ -101,7 +101,7 @@ class MergeResult(msgspec.Struct, frozen=True, kw_only=True):
 
     commits: tuple[str, ...] = ()
     head: str
-    """The target's head: after it, or as a dry run found it."""
+    """The target's head afterwards; in a dry run, its present head."""
     base: str | None = None
     """The common ancestor that the merge started from."""
     source: str | None = None

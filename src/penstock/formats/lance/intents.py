@@ -31,7 +31,7 @@ class Declare(_Step, frozen=True, kw_only=True, tag="declare"):
 
 
 class Register(_Step, frozen=True, kw_only=True, tag="register"):
-    """A table whose versions are at a place already. Only on the default branch."""
+    """Register a Lance table that exists at a location. Only on the default branch."""
 
     id: UUID
     location: str

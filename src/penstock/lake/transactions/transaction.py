@@ -100,7 +100,7 @@ class Transaction:
 
     @property
     def target(self) -> str:
-        """The branch that it lands on."""
+        """Its target branch."""
         return self._info.target
 
     @property

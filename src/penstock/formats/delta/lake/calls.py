@@ -38,23 +38,24 @@ class TablePart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     values a condition is true. Without either, it is the whole table."""
 
     values: dict[str, tuple[str | None, ...]] = {}
-    """As the log spells them."""
+    """As the log writes them."""
     where: str | None = None
     """A condition on partition columns alone, such as `day >= '2026-11-01'`. In what a writer looked at, a
     file of which that cannot be told counts as one for which it is true."""
 
 
 class WriterReads(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a writer has looked at in the version that it read. Without fields: nothing, as a blind append."""
+    """The read set of a writer in the version that it read. Without fields: nothing, as for a blind
+    append."""
 
     whole_table: bool = False
-    """It cannot say what it looked at."""
+    """Whether the writer does not know what it read: then the whole table counts as read."""
     parts: tuple[TablePart, ...] = ()
-    """It looked for everything in them, so that a new file there would have been read."""
+    """Partitions that it read completely, so that a new file there conflicts."""
     files: tuple[str, ...] | None = None
     """The decoded paths of the files that were read; if nothing is given, all that there were in `parts`."""
     applications: tuple[str, ...] = ()
-    """Whose last batch was looked up."""
+    """The applications whose last batch it looked up."""
 
 
 class ActionsFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -72,8 +73,8 @@ class ActionsFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class TableCommit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The next version of one table.
 
-    With `version`, exactly that one or none. Without, the one whose turn it is: after a check against all
-    that landed since `read_version`, if that is given, and on whatever the table holds by then if not.
+    With `version`, exactly that version, or the commit is refused. Without it, the next version: checked
+    against all commits since `read_version`, or unchecked if that is left out too.
     """
 
     key: Key

@@ -44,13 +44,13 @@ class DeltaReads(msgspec.Struct, frozen=True, kw_only=True):
     """What a transaction has looked at. Without arguments: nothing, as a blind append."""
 
     whole_table: bool = False
-    """It cannot say what it looked at."""
+    """Whether the writer does not know what it read: then the whole table counts as read."""
     partitions: tuple[Partitions, ...] = ()
     """Everything in them was looked for, so that a new file there would have been read."""
     files: frozenset[str] | None = None
     """The decoded paths of the files that were read; ``None``: all there were in ``partitions``."""
     applications: frozenset[str] = frozenset()
-    """Whose last batch was looked up."""
+    """The applications whose last batch it looked up."""
 
     @property
     def nothing(self) -> bool:

@@ -29,7 +29,7 @@ from penstock.model.keys import Key
 
 
 class NewFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A file that its writer has put into storage, and made durable there."""
+    """A file that its writer has stored durably."""
 
     path: str
     """In the table, such as `day=1/part-0.parquet`."""
@@ -56,7 +56,7 @@ class CopiedFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class ListOfFiles(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """New files that are too many to be sent: a file in the writer's folder that names them.
+    """A list of new files that is too long for a request: a file in the writer's folder.
 
     It holds a list of `NewFile` in MessagePack.
     """
@@ -234,8 +234,8 @@ class BeginJob(Call[JobBegun], frozen=True, kw_only=True):
     application: str = ""
     """For people: who runs it."""
     timeout_s: float | None = None
-    """After that it cannot commit any more. At most half of the lake's data grace time, which it is if
-    nothing is given."""
+    """Its deadline: after it, the job can no longer commit. At most half of the lake's data grace time, which
+    it is if nothing is given."""
     who: str = ""
     """Who acts. A server puts the name of the caller's token here, if there is one."""
 

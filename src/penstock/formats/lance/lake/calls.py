@@ -58,13 +58,13 @@ class DeclareLance(_Operation, frozen=True, kw_only=True, tag="declare"):
 
 
 class RegisterLance(_Operation, frozen=True, kw_only=True, tag="register"):
-    """A table whose versions are at a place already."""
+    """Register a Lance table that exists at a location."""
 
     location_fields: ClassVar[tuple[str, ...]] = ("location",)
 
     location: str
     replaces: bool = False
-    """What is at the key may go for it."""
+    """Whether it may replace what is at the key."""
     is_private: bool = False
     properties: dict[str, str] = {}
 
@@ -108,7 +108,7 @@ class PutLanceTag(_Operation, frozen=True, kw_only=True, tag="put tag"):
     branch: str = ""
     version: int
     is_new: bool = True
-    """There must be none yet; otherwise there must be one."""
+    """Whether it must be new; otherwise it must exist."""
     metadata: dict[str, str] = {}
 
 
@@ -124,7 +124,7 @@ class PutLanceBranch(_Operation, frozen=True, kw_only=True, tag="put branch"):
     branch: str
     parent: str = ""
     version: int | None = None
-    """Of the parent; its newest one if nothing is given."""
+    """A version of the parent; its newest one if left out."""
     metadata: dict[str, str] = {}
 
 
