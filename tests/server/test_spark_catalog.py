@@ -53,7 +53,7 @@ def commit_of(lake: Lake, files: str, **more: Any) -> dict[str, Any]:
     ids=["no base64", "no gzip", "no JSON", "no list of files", "no id of a plan"],
 )
 def test_files_that_cannot_be_read_are_refused(files: str, more: dict[str, str], lake: Lake) -> None:
-    with pytest.raises(InvalidRequest, match=r"cannot be read|not the id of a planned table"):
+    with pytest.raises(InvalidRequest, match=r"cannot be read|is not a table id"):
         commit_of(lake, files, **more)
     assert not lake.table("sales.orders").exists
 

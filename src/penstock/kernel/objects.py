@@ -123,7 +123,7 @@ class Objects:
         if len(data) != value.size:
             raise Damaged(
                 f"a large value, stored in several objects, should have {value.size} bytes, but has "
-                f"{len(data)}",
+                f"{len(data)}; 'penstock fsck' lists all damage",
                 objects=[p.hex() for p in value.parts],
             )
         return data

@@ -263,7 +263,7 @@ class BackupFiles:
                 self._count_copied(folder.size_bytes - sum(file.size for file in files))
                 for some in _split_items(files):
                     keep_alone()
-                    copied = [*workers.map(partial(self._copy_from_storage, source, target), some)]
+                    copied = [*workers.map(partial(self._back_up_file, source, target), some)]
                     lost += [
                         NeededFile(folder, file)
                         for file, is_there in zip(some, copied, strict=True)
@@ -289,7 +289,7 @@ class BackupFiles:
     def _open_folder(self, folder: BackupFolder) -> Place:
         return self._places.at(f"{self._location}/{folder.folder}")
 
-    def _copy_from_storage(self, source: Place, target: Place, file: BackupFile) -> bool:
+    def _back_up_file(self, source: Place, target: Place, file: BackupFile) -> bool:
         """Copy a file from the lake's storage; whether it is there, and is the one that was listed."""
 
         def is_same() -> bool:

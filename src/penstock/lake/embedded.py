@@ -39,7 +39,7 @@ from penstock.lake.answers import (
     Resolved,
 )
 from penstock.lake.audits import calls as audit_calls
-from penstock.lake.audits.embedded import ExpectationAnswers
+from penstock.lake.audits.embedded import ExpectationHandlers
 from penstock.lake.audits.engine import LakeEngine
 from penstock.lake.call import commit_meta, first, in_transaction_error, request_digest
 from penstock.lake.figures import gather_figures
@@ -53,7 +53,7 @@ from penstock.lake.log import (
 from penstock.lake.moved_locations import answer_outside, call_inside, note_in_error
 from penstock.lake.plugins import is_foreign, make_plugins, other_plugin_types, plugin_types
 from penstock.lake.transactions import calls as transaction_calls
-from penstock.lake.transactions.embedded import TransactionAnswers
+from penstock.lake.transactions.embedded import TransactionHandlers
 from penstock.model.commits import Commit
 from penstock.model.content import AnyContent, ManagedTable
 from penstock.model.encoding import NO_COMMIT, ObjectId
@@ -93,7 +93,7 @@ class Embedded:
         self.note_roots(description)
         self.moved = MovedRoots(description.moved_roots)
         self._opened: Places | None = None
-        self._transaction_ways: TransactionAnswers | None = None
+        self._transaction_ways: TransactionHandlers | None = None
         self.engine = kernel.checks.engine = LakeEngine(self)
         self._making = RLock()
         self._states = lru_cache(STATES_KEPT)(kernel.state)
@@ -152,7 +152,7 @@ class Embedded:
         if type(call) in transaction_calls.ANSWERED:
             return self.transactions.ways[type(call)]
         if type(call) in audit_calls.CALLS:
-            return ExpectationAnswers(self.kernel).ways[type(call)]
+            return ExpectationHandlers(self.kernel).ways[type(call)]
         plugin = self._find(lambda candidate: type(call) in candidate.calls)
         if plugin is None:
             raise not_installed(f"the lake cannot handle {type(call).__name__}")
@@ -228,10 +228,10 @@ class Embedded:
             return self._opened
 
     @property
-    def transactions(self) -> TransactionAnswers:
+    def transactions(self) -> TransactionHandlers:
         """What answers calls about transactions, and ends those that were left."""
         if self._transaction_ways is None:
-            self._transaction_ways = TransactionAnswers(self)
+            self._transaction_ways = TransactionHandlers(self)
         return self._transaction_ways
 
     def catch_up(self) -> None:

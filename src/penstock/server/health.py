@@ -94,7 +94,9 @@ class _Probe:
             about = catalogue.do(GetAbout())
             catalogue.do(ListReferences(limit=1))
             if about.moving_to:
-                self.problem = Unavailable("the lake is being moved, or has moved, to another location")
+                self.problem = Unavailable(
+                    "the lake is being moved, or has moved, to another location; start a server on it there"
+                )
             elif writability is not None:
                 self.write_problem = _explain_not_ready(writability.require)
         except PenstockError as error:

@@ -228,12 +228,12 @@ class SqliteStore(Store):
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             return self._damaged_error(str(problem))
         if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH):
-            return Denied(f"{self._path} cannot be written: {problem}")
+            return Denied(f"the lake's database {self._path} cannot be written: {problem}")
         # SQLite makes files beside its own. If it cannot, it does not say that there is no room for them.
         is_about_files = code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR)
         if code == sqlite3.SQLITE_FULL or (is_about_files and not has_room(self._path.parent)):
             return storage_full_error(str(self._path), str(problem), path=str(self._path))
-        return Unavailable(f"{self._path} cannot be used: {problem}")
+        return Unavailable(f"the lake's database {self._path} cannot be used: {problem}")
 
     def _check_open(self) -> None:
         if self._closed:

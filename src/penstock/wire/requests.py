@@ -148,7 +148,7 @@ def _check_value(value: Any, field: FieldInfo) -> Any:
         return json.dump_checked(value, field.type)
     except msgspec.ValidationError as problem:
         raise InvalidRequest(
-            f"the value of '{field.name}' cannot be encoded: {problem}", field=field.name
+            f"the argument '{field.name}' cannot be encoded: {problem}", field=field.name
         ) from None
 
 

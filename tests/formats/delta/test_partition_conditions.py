@@ -18,7 +18,7 @@ from penstock.formats.delta.protocol.partition_conditions import (
 )
 from penstock.formats.delta.protocol.predicate_sql import write_predicate
 from penstock.formats.delta.protocol.transaction import PartitionRegion, Partitions
-from penstock.formats.rows.predicate_text import parse_predicate
+from penstock.formats.rows.predicate_parser import parse_predicate
 from penstock.formats.rows.predicates import And, Column, ComparedValues, Like, Not, Or, Predicate
 from penstock.formats.rows.schema import Field, StructType, parse_schema, write_schema
 from penstock.model.encoding import decoder, encode

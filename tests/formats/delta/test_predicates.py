@@ -9,7 +9,7 @@ from decimal import Decimal
 import pytest
 
 from penstock.errors import InvalidRequest
-from penstock.formats.rows.predicate_text import parse_predicate
+from penstock.formats.rows.predicate_parser import parse_predicate
 from penstock.formats.rows.predicates import (
     And,
     Column,

@@ -22,7 +22,7 @@ from penstock.stores import place_of
 if TYPE_CHECKING:
     from penstock.formats.delta.lake.dropped_erase import DroppedDelta
     from penstock.formats.delta.lake.erase import DeltaErasure
-    from penstock.formats.delta.lake.handlers import DeltaAnswers
+    from penstock.formats.delta.lake.handlers import DeltaHandlers
     from penstock.formats.delta.lake.missing_files import MissingDeltaFiles
     from penstock.formats.delta.lake.parts import DeltaParts
     from penstock.formats.delta.lake.resync import DeltaSync
@@ -62,10 +62,10 @@ class DeltaPlugin(PublishingPlugin["DeltaParts"]):
             self._parts.await_published(landed, timeout_s)
 
     @cached_property
-    def answers(self) -> DeltaAnswers:
-        from penstock.formats.delta.lake.handlers import DeltaAnswers
+    def answers(self) -> DeltaHandlers:
+        from penstock.formats.delta.lake.handlers import DeltaHandlers
 
-        return DeltaAnswers(self.lake, self.parts)
+        return DeltaHandlers(self.lake, self.parts)
 
     @property
     def handlers(self) -> Mapping[type[Call[Any]], Callable[[Any], Any]]:

@@ -30,7 +30,7 @@ from penstock.model.keys import Key
 if TYPE_CHECKING:
     from penstock.formats.lance.lake.dropped_erase import DroppedLance
     from penstock.formats.lance.lake.erase import LanceErasure
-    from penstock.formats.lance.lake.handlers import LanceAnswers
+    from penstock.formats.lance.lake.handlers import LanceHandlers
     from penstock.formats.lance.lake.missing_files import MissingLanceFiles
     from penstock.formats.lance.lake.parts import LanceParts
     from penstock.formats.lance.lake.proposed_rows import LanceRows
@@ -63,10 +63,10 @@ class LancePlugin(PublishingPlugin["LanceParts"]):
         return LanceParts(self.lake.kernel, self.lake.places, self.lake.id)
 
     @cached_property
-    def answers(self) -> LanceAnswers:
-        from penstock.formats.lance.lake.handlers import LanceAnswers
+    def answers(self) -> LanceHandlers:
+        from penstock.formats.lance.lake.handlers import LanceHandlers
 
-        return LanceAnswers(self.lake, self.parts)
+        return LanceHandlers(self.lake, self.parts)
 
     @property
     def handlers(self) -> Mapping[type[Call[Any]], Callable[[Any], Any]]:

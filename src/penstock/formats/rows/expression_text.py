@@ -32,7 +32,7 @@ from penstock.formats.rows.conversions import (
 )
 from penstock.formats.rows.functions import call_function
 from penstock.formats.rows.partition_values import Value
-from penstock.formats.rows.predicate_text import SqlLiteral, read_literal, read_value
+from penstock.formats.rows.predicate_parser import SqlLiteral, read_literal, read_value
 from penstock.formats.rows.predicates import Column, ComparedValues, IsNull, Like, OneOf
 from penstock.formats.rows.row_expressions import (
     Arithmetic,

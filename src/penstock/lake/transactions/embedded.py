@@ -47,7 +47,7 @@ TIDIED_AT_ONCE: Final = 10
 however many there are, and keeps their number in bounds."""
 
 
-class TransactionAnswers:
+class TransactionHandlers:
     """Answers the calls about transactions."""
 
     def __init__(self, lake: Embedded) -> None:

@@ -106,13 +106,13 @@ def get_contents(ask: Ask) -> shapes.GetMultipleContentsResponse:
 
 
 def get_requested_contents(ask: Ask) -> shapes.GetMultipleContentsResponse:
-    refuse(violation_of(ask.body), bad_path(ask.path["ref"], "getMultipleContents.ref"))
+    refuse(body_violation(ask.body), bad_path(ask.path["ref"], "getMultipleContents.ref"))
     body: shapes.GetMultipleContentsRequest = ask.body
     keys = tuple(Key(*key.elements) for key in body.requested_keys or ())
     return _get_contents(ask, "getMultipleContents.ref", keys)
 
 
-def violation_of(body: shapes.GetMultipleContentsRequest | None) -> str | None:
+def body_violation(body: shapes.GetMultipleContentsRequest | None) -> str | None:
     """What is wrong with a list of keys: that there is none, or nothing in it."""
     if body is None:
         return null(body, "getMultipleContents.request")

@@ -21,7 +21,7 @@ from penstock.formats.delta.protocol.actions import Add, CommitInfo, FileKey, Me
 from penstock.formats.delta.protocol.commit_summary import describe_commit, some
 from penstock.formats.delta.protocol.transaction import last
 from penstock.formats.delta.rows.pruning import Pruner
-from penstock.formats.rows.predicate_text import parse_predicate
+from penstock.formats.rows.predicate_parser import parse_predicate
 from penstock.formats.rows.schema import parse_schema
 from penstock.kernel.format import READ_AND_CHANGED, Refused, Table
 from penstock.model.nessie import DeltaTable

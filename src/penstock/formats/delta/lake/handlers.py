@@ -86,7 +86,7 @@ COLUMN_IDS_MAX: Final = 100_000
 """What Delta's numbers can hold."""
 
 
-class DeltaAnswers:
+class DeltaHandlers:
     """Answers every call of ``delta_calls``."""
 
     def __init__(self, lake: Embedded, parts: DeltaParts) -> None:

@@ -32,7 +32,7 @@ from penstock.formats.delta.protocol.clustering import clustering_columns
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.rows.file_addresses import table_place
 from penstock.formats.registry import load as load_part
-from penstock.formats.rows.predicate_text import parse_predicate
+from penstock.formats.rows.predicate_parser import parse_predicate
 from penstock.formats.rows.reader import RowReader
 from penstock.formats.rows.schema import StructType
 from penstock.lake.calls import PAGE_MAX, Resolve

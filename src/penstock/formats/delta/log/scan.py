@@ -36,7 +36,7 @@ from penstock.formats.delta.rows.vectors import deleted_rows
 from penstock.formats.rows.arrow_types import arrow_schema, arrow_type, loosened, pa, pc, pq, reshaped
 from penstock.formats.rows.filtering import rows_where
 from penstock.formats.rows.positions import row_positions
-from penstock.formats.rows.predicate_text import parse_predicate
+from penstock.formats.rows.predicate_parser import parse_predicate
 from penstock.formats.rows.predicates import columns_of
 from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType, Type
 from penstock.model.similar_names import describe_names

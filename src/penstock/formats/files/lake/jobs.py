@@ -64,7 +64,7 @@ however many there are, and keeps their number in bounds."""
 OUT_OF_TIME: Final = "it timed out"
 
 
-class JobAnswers:
+class JobHandlers:
     """Answers the calls about jobs, and lands what jobs write."""
 
     def __init__(self, lake: Embedded) -> None:

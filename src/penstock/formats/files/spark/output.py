@@ -76,7 +76,7 @@ def run(df: DataFrame, target: OutputTarget, attempt: UUID) -> Output:
         else:
             own_committer.warn_of_renames(spark)
             files = _write_and_list(writer, target)
-    finished_output = output(files, _row_count(counted))
+    finished_output = output(files, _observed_row_count(counted))
     if not finished_output.files:
         remove_files(target.pool, [target.folder + file.path for file in files])
     return finished_output
@@ -123,7 +123,7 @@ def _is_data(path: str) -> bool:
     return first != "_temporary" and not last.startswith((".", "_"))
 
 
-def _row_count(counted: Any) -> int | None:
+def _observed_row_count(counted: Any) -> int | None:
     """How many rows Spark has counted; ``None`` if it does not say.
 
     The number comes to the driver by a queue that drops what is too much for it, and Spark itself would wait

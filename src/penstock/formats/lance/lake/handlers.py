@@ -65,7 +65,7 @@ TRIES_MAX: Final = 8
 """How often a table may come and go between a look and its turn."""
 
 
-class LanceAnswers:
+class LanceHandlers:
     """Answers every call of ``calls``."""
 
     def __init__(self, lake: Embedded, parts: LanceParts) -> None:

@@ -55,7 +55,7 @@ class LanceCheck:
         yield from ((key, what) for what in self._check_recent_versions(state))
         if state.root not in self._checked:
             self._checked.add(state.root)
-            yield from ((state.root.hex(), what) for what in self._check_version_tree(state))
+            yield from ((state.root.hex(), what) for what in self._check_stored_versions(state))
 
     def _check_recent_versions(self, state: LanceState) -> Iterator[str]:
         """What is wrong with the versions beside the tree: each comes after all others of its branch."""
@@ -75,7 +75,7 @@ class LanceCheck:
         except Damaged:
             return  # told by whoever checks the nodes
 
-    def _check_version_tree(self, state: LanceState) -> Iterator[str]:
+    def _check_stored_versions(self, state: LanceState) -> Iterator[str]:
         versions = Versions(self._objects, msgspec.structs.replace(state, first=0))
         try:
             for stored, value in tree.scan(self._objects, state.root):

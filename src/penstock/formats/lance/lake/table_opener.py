@@ -315,7 +315,7 @@ class TableOpener:
             return OpenedPlace(name, size)
         (existing,) = place.read([name])
         if existing is None:
-            data = self._copy(opened, branch, number, version, uuid)
+            data = self._copy_manifest(opened, branch, number, version, uuid)
             is_new = False
             with suppress(OutcomeUnknown):  # what is there tells
                 is_new = place.create(name, data)
@@ -328,7 +328,7 @@ class TableOpener:
         apart = staged_name(opened.chain, branch, f"apart-{uuid}", number)
         if (size := place.size(apart)) is not None:
             return OpenedPlace(apart, size)
-        data = self._copy(opened, branch, number, version, uuid)
+        data = self._copy_manifest(opened, branch, number, version, uuid)
         try:
             place.create(apart, data)  # if somebody else did, it is the same
         except OutcomeUnknown:
@@ -336,7 +336,9 @@ class TableOpener:
                 raise
         return OpenedPlace(apart, len(data))
 
-    def _copy(self, opened: OpenedTable, branch: str, number: int, version: Version, uuid: str) -> bytes:
+    def _copy_manifest(
+        self, opened: OpenedTable, branch: str, number: int, version: Version, uuid: str
+    ) -> bytes:
         """The manifest of a version of another chain for the folder that the table is opened in.
 
         It names files of the other chain, so that the version is pinned there. What a transaction reads need
