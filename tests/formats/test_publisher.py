@@ -246,7 +246,7 @@ def test_a_look_that_fails_is_reported_unless_the_lake_is_closed_meanwhile(
         engine.close(AT_ONCE_S)
     gate.open()
     assert engine.await_catch_up(WAIT_S)
-    reported = ["it is not known what is left to be published: the store is away"]
+    reported = ["it is not known which tables still have to be published: the store is away"]
     assert [record.message for record in caplog.records] == reported * (not is_closed)
 
 
@@ -775,6 +775,6 @@ def test_who_waits_is_let_go_at_the_end_and_who_publishes_is_told_that_it_came(
         assert finishing.result(WAIT_S / 2) == {Key("t1"): None}
         problem = helping.result(WAIT_S / 2)
         assert isinstance(problem, Unavailable)
-        assert "the lake is closed" in problem.message
+        assert "the lake was closed" in problem.message
     engine.add(Number(2))
     engine.close(AT_ONCE_S)
