@@ -248,7 +248,7 @@ def errors_page() -> Iterator[str]:
         todo = re.search(rf"^[├└]── {group.__name__} +(.+)$", drawn, re.MULTILINE)
         yield f"## {group.__name__}: {todo[1]}" if todo else f"## {group.__name__}"
         yield ""
-        yield _first_line(group)
+        yield _meaning(group)
         yield ""
         yield from table(
             ("error", "code", "exit status", "HTTP status", "meaning"),
@@ -258,7 +258,7 @@ def errors_page() -> Iterator[str]:
                     f"`{one.code}`",
                     str(one.exit_code),
                     str(one.http_status),
-                    _first_line(one),
+                    _meaning(one),
                 )
                 for depth, one in _tree(group)
             ),
@@ -305,8 +305,9 @@ def _below(error: type[errors.PenstockError]) -> list[type[errors.PenstockError]
     return [below for below in error.__subclasses__() if below.__module__ == errors.__name__]
 
 
-def _first_line(kind: type) -> str:
-    return (kind.__doc__ or "").strip().partition("\n")[0].replace("``", "`")
+def _meaning(kind: type) -> str:
+    paragraph = (kind.__doc__ or "").strip().partition("\n\n")[0]
+    return " ".join(paragraph.split()).replace("``", "`")
 
 
 # -- configuration -----------------------------------------------------------------------------------------

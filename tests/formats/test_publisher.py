@@ -14,7 +14,7 @@ import pytest
 
 from penstock.errors import Denied, ForeignCommit, InvalidLog, InvalidRequest, PenstockError, Unavailable
 from penstock.formats import publisher as module
-from penstock.formats.publisher import BackgroundPublisher, Behind, JobId, Profile
+from penstock.formats.publisher import BackgroundPublisher, Behind, JobId, PublisherProfile
 from penstock.kernel.leases import Leases
 from penstock.metrics import table as metrics
 from penstock.metrics.memory import Metrics
@@ -25,7 +25,7 @@ from penstock.testing.faults import Gate
 
 WAIT_S = 30.0
 AT_ONCE_S = 0.0
-PROFILE = Profile(
+PROFILE = PublisherProfile(
     name="penstock-test-publisher",
     published="published",
     publishing="publishing",
@@ -246,7 +246,7 @@ def test_a_look_that_fails_is_reported_unless_the_lake_is_closed_meanwhile(
         engine.close(AT_ONCE_S)
     gate.open()
     assert engine.await_catch_up(WAIT_S)
-    reported = ["it is not known what is left to be published: the store is away"]
+    reported = ["it is not known which tables still have to be published: the store is away"]
     assert [record.message for record in caplog.records] == reported * (not is_closed)
 
 
@@ -310,8 +310,8 @@ def test_pauses_grow_up_to_a_bound_and_are_never_the_same_for_all() -> None:
     longest = Copies(uniform=lambda _, most: most)
     shortest = Copies(uniform=lambda least, _: least)
     tries = (1, 2, 3, 9, 10, 15, 10_000)
-    assert [longest._pause_s(count) for count in tries] == [0.1, 0.2, 0.4, 25.6, 30.0, 30.0, 30.0]
-    assert [shortest._pause_s(count) for count in tries] == [0.05, 0.1, 0.2, 12.8, 15.0, 15.0, 15.0]
+    assert [longest._retry_pause_s(count) for count in tries] == [0.1, 0.2, 0.4, 25.6, 30.0, 30.0, 30.0]
+    assert [shortest._retry_pause_s(count) for count in tries] == [0.05, 0.1, 0.2, 12.8, 15.0, 15.0, 15.0]
 
 
 def test_a_job_waits_as_long_as_its_pause_says(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -775,6 +775,6 @@ def test_who_waits_is_let_go_at_the_end_and_who_publishes_is_told_that_it_came(
         assert finishing.result(WAIT_S / 2) == {Key("t1"): None}
         problem = helping.result(WAIT_S / 2)
         assert isinstance(problem, Unavailable)
-        assert "the lake is closed" in problem.message
+        assert "the lake was closed" in problem.message
     engine.add(Number(2))
     engine.close(AT_ONCE_S)

@@ -190,7 +190,7 @@ def change_roots(store: FaultyStore) -> Prepared:
     return Prepared(ROW_NAME, lambda: (lake.do(ChangeRoots(add=("/tmp/a",))), read_description(store).roots))
 
 
-@writer("lake.root_maps:_change")
+@writer("lake.root_maps:_rewrite_mapped_roots")
 def map_a_root(store: FaultyStore) -> Prepared:
     open_lake(store).do(ChangeRoots(add=("/tmp/a",)))
 

@@ -7,7 +7,7 @@ from inspect import isfunction
 import penstock
 from penstock.kernel.format import Format
 from penstock.lake.embedded import Embedded
-from penstock.lake.lazy_formats import OnDemand
+from penstock.lake.lazy_formats import LazyFormat
 
 FOLLOW: frozenset[str] = frozenset({"manages", "drop_erased"})
 """Methods that follow from the others, or are called by the format itself."""
@@ -15,7 +15,7 @@ FOLLOW: frozenset[str] = frozenset({"manages", "drop_erased"})
 
 def test_whatever_a_kernel_asks_is_asked_of_the_loaded_format() -> None:
     methods = {name for name, member in vars(Format).items() if isfunction(member) and name[0] != "_"}
-    assert methods - vars(OnDemand).keys() == FOLLOW
+    assert methods - vars(LazyFormat).keys() == FOLLOW
 
 
 def test_what_is_known_without_the_format_is_as_the_format_has_it() -> None:
@@ -27,7 +27,7 @@ def test_what_is_known_without_the_format_is_as_the_format_has_it() -> None:
         compared = 0
         for plugin in catalogue.plugins:
             rules = plugin.rules
-            if isinstance(rules, OnDemand):
+            if isinstance(rules, LazyFormat):
                 real = rules._load_format()
                 assert {fact: getattr(rules, fact) for fact in facts} == {
                     fact: getattr(real, fact) for fact in facts

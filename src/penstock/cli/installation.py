@@ -81,7 +81,7 @@ def parse_requirement(text: str) -> Requirement:
     match = _REQUIREMENT.fullmatch(text.strip())
     bounds = [_BOUND.fullmatch(part.strip()) for part in match[2].split(",")] if match else [None]
     if match is None or None in bounds:
-        raise ValueError(f"not a requirement that can be checked: {text}")
+        raise ValueError(f"the package's metadata has a requirement that cannot be parsed: {text}")
     return Requirement(match[1], tuple((bound[1], bound[2]) for bound in bounds if bound), match[3] or CORE)
 
 

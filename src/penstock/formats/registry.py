@@ -153,9 +153,9 @@ def not_installed(subject: str) -> FormatUnavailable:
     """What is said where a format is needed that no installed package has. ``subject`` names the need."""
     problems = "".join(f"\n  {problem}" for problem in other_formats().problems)
     return FormatUnavailable(
-        f"{subject}; no installed package provides that format\n  Install the Python package of the format "
-        "in this environment; where a server answers, in the server's, which finds formats when it "
-        f"starts.{problems}"
+        f"{subject}; no installed package provides that format\n  Install the Python package of the "
+        "format in this environment. Behind a server, install it in the server's environment and restart "
+        f"the server.{problems}"
     )
 
 
@@ -163,8 +163,9 @@ def _check_declaration(declared: TableFormat, others: Sequence[TableFormat]) -> 
     """``FormatUnavailable`` if a package declares what another format has, or what only Penstock may."""
     if declared.content:
         raise FormatUnavailable(
-            f"the table format '{declared.name}' of the package {declared.package} is left out: its contents "
-            "must be stored as Unknown, because only Penstock gives types of content numbers of their own"
+            f"the table format '{declared.name}' of the package {declared.package} is ignored: it "
+            "must store its contents as the type Unknown, because only Penstock itself may define "
+            "content types"
         )
     for other in others:
         same = {declared.name, declared.content_type, *declared.commands} & {
@@ -173,8 +174,8 @@ def _check_declaration(declared: TableFormat, others: Sequence[TableFormat]) -> 
         }
         if same:
             raise FormatUnavailable(
-                f"the table format '{declared.name}' of the package {declared.package} is left out: "
-                f"'{min(same)}' is taken by the format '{other.name}' of {other.package}"
+                f"the table format '{declared.name}' of the package {declared.package} is ignored: "
+                f"the format '{other.name}' of {other.package} already uses the name '{min(same)}'"
             )
 
 

@@ -78,7 +78,7 @@ from penstock.model.encoding import encode
 from penstock.storage.moved_roots import MovedRoot
 from penstock.storage.remote import SCHEMES
 from penstock.stores import is_local, open_store, place_of
-from penstock.stores.deferred import DeferredStore
+from penstock.stores.made_on_write import StoreMadeOnWrite
 from penstock.stores.port import Store
 from penstock.stores.sqlite import SqliteStore
 from penstock.stores.urls import without_secrets
@@ -701,7 +701,7 @@ def _open_backup_store(where: str, create: bool, clock: Clock) -> Store:
     if is_plain and _is_one_file(path):
         make = partial(SqliteStore, path, create=create, clock=clock)
         is_new = create and not path.exists()
-        return DeferredStore(f"sqlite://{path.absolute()}", make) if is_new else make()
+        return StoreMadeOnWrite(f"sqlite://{path.absolute()}", make) if is_new else make()
     if create:
         return open_or_make_store(where, clock)
     try:

@@ -87,7 +87,7 @@ class KeyChanges:
         if has_grown(parent, commit):
             if not is_known:
                 names = carried_keys(objects, commit)
-                self._places = [place for place, name in enumerate(names) if self._concerns(name)]
+                self._places = [place for place, name in enumerate(names) if self._is_about_table(name)]
             self._next = commit.parent
             own = range(count_carried(parent), count_carried(commit))
             if not any(place in own for place in self._places):
@@ -97,7 +97,7 @@ class KeyChanges:
             for start, stop in ((self._stored, self._below), (self._below, prefix_end(self._below)))
         )
 
-    def _concerns(self, name: bytes) -> bool:
+    def _is_about_table(self, name: bytes) -> bool:
         return name == self._stored or name.startswith(self._below)
 
 

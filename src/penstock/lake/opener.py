@@ -33,8 +33,8 @@ from penstock.model.names import check_name
 from penstock.model.references import Kind
 from penstock.storage.locations import normalise
 from penstock.stores import DATABASE_FILE, is_local, open_store
-from penstock.stores.deferred import DeferredStore
 from penstock.stores.directory import directory_of, require_room
+from penstock.stores.made_on_write import StoreMadeOnWrite
 from penstock.stores.observed import ObservedStore
 from penstock.stores.port import Store
 from penstock.stores.urls import without_secrets
@@ -213,7 +213,7 @@ def open_or_make_store(place: str, clock: Clock) -> Store:
     scheme, directory = directory_of(place)
     path = directory / DATABASE_FILE if scheme == "sqlite" else directory
     url = without_secrets(place) if scheme == "file" else f"{scheme}://{path}"
-    return DeferredStore(url, lambda: open_store(place, True, clock))
+    return StoreMadeOnWrite(url, lambda: open_store(place, True, clock))
 
 
 def _build_embedded(

@@ -36,7 +36,7 @@ Tell = Callable[[ObjectId, CommitObject, bool], Iterator[T]]
 """What a commit tells: all that it has if it is the first one that is kept, else what it has changed."""
 
 
-class Neighbours:
+class NeighbourTables:
     """Where kept commits have tables of other kinds than one, also those that were dropped.
 
     A sweep of one kind of table knows which files its own tables name, and nothing of those of others. So it

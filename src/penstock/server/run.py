@@ -41,7 +41,7 @@ from penstock.server.background_sweep import BackgroundSweep
 from penstock.server.connection import connection_type
 from penstock.server.error_redaction import RedactingCatalogue
 from penstock.server.health import Readiness, server_api
-from penstock.server.imports import has_row_libraries, import_libraries
+from penstock.server.library_preload import has_row_libraries, import_libraries
 from penstock.server.limits import CHECKS_SHARE
 from penstock.server.listener import bind, is_loopback, url_of
 from penstock.server.logs import Level, Log, take_over

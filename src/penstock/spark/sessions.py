@@ -131,7 +131,7 @@ def _join(
         if owner in (None, lake_identity(lake), lake.url)
         else _session_in_running_spark(running, lake)
     )
-    late = [name for name, value in wanted.items() if not _set(spark, name, value)]
+    late = [name for name, value in wanted.items() if not _set_if_modifiable(spark, name, value)]
     if late:
         warnings.warn(
             f"Spark is already running; it is too late to set {', '.join(sorted(late))}", stacklevel=3
@@ -185,7 +185,7 @@ def _passed_over(lack: jar.MissingJar) -> InvalidRequest:
     )
 
 
-def _set(spark: SparkSession, name: str, value: str) -> bool:
+def _set_if_modifiable(spark: SparkSession, name: str, value: str) -> bool:
     """Whether a setting of a running Spark is as wanted now."""
     if spark.conf.isModifiable(name):
         spark.conf.set(name, value)

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from penstock.errors import InvalidContent, InvalidRequest, Unavailable
-from penstock.formats.delta.branch_log.commit_body import (
+from penstock.formats.delta.branch_log.composed_commit import (
     HELD_MAX_BYTES,
     TERMS_MAX_BYTES,
     ComposedCommit,

@@ -50,7 +50,7 @@ def show_spark_demo(story: Story) -> None:
     """Files become tables in one transaction; bad ones do not, until they are put right on a branch."""
     landing = story.place / "landing"
     with _start_spark(story) as (lake, spark):
-        _arrive(landing)
+        _make_incoming_files(landing)
         story.chapter("Orders and customers arrive as files, and are kept as they came")
         story.run(f"files put -r {shlex.quote(f'{landing}/')} raw.shop -m 'files of a week'")
         story.chapter("A pipeline makes two Delta tables and a Lance table of them, in one transaction")
@@ -190,7 +190,7 @@ def _quiet_java() -> Iterator[None]:
             os.environ["JAVA_HOME"] = before
 
 
-def _arrive(landing: Path) -> None:
+def _make_incoming_files(landing: Path) -> None:
     """Files as a shop would send them, the same every time; a few orders of the last day are of its tests."""
     random = Random(7)
     first = date(2026, 11, 2)

@@ -12,7 +12,7 @@ from penstock.formats.delta.protocol.names import LOG
 from penstock.formats.plugin import DescribedTable, NeededFolder, PublishingPlugin, Rows, WorkerTable
 from penstock.kernel.format import Format
 from penstock.lake.call import Call
-from penstock.lake.lazy_formats import OnDemand
+from penstock.lake.lazy_formats import LazyFormat
 from penstock.model.content import AnyContent
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable
@@ -21,7 +21,7 @@ from penstock.stores import place_of
 if TYPE_CHECKING:
     from penstock.formats.delta.lake.dropped_erase import DroppedDelta
     from penstock.formats.delta.lake.erase import DeltaErasure
-    from penstock.formats.delta.lake.handlers import DeltaAnswers
+    from penstock.formats.delta.lake.handlers import DeltaHandlers
     from penstock.formats.delta.lake.missing_files import MissingDeltaFiles
     from penstock.formats.delta.lake.parts import DeltaParts
     from penstock.formats.delta.lake.resync import DeltaSync
@@ -45,7 +45,7 @@ class DeltaPlugin(PublishingPlugin["DeltaParts"]):
 
     @cached_property
     def rules(self) -> Format:
-        return OnDemand(
+        return LazyFormat(
             self.name, DeltaTable, lambda: self.parts.format, repeats_states=True, may_lose_files=True
         )
 
@@ -61,10 +61,10 @@ class DeltaPlugin(PublishingPlugin["DeltaParts"]):
             self._parts.await_published(landed, timeout_s)
 
     @cached_property
-    def answers(self) -> DeltaAnswers:
-        from penstock.formats.delta.lake.handlers import DeltaAnswers
+    def answers(self) -> DeltaHandlers:
+        from penstock.formats.delta.lake.handlers import DeltaHandlers
 
-        return DeltaAnswers(self.lake, self.parts)
+        return DeltaHandlers(self.lake, self.parts)
 
     @property
     def handlers(self) -> Mapping[type[Call[Any]], Callable[[Any], Any]]:

@@ -102,7 +102,7 @@ def merge(
         elif intents is None:
             raise Refused(f"{BOTH}, and on the source not only by writes of files; {WAY_OUT}")
         elif not _is_ignored([decode_write(intent) for intent in intents], sides.ours):
-            looked_at = _replay(table, objects, sides, intents, coming)
+            looked_at = _replay_source_writes(table, objects, sides, intents, coming)
         elif not coming.changes:
             return MergedState(AppliedChange(target), 0)
     layout = _merge_layouts(objects, sides, coming)
@@ -163,7 +163,7 @@ def revert(
     coming = _forced_changes(table, objects, sides)
     kept_changes = _as_left(table, objects, sides)
     written = _last_writes(objects, since, kept_changes)
-    own_files = _own_files(objects, sides, kept_changes)
+    own_files = _find_paths_with_same_file(objects, sides, kept_changes)
     settled = {
         path
         for path, later_commit in written.items()
@@ -210,7 +210,7 @@ def _check_rewritten(
         )
 
 
-def _own_files(objects: Objects, sides: MergeStates, paths: Sequence[str]) -> set[str]:
+def _find_paths_with_same_file(objects: Objects, sides: MergeStates, paths: Sequence[str]) -> set[str]:
     """Of paths that are as a write left them, those at which its own file is, and no other of equal bytes."""
     files, now = (trees.find(objects, side.root, paths) for side in (sides.origin, sides.ours))
     return {path for path, file in files.items() if file == now.get(path)}
@@ -335,7 +335,7 @@ def _normal_differences(
     ]
 
 
-def _replay(
+def _replay_source_writes(
     table: Table, objects: Objects, sides: MergeStates, intents: Sequence[bytes], incoming: IncomingChanges
 ) -> int:
     """What the source's writes make of the target; how many paths of its own it changed."""

@@ -27,7 +27,7 @@ from penstock.model.keys import Key
 if TYPE_CHECKING:
     from penstock.formats.files.lake.dropped_erase import DroppedFiles
     from penstock.formats.files.lake.erase import FilesErasure
-    from penstock.formats.files.lake.handlers import FilesAnswers
+    from penstock.formats.files.lake.handlers import FilesHandlers
     from penstock.formats.files.lake.missing_files import MissingPoolFiles
     from penstock.formats.files.lake.table_rows import FilesTableRows
     from penstock.kernel.checks import Proposal
@@ -50,10 +50,10 @@ class FilesPlugin(FormatPlugin):
         return FilesFormat(lambda: self.lake.places.at(pool_of(self.lake.warehouse)))
 
     @cached_property
-    def answers(self) -> FilesAnswers:
-        from penstock.formats.files.lake.handlers import FilesAnswers
+    def answers(self) -> FilesHandlers:
+        from penstock.formats.files.lake.handlers import FilesHandlers
 
-        return FilesAnswers(self.lake, lambda: self.lake.places)
+        return FilesHandlers(self.lake, lambda: self.lake.places)
 
     @property
     def handlers(self) -> Mapping[type[Call[Any]], Callable[[Any], Any]]:

@@ -25,7 +25,7 @@ from penstock.formats.lance.ownership import Ownership
 from penstock.formats.lance.refs import RefFiles
 from penstock.formats.lance.state import Versions, state_of
 from penstock.formats.lance.tasks import PromoteTask, PromoteWork, job_id, merge_tasks
-from penstock.formats.publisher import BackgroundPublisher, Behind, Guard, Profile, PublisherOptions
+from penstock.formats.publisher import BackgroundPublisher, Behind, Guard, PublisherOptions, PublisherProfile
 from penstock.formats.sync import SyncState
 from penstock.kernel.objects import Objects
 from penstock.metrics import table as metrics
@@ -33,7 +33,7 @@ from penstock.model.keys import Key
 from penstock.model.transactions import PREFIX
 from penstock.storage.places import Places
 
-PROFILE: Final = Profile(
+PROFILE: Final = PublisherProfile(
     name="penstock-promoter",
     published="promoted",
     publishing="promoting",

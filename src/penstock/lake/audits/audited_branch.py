@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from penstock.formats.public_types import Files
     from penstock.lake.lake import Lake
 
-Audit: TypeAlias = "str | Callable[[Audited], Any]"
+Audit: TypeAlias = "str | Callable[[AuditedBranch], Any]"
 """A query that must find nothing, or a function that answers as a check does."""
 
 
@@ -34,7 +34,7 @@ class FailedCheck(msgspec.Struct, frozen=True, kw_only=True):
     """Some of the rows that a query found, their values in words."""
 
 
-class Audited:
+class AuditedBranch:
     """A branch as it was when the audit began: one commit, whatever is written to the branch meanwhile."""
 
     def __init__(self, lake: Lake, branch: str, into: str, spark: Any = None) -> None:
@@ -42,7 +42,7 @@ class Audited:
         self._snapshot, self._target = lake.at(branch), f"{into}@{lake.at(into).id}"
 
     def __repr__(self) -> str:
-        return f"<Audited {self.branch} at {self.commit[:8]}>"
+        return f"<AuditedBranch {self.branch} at {self.commit[:8]}>"
 
     @property
     def commit(self) -> str:

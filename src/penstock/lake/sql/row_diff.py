@@ -28,7 +28,7 @@ from penstock.formats.rows.row_difference import (
 )
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake.audits.installed import require_sql
-from penstock.lake.sql.datasets import WatchedRows
+from penstock.lake.sql.datasets import ErrorRecordingRows
 from penstock.lake.sql.duckdb_thread import DuckDbThread
 from penstock.lake.sql.views import quote_name, register_rows
 from penstock.model.keys import Key
@@ -234,7 +234,7 @@ class _Comparison:
 
     def run(self, old: Any, new: Any) -> Any:
         """The rows that differ, with what became of each, as a ``pyarrow.Table``."""
-        sides = WatchedRows(old), WatchedRows(new)
+        sides = ErrorRecordingRows(old), ErrorRecordingRows(new)
         with DuckDbThread() as thread:
             return thread.run(
                 lambda: self._run(thread, sides[0].reader, sides[1].reader),

@@ -100,7 +100,7 @@ class Transaction:
 
     @property
     def target(self) -> str:
-        """The branch that it lands on."""
+        """Its target branch."""
         return self._info.target
 
     @property
@@ -258,7 +258,11 @@ class Transaction:
         try:
             self.abort(why)
         except PenstockError as problem:  # its lease ends it, and the program has an error of its own
-            logger.warning("transaction %s could not be aborted: %s", self.id, problem)
+            logger.warning(
+                "transaction %s could not be aborted; it ends by itself when its lease expires: %s",
+                self.id,
+                problem,
+            )
 
     def land(
         self,

@@ -80,10 +80,10 @@ def get_contents(rights: Rights, call: calls.GetContents) -> tuple[Entry, ...]:
 def list_entries(rights: Rights, call: calls.ListEntries) -> tuple[Entry, ...]:
     at, keys = rights.read(call.at, call.via)
     prefix = call.prefix or keys.namespace
-    return _of_keys(rights, msgspec.structs.replace(call, at=at, prefix=prefix), keys)
+    return _filter_list_by_keys(rights, msgspec.structs.replace(call, at=at, prefix=prefix), keys)
 
 
-def _of_keys(rights: Rights, call: calls.Call[tuple[D, ...]], *scopes: Keys) -> tuple[D, ...]:
+def _filter_list_by_keys(rights: Rights, call: calls.Call[tuple[D, ...]], *scopes: Keys) -> tuple[D, ...]:
     """A list by key, without those that the caller may not read on one side or the other."""
     if all(keys.are_all for keys in scopes):
         return rights.do(call)
@@ -96,7 +96,7 @@ def _of_keys(rights: Rights, call: calls.Call[tuple[D, ...]], *scopes: Keys) -> 
 
 def get_changes(rights: Rights, call: calls.GetChanges) -> tuple[Difference, ...]:
     revision, keys = rights.read(call.revision, call.via)
-    return _of_keys(rights, msgspec.structs.replace(call, revision=revision), keys)
+    return _filter_list_by_keys(rights, msgspec.structs.replace(call, revision=revision), keys)
 
 
 def diff(rights: Rights, call: calls.Diff) -> tuple[Difference, ...]:
@@ -104,7 +104,7 @@ def diff(rights: Rights, call: calls.Diff) -> tuple[Difference, ...]:
     to, keys_after = rights.read(call.to, call.to_via)
     prefix = call.prefix or keys_before.namespace
     call = msgspec.structs.replace(call, before=before, to=to, prefix=prefix)
-    return _of_keys(rights, call, keys_before, keys_after)
+    return _filter_list_by_keys(rights, call, keys_before, keys_after)
 
 
 def compare(rights: Rights, call: calls.Compare) -> Comparison:

@@ -141,7 +141,7 @@ class _Optimization:
                 self._rewrite(batch)
                 break
             # What others keep changing is taken in smaller parts: fewer files, for a shorter time.
-            part = _first_files(batch, cuts)
+            part = _take_smaller_part(batch, cuts)
             if self._rewrite(part):
                 done_bytes += sum(each.size for each in part)
                 conflicts, cuts = 0, max(0, cuts - 1)
@@ -335,7 +335,7 @@ def _first_bins(bins: Sequence[FileBin], commit_bytes: int) -> Sequence[FileBin]
     return bins
 
 
-def _first_files(bins: Sequence[FileBin], cuts: int) -> Sequence[FileBin]:
+def _take_smaller_part(bins: Sequence[FileBin], cuts: int) -> Sequence[FileBin]:
     """The first bins of a batch, or a part of one, with a fourth of its files for each cut."""
     if not cuts:
         return bins

@@ -15,7 +15,7 @@ from penstock.formats.delta.branch_log.line import OwnershipPhase, line_of
 from penstock.formats.delta.lake.clone_needs import CloneNeeds
 from penstock.formats.delta.lake.parts import DeltaParts
 from penstock.formats.delta.lake.retained_files import RetainedFiles
-from penstock.formats.delta.lake.unlanded_tables import UnlandedTables
+from penstock.formats.delta.lake.unlanded_tables import UnlandedTableSweeper
 from penstock.formats.delta.log.cleanup import GRACE_MS
 from penstock.formats.delta.publishing.leftovers import DeltaNeeds, is_needed, judge
 from penstock.kernel.kernel import Kernel
@@ -87,7 +87,7 @@ class DeltaSweep:
 
     def sweep_unlanded(self, limit: int | None) -> Iterator[SweptTable]:
         """Sweep folders of tables that were never created, at most so many."""
-        unlanded = UnlandedTables(self._kernel, self._parts, self._data_us, self._foreign_notes)
+        unlanded = UnlandedTableSweeper(self._kernel, self._parts, self._data_us, self._foreign_notes)
         return unlanded.sweep(UNLANDED_MAX if limit is None else limit, self._engine)
 
     def needs_of_one(self) -> DeltaNeeds:

@@ -29,11 +29,11 @@ class FilesView:
 
     @property
     def location(self) -> str:
-        raise self._no_rows()
+        raise self._no_row_changes_error()
 
     @property
     def version(self) -> int:
-        raise self._no_rows()
+        raise self._no_row_changes_error()
 
     def to_arrow(self, columns: Sequence[str] | None, where: str | None) -> Any:
         return self._table.scan().to_arrow(columns, where)
@@ -76,7 +76,7 @@ class FilesView:
     def optimize(self, order: OptimizeOrder, description: CommitDescription) -> OptimizedTable:
         key = self._table.key
         if not is_managed(self._table.outside_read_set.content):
-            raise self._no_rows()
+            raise self._no_row_changes_error()
         if order.where is not None or order.zorder_by:
             raise NotManaged(
                 f"'{key}' is a table of files: its files are compacted in all folders, without an order; "
@@ -116,6 +116,6 @@ class FilesView:
             )
         raise other_format_error(self._table.key, known_format or "files", rows.format)
 
-    def _no_rows(self) -> NotManaged:
+    def _no_row_changes_error(self) -> NotManaged:
         key = self._table.key
         return NotManaged(f"'{key}' is {USAGE}", key=str(key))

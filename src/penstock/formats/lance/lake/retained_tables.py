@@ -35,7 +35,7 @@ from penstock.kernel.ledger import LEDGER, find_table, ledger_entry
 from penstock.kernel.objects import content_of
 from penstock.kernel.reachable import Progress, silent
 from penstock.kernel.state import prefix_end
-from penstock.lake.retained_history import Neighbours, RetainedHistory
+from penstock.lake.retained_history import NeighbourTables, RetainedHistory
 from penstock.model.content import AnyContent
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import RESERVED, Key
@@ -140,7 +140,7 @@ class RetainedTables:
     def __init__(self, kernel: Kernel, places: Places, progress: Progress = silent) -> None:
         self._kernel, self._places, self._progress = kernel, places, progress
         self._history = RetainedHistory(kernel, self._tables_changed_by, progress)
-        self.neighbours = Neighbours(LanceTable)
+        self.neighbours = NeighbourTables(LanceTable)
         self._nodes: set[tuple[str, int, ObjectId]] = set()
         self._branches: set[tuple[bytes, ObjectId]] = set()
         self._heads: dict[ObjectId, list[tuple[str, list[NumberedManifest]]]] = {}
@@ -248,14 +248,14 @@ class RetainedTables:
         table.first = max(table.first, state.first)
         table.lines.add(state.chain)
         recent = (NumberedManifest(entry.branch, entry.number, entry.version) for entry in state.recent)
-        for numbered_manifest in (*self._in_tree(location, state), *recent):
+        for numbered_manifest in (*self._read_new_tree_nodes(location, state), *recent):
             if numbered_manifest.branch != MAIN or numbered_manifest.number >= state.first:
                 table.take(numbered_manifest)
         for numbered_manifest in _newest_versions(Versions(self._kernel.objects, state)):
             _add_version(table.history, numbered_manifest)
         return table
 
-    def _in_tree(self, location: str, state: LanceState) -> Iterator[NumberedManifest]:
+    def _read_new_tree_nodes(self, location: str, state: LanceState) -> Iterator[NumberedManifest]:
         """The versions in those nodes of a table's tree that were not read before, for a state with the same
         beginning."""
         seen_nodes: set[ObjectId] = {EMPTY_ROOT}

@@ -211,7 +211,7 @@ class _TableFolder:
         return judge(candidate.entry, self._needs) if self._is_swept else FileFate.KEPT
 
     def remove(self, files: Sequence[JudgedFile]) -> None:
-        self._place.delete(sorted((file.entry.key for file in files), key=_after_manifests))
+        self._place.delete(sorted((file.entry.key for file in files), key=_order_manifests_first))
 
     def finish(self, tally: SweepTally) -> None:  # noqa: ARG002
         pins = Pins(self._sweep.kept, self._table, self._place)
@@ -235,7 +235,7 @@ class _LoneFolder:
             yield from self._judge_many(listing)
             return
         is_young = any(map(self._is_young, entries))
-        for entry in sorted(entries, key=lambda entry: (_after_manifests(entry.key), entry.key)):
+        for entry in sorted(entries, key=lambda entry: (_order_manifests_first(entry.key), entry.key)):
             if entry.key != OWNER:
                 yield JudgedFile(entry, FileFate.WAITING if is_young else FileFate.DATA)
 
@@ -244,7 +244,7 @@ class _LoneFolder:
         is_young = any(map(self._is_young, listing(self._place, "")))
         for is_after in (False, True):
             for entry in listing(self._place, ""):
-                if entry.key != OWNER and _after_manifests(entry.key) is is_after:
+                if entry.key != OWNER and _order_manifests_first(entry.key) is is_after:
                     is_waiting = is_young or self._is_young(entry)  # one may have come meanwhile
                     yield JudgedFile(entry, FileFate.WAITING if is_waiting else FileFate.DATA)
 
@@ -321,6 +321,6 @@ class _Foreign:
         return any(size is not None for size in self._place.sizes(files))
 
 
-def _after_manifests(name: str) -> bool:
+def _order_manifests_first(name: str) -> bool:
     """Manifests go first, so that none is listed whose files are gone."""
     return VERSIONS not in name

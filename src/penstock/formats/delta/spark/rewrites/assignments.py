@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.column_rules import identity_of
-from penstock.formats.delta.spark.rewrites.choosing import check_of_one_row
+from penstock.formats.delta.spark.rewrites.row_conditions import check_of_one_row
 from penstock.formats.rows.arrow_types import loosened
 from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType, Type
 from penstock.lake.row_changes import check_assigned_once
