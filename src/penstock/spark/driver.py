@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -62,7 +63,9 @@ class Driver:
         try:
             from penstock.spark.catalog.answers import answer_question
 
-            answer = answer_question(_wrap_session(session), self._lake, step, request, list(parts))
+            answer = answer_question(
+                partial(_wrap_session, session), self._lake, step, request, partial(_list_parts, parts)
+            )
         except Exception as problem:  # noqa: BLE001 - answer in a sentence, where a trace would be shown
             answer = _describe_error(problem, "statement", step)
             with suppress(Exception):  # the first error is the one to be answer
@@ -93,6 +96,12 @@ def _describe_error(problem: Exception, subject: str, step: str) -> dict[str, An
         return {"error": str(problem)}
     _LOG.error("Penstock failed at a %s of Spark (%s)", subject, step, exc_info=problem)
     return {"error": f"Penstock failed at this {subject} ({step}): {type(problem).__name__}: {problem}"}
+
+
+def _list_parts(java: Any) -> list[Any]:
+    """A list of the JVM as one of Python's. To iterate over it would end by an error of the JVM, of which
+    PySpark asks a hundred times what it is."""
+    return [java[place] for place in range(len(java))]
 
 
 def _wrap_session(java: Any) -> SparkSession:
