@@ -80,6 +80,7 @@ from penstock.storage.remote import SCHEMES
 from penstock.stores import is_local, open_store, place_of
 from penstock.stores.deferred import DeferredStore
 from penstock.stores.port import Store
+from penstock.stores.sqlite import SqliteStore
 from penstock.stores.urls import without_secrets
 
 FILE_SUFFIX: Final = ".backup"
@@ -348,15 +349,11 @@ def restore_backup(
             or (source_is_gone and owner is _Owner.UNKNOWN)
         )
         files = stack.enter_context(_backup_files(store, backup, lake.kernel.settings, progress, clock))
-        put_back = None
         was_restored = description is not None and _is_restored(description, point, is_to_own)
-        if is_to_own and files is not None and point.data is not None and not was_restored:
-            if point.data.missing and not allow_missing:
-                raise _files_gone_error(point, point.data.missing, is_to_own)
-            put_back = files.put_back(point)
-        missing = [] if was_restored else [str(file) for file in missing_files(lake)]
-        if missing and not allow_missing:
-            raise _files_gone_error(point, missing, is_to_own)
+        put_back: RestoredFiles | None = None
+        missing: list[str] = []
+        if not was_restored:
+            put_back, missing = _restore_files(lake, point, files, is_to_own, allow_missing)
         if own and owner is _Owner.LIVE:
             _seal_source(point, place, owner_place, lake.author, settings, clock)
             owner = _Owner.SEALED
@@ -401,6 +398,24 @@ def restore_backup(
             was_restored=was_restored,
             unregistered=unregistered,
         )
+
+
+def _restore_files(
+    lake: Lake, point: BackupPoint, files: BackupFiles | None, is_to_own: bool, allow_missing: bool
+) -> tuple[RestoredFiles | None, list[str]]:
+    """Put back files of tables, if the restored lake is to own them.
+
+    Returns what that came to, and which files are missing.
+    """
+    put_back = None
+    if is_to_own and files is not None and point.data is not None:
+        if point.data.missing and not allow_missing:
+            raise _files_gone_error(point, point.data.missing, is_to_own)
+        put_back = files.put_back(point)
+    missing = [str(file) for file in missing_files(lake)]
+    if missing and not allow_missing:
+        raise _files_gone_error(point, missing, is_to_own)
+    return put_back, missing
 
 
 def _with_moved_roots(
@@ -684,8 +699,6 @@ def _open_backup_store(where: str, create: bool, clock: Clock) -> Store:
     path = Path(where.removeprefix("sqlite://"))
     is_plain = "://" not in where or where.startswith("sqlite://")
     if is_plain and _is_one_file(path):
-        from penstock.stores.sqlite import SqliteStore
-
         make = partial(SqliteStore, path, create=create, clock=clock)
         is_new = create and not path.exists()
         return DeferredStore(f"sqlite://{path.absolute()}", make) if is_new else make()

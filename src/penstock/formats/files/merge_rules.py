@@ -96,7 +96,9 @@ def merge(
         mode is MergeMode.NORMAL for mode in table.paths.values()
     ):
         if target == base:
-            _take_all(table, objects, sides, coming)
+            # An undo is no write: where nothing was changed, its transplant brings what it brought.
+            is_undo = intents is None and table.brings_undone
+            _take_all(table, objects, sides, coming, knows_paths=not is_undo)
         elif intents is None:
             raise Refused(f"{BOTH}, and on the source not only by writes of files; {WAY_OUT}")
         elif not _is_ignored([decode_write(intent) for intent in intents], sides.ours):
@@ -308,11 +310,13 @@ def _forced_changes(table: Table, objects: Objects, sides: MergeStates) -> Incom
     return coming
 
 
-def _take_all(table: Table, objects: Objects, sides: MergeStates, incoming: IncomingChanges) -> None:
-    """The target is as it was: whatever the source did, but for what the target had and has undone, and for
-    paths that are treated otherwise."""
+def _take_all(
+    table: Table, objects: Objects, sides: MergeStates, incoming: IncomingChanges, *, knows_paths: bool
+) -> None:
+    """The target is as it was: whatever the source did, but for what the target had and has undone, unless
+    it ``knows_paths`` by no file, and for paths that are treated otherwise."""
     news = _normal_differences(table, objects, sides)
-    known_paths = find_known_paths(table, objects, sides.ours.root, news)
+    known_paths = find_known_paths(table, objects, sides.ours.root, news) if knows_paths else ()
     for path, now, file in news:
         if path not in known_paths:
             incoming.take(path, now, file)

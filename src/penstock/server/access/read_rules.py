@@ -29,6 +29,7 @@ SEARCHED_AT_ONCE: Final = 100
 """So many commits of a log are searched before it is looked which of them are shown."""
 
 D = TypeVar("D", Entry, Difference)
+LogCall = TypeVar("LogCall", calls.ListCommits, calls.SearchLog)
 
 
 def list_references(rights: Rights, call: calls.ListReferences) -> tuple[Reference, ...]:
@@ -134,14 +135,9 @@ def get_commit(rights: Rights, call: calls.GetCommit) -> Commit:
 
 
 def list_commits(rights: Rights, call: calls.ListCommits) -> tuple[Commit, ...]:
-    ref, keys = rights.read(call.ref, call.via)
-    after = _page_start(rights, call.after, ref)
-    call = msgspec.structs.replace(call, ref=ref, after=after)
+    call, keys = _check_log(rights, call)
     if keys.are_all:
         return rights.do(call)
-    if call.table is not None:
-        rights.caller.require_key(keys, Role.READ, call.table)
-
     return rights.pages(
         call, lambda commit: _shown_commit(rights, call, commit, keys), lambda commit: commit.id
     )
@@ -149,18 +145,23 @@ def list_commits(rights: Rights, call: calls.ListCommits) -> tuple[Commit, ...]:
 
 def search_log(rights: Rights, call: calls.SearchLog) -> LogSearch:
     """As ``list_commits``: where the search stops tells nothing of what the caller may not read."""
-    ref, keys = rights.read(call.ref, call.via)
-    after = _page_start(rights, call.after, ref)
-    call = msgspec.structs.replace(call, ref=ref, after=after)
+    call, keys = _check_log(rights, call)
     if keys.are_all:
         return rights.do(call)
-    if call.table is not None:
-        rights.caller.require_key(keys, Role.READ, call.table)
     if call.text is not None or (call.table is not None and not keys.cover_below(call.table)):
         return _search_shown(rights, call, keys)
     page = rights.do(call)  # every commit that matches is shown
     shown = (_shown_commit(rights, call, commit, keys) for commit in page.commits)
     return msgspec.structs.replace(page, commits=tuple(commit for commit in shown if commit is not None))
+
+
+def _check_log(rights: Rights, call: LogCall) -> tuple[LogCall, Keys]:
+    """The question for a log as it is put to the lake, and the keys that the caller may read there."""
+    ref, keys = rights.read(call.ref, call.via)
+    after = _page_start(rights, call.after, ref)
+    if not keys.are_all and call.table is not None:
+        rights.caller.require_key(keys, Role.READ, call.table)
+    return msgspec.structs.replace(call, ref=ref, after=after), keys
 
 
 def _search_shown(rights: Rights, call: calls.SearchLog, keys: Keys) -> LogSearch:

@@ -10,6 +10,7 @@ was overtaken, and checked like any other commit before it is ratified.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
@@ -50,7 +51,7 @@ from penstock.formats.delta.branch_log.prepared_table import (
 )
 from penstock.formats.delta.branch_log.ratification import KnownProposal, read_declared
 from penstock.formats.delta.branch_log.row_id_transfer import transfer_row_ids
-from penstock.formats.delta.branch_log.shifts import files_before
+from penstock.formats.delta.branch_log.shifts import brought_keys, files_before
 from penstock.formats.delta.branch_log.undo import redo, undo
 from penstock.formats.delta.branch_log.unmerged_commits import (
     drop_repeated_replacements,
@@ -58,7 +59,14 @@ from penstock.formats.delta.branch_log.unmerged_commits import (
     select_unmerged,
 )
 from penstock.formats.delta.errors import VersionNotFound
-from penstock.formats.delta.protocol.actions import Action, Add, FileKey, Metadata, Protocol, write_action
+from penstock.formats.delta.protocol.actions import (
+    Action,
+    FileKey,
+    Metadata,
+    Protocol,
+    Remove,
+    write_action,
+)
 from penstock.formats.delta.protocol.added_columns import can_hold, missing_columns, unite
 from penstock.formats.delta.protocol.column_rules import added_constraints, keep_marks
 from penstock.formats.delta.protocol.conflicts import DeltaConflict, rebase
@@ -414,8 +422,8 @@ class _TableMerge:
             return self._redo_undone()
         if LineTip.of(source).is_on(target, read):
             return self._redo_undone() if self._table.is_repeated else AppliedChange(self._target)
-        if self._table.brings_undone and self._is_known_here():
-            return self._redo_undone()
+        if self._table.brings_undone and (was_here := self._was_here()) is not None:
+            return self._redo_undone(was_here=was_here)
         may_take = not self._table.is_default and self._base_tip.is_on(target, read)
         # Of a commit that is repeated nothing but its own change may come, on top of all that is here.
         is_repeated = self._table.is_repeated
@@ -427,26 +435,43 @@ class _TableMerge:
             return self._append_net_change(self._source, self._target)
         return self._append_net_change(self._target, self._source)
 
-    def _is_known_here(self) -> bool:
-        """Whether this branch has, or had, all files that a commit added which is transplanted: it had the
-        commit then, by another transplant or by a merge."""
+    def _was_here(self) -> bool | None:
+        """Whether this branch has, or had, a transplanted commit by another transplant or by a merge:
+        all files that it added. ``False`` if it only brings back files that others removed, and they never
+        came back here; ``None`` if the commit is new."""
         table, source = self._table, line_of(self._source)
         if not self._base_tip.is_on(source, table.read):
-            return False
+            return None
         brought = steps(table, self._commits, self._source, self._base_tip.version, source.latest)
-        files = _added_files(brought)
+        files = _count_brought(brought)
         if not files:
-            return False
+            return None
         line = line_of(self._target)
         parted = parted_at(line, source, table.read)
-        return files <= _added_files(steps(table, self._commits, self._target, parted, line.latest))
+        earlier = steps(table, self._commits, self._source, parted, self._base_tip.version)
+        here = _count_brought(steps(table, self._commits, self._target, parted, line.latest))
+        added, removed = _count_brought(earlier), _removed_files(earlier)
+        # A file that went before it was added was there when the lines parted, and so here, too.
+        came_back = files.keys() <= removed and files.keys() <= here.keys() | (removed - added.keys())
+        if came_back:
+            return all(here[key] >= added[key] + files[key] for key in files)
+        return True if files.keys() <= here.keys() else None
 
-    def _redo_undone(self) -> AppliedChange:
+    def _redo_undone(self, *, was_here: bool = True) -> AppliedChange:
         """A commit that is repeated where it is already: once more, if it was undone since."""
         if self._base is None:
             return AppliedChange(self._target)
-        sides = self._target, self._base, self._source
-        return redo(self._table, self._commits, *sides, self._table.since, self._now_ms, self._extend)
+        return redo(
+            self._table,
+            self._commits,
+            self._target,
+            self._base,
+            self._source,
+            self._table.since,
+            self._now_ms,
+            self._extend,
+            was_here=was_here,
+        )
 
     def _append_net_change(self, onto: DeltaTable, source: DeltaTable) -> AppliedChange:
         """The line of ``onto``, with the net change of ``source`` as its next version."""
@@ -656,14 +681,13 @@ def _settle_net(table: Table, commits: Commits, comes: DeltaTable, net: NetChang
     return net.settle(live_at(table, commits, comes, net.after)(paths)) if paths else net
 
 
-def _added_files(steps: Sequence[NetStep]) -> set[FileKey]:
-    """The files that commits added with new rows."""
-    return {
-        action.key
-        for step in steps
-        for action in step.actions
-        if isinstance(action, Add) and action.data_change
-    }
+def _count_brought(steps: Sequence[NetStep]) -> Counter[FileKey]:
+    """The files that commits brought, and how often."""
+    return Counter(key for step in steps for key in brought_keys(step))
+
+
+def _removed_files(steps: Sequence[NetStep]) -> set[FileKey]:
+    return {action.key for step in steps for action in step.actions if isinstance(action, Remove)}
 
 
 def _changes_metadata(step: NetStep) -> bool:

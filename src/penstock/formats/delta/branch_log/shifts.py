@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
 from penstock.formats.delta.branch_log.net import NetStep
@@ -69,6 +69,15 @@ def files_before(steps: Iterable[NetStep]) -> Files:
         if not named_file.is_unclear
     )
     return {path: (first.key.vector,) if isinstance(first, Remove) else None for path, first in first_actions}
+
+
+def brought_keys(step: NetStep) -> Iterator[FileKey]:
+    """The files that a commit brought: with new rows, or with those of files that it removed. What is only
+    said anew of a file that stays is not among them."""
+    rewrites = any(isinstance(action, Remove) for action in step.actions)
+    return (
+        action.key for action in step.actions if isinstance(action, Add) and (action.data_change or rewrites)
+    )
 
 
 def key_of(file: File | None) -> FileKey | None:

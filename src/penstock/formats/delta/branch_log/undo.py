@@ -16,7 +16,8 @@ The same serves to do a commit again that was undone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final
 
@@ -46,7 +47,14 @@ from penstock.formats.delta.branch_log.prepared_table import (
 from penstock.formats.delta.branch_log.ratification import KnownProposal, read_declared
 from penstock.formats.delta.branch_log.replacements import Replacement, in_sum, removal
 from penstock.formats.delta.branch_log.row_id_transfer import transfer_row_ids
-from penstock.formats.delta.branch_log.shifts import File, Shift, key_of, paths_of, shifts_between
+from penstock.formats.delta.branch_log.shifts import (
+    File,
+    Shift,
+    brought_keys,
+    key_of,
+    paths_of,
+    shifts_between,
+)
 from penstock.formats.delta.branch_log.undo_metadata import UndoneMetadata, undo_metadata
 from penstock.formats.delta.branch_log.undo_vectors import (
     FileVectors,
@@ -98,9 +106,15 @@ def redo(
     since: LaterCommitLookup | None,
     now_ms: int,
     extend: Extend,
+    *,
+    was_here: bool = True,
 ) -> AppliedChange:
-    """The table with what made ``source`` of ``base`` once more, if that was undone since; else as it is."""
-    return _Undo(table, commits, target, base, source, source, since, now_ms).apply(extend)
+    """The table with what made ``source`` of ``base`` once more, if that was undone since; else as it is.
+
+    Unless the change ``was_here``, and not only the files that it brings back, it is done for the first time.
+    """
+    sides = target, base, source, source
+    return _Undo(table, commits, *sides, since, now_ms, is_first=not was_here).apply(extend)
 
 
 class _Undo:
@@ -116,12 +130,15 @@ class _Undo:
         newest: DeltaTable,
         since: LaterCommitLookup | None,
         now_ms: int,
+        *,
+        is_first: bool = False,
     ) -> None:
-        """``newest`` is the later one of the two states, after which others came."""
+        """``newest`` is the later one of the two states, after which others came; ``is_first`` says that they
+        came before, since the table never was in that state."""
         begin(table, target.location, target)
         self._table, self._commits, self._now_ms = table, commits, now_ms
         self._target, self._was, self._wanted, self._newest = target, before, after, newest
-        self._since, self._is_redo = since, newest is after
+        self._since, self._is_redo, self._is_first = since, newest is after, is_first
         self._problems: list[str] = []
         self._standing = PreparedTable(table, commits, target, stamp(table, now_ms))
 
@@ -205,9 +222,26 @@ class _Undo:
         for later in self._later:
             files: list[File] = [*later.removes, *later.adds]
             for file in files:
-                if (path := file.key.path) in self._shifts:
+                path = file.key.path
+                if path in self._shifts and later.step.version >= self._copied_as.get(path, 0):
                     touches.setdefault(path, []).append((later, file))
         return touches
+
+    @cached_property
+    def _copied_as(self) -> dict[str, int]:
+        """Where the table has another commit that made the same of its files: the versions with which files
+        came that the change brought. They may have been there before, as they were on the other line."""
+        if not self._is_redo or self._is_first or self._since is not None:
+            return {}
+        waiting = Counter(key for step in self._steps_to(self._newest) for key in brought_keys(step))
+        versions: dict[str, int] = {}
+        line = line_of(self._target)
+        for step in steps(self._table, self._commits, self._target, self._parted_version, line.latest):
+            for key in waiting.keys() & set(brought_keys(step)):
+                waiting[key] -= 1
+                if not waiting[key] and (shift := self._shifts.get(key.path)) and key == key_of(shift.before):
+                    versions[key.path] = step.version
+        return versions
 
     def _describe(self, later: LaterVersion | None) -> str:
         return self._since_then.describe(later)
@@ -238,7 +272,7 @@ class _Undo:
     def _make_net_change(self) -> NetChange:
         if self._lost in self._table.notes:
             raise VersionNotFound(self._table.notes[self._lost])
-        if self._is_redo and not self._was_undone():
+        if self._is_redo and not self._is_first and not self._was_undone():
             return NetChange()
         metadata = self._undone_metadata()
         removes, adds = self._file_actions(metadata or self._now.metadata)
@@ -395,7 +429,7 @@ class _Undo:
     def _comes_back(self, path: str, shift: Shift) -> bool:
         """Whether a file that the change removed is to be there again: not where its partition was replaced
         since, nor where it was brought back before and others removed it since."""
-        is_undone = not self._stands_as_written and self._was_brought_back(path)
+        is_undone = not self._is_first and not self._stands_as_written and self._was_brought_back(path)
         assert shift.before is not None
         return not is_undone and not self._is_replaced(shift.before.partition_values)
 
@@ -417,12 +451,18 @@ class _Undo:
             if self._is_redo
             else {path}
         )
+        came_with = self._copied_as.get(path, 0)
         is_undone = is_undone_here = self._is_redo
         """Lastly: where this branch was last, before others came by a merge."""
         passed: list[tuple[LaterVersion, bool, bool]] = []
         """Versions, with whether the change was undone before and after them."""
         for number in sorted({number for file in files for number in self._since_then.places.get(file, ())}):
             later = self._later[number]
+            if later.step.version < came_with:
+                passed.append((later, False, False))
+                continue
+            if later.step.version == came_with:
+                is_undone = is_undone_here = False
             if passed and not passed[-1][0].is_elsewhere:
                 is_undone_here = is_undone
             was_undone = is_undone_here if later.is_sum and not later.is_elsewhere else is_undone
@@ -449,7 +489,9 @@ class _Undo:
     def _regions(self) -> list[Region]:
         """Where files were replaced since, by commits that were not undone."""
         later = [replacement.step for replacement in self._later]
-        own = self._own_replacements
+        own = set(self._own_replacements)
+        if self._is_redo:
+            own |= {replacement.id for step in self._own_steps for replacement in step.undone}
         # One that was only done again by files is as old as when it was first done.
         replaced_ids = {
             replacement.id
@@ -486,7 +528,7 @@ class _Undo:
         if before is None:
             self._add_problem(f"the earlier state of {path} is not known")
             return None
-        if self._is_redo and not changes:
+        if self._is_redo and not self._is_first and not changes:
             return None  # it stands
         now = shift.after if shift.after is not None and not changes else None
         current = now if isinstance(now, Add) else self._as_now(path)
@@ -504,7 +546,8 @@ class _Undo:
     ) -> tuple[Add, Add] | None:
         def read() -> DeletedRows | str | None:
             try:
-                return rows_left(shift, current, changes, self._open_vectors(before), is_redo=self._is_redo)
+                stands = self._is_redo and not self._is_first
+                return rows_left(shift, current, changes, self._open_vectors(before), stands=stands)
             except ValueError as problem:
                 return f"the deleted rows of {path} cannot be read: {problem}"
 
@@ -545,7 +588,7 @@ class _Undo:
         """A problem for each version that brought rows again which are in files that are to come back."""
         for later in self._later if returns else ():
             held = later.held_in & returns.keys()
-            if held and self._standing.live(paths_of(later.adds) - self._shifts.keys()):
+            if held and self._live_with_rows_of(paths_of(later.adds) - self._shifts.keys()):
                 self._add_problem(f"{self._describe(later)} restored rows of {some(sorted(held))}")
 
     def _check_rewritten(self) -> None:
@@ -577,7 +620,7 @@ class _Undo:
         for later in self._later:
             if later.restores is None or later.restores >= line_of(self._newest).latest:
                 continue
-            restored = self._standing.live(paths_of(later.adds) - self._shifts.keys())
+            restored = self._live_with_rows_of(paths_of(later.adds) - self._shifts.keys())
             if restored:
                 self._add_problem(f"{self._describe(later)} restored {some(sorted(restored))} from before it")
 
@@ -589,12 +632,19 @@ class _Undo:
             passing |= paths_of(action for action in step.actions if isinstance(action, Remove))
             passing -= paths_of(action for action in step.actions if isinstance(action, Add))
         passing -= self._shifts.keys()  # else it was there before
-        live = self._standing.live(passing) if passing else {}
+        live = self._live_with_rows_of(passing)
         if live:
-            later = next((each for each in self._later if paths_of(each.adds) & live.keys()), None)
+            later = next((each for each in self._later if paths_of(each.adds) & live), None)
             self._add_problem(
                 f"{self._describe(later)} restored {some(sorted(live))}, with rows of the commit"
             )
+
+    def _live_with_rows_of(self, paths: Collection[str]) -> set[str]:
+        """The files of the table that are among some, or into which later versions wrote rows of these."""
+        if not paths:
+            return set()
+        carried = self._since_then.files_with_rows_of(dict.fromkeys(paths), self._shifts)
+        return {*self._standing.live({*paths, *carried})}
 
     def _check_unmasked(self, masked: Mapping[str, Shift]) -> None:
         """A problem if the change took rows out of a file's vector, as the undo of an update does, and others

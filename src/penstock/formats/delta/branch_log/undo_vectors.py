@@ -51,16 +51,16 @@ def vector_changes(
 
 
 def rows_left(
-    shift: Shift, current: Add, changes: Sequence[VectorChange], vectors: FileVectors, *, is_redo: bool
+    shift: Shift, current: Add, changes: Sequence[VectorChange], vectors: FileVectors, *, stands: bool
 ) -> DeletedRows | None:
     """The rows that stay deleted; ``None`` if they are those that are deleted now.
 
     Rows count that the change deleted, or brought back, and on which nobody decided since. Of a change that
-    is done again, nothing counts unless it was undone since.
+    ``stands`` and is done again, nothing counts unless it was undone since.
     """
     bits_before, became, now = vectors.bits(shift.before), vectors.bits(shift.after), vectors.bits(current)
     all_rows = became & ~bits_before, bits_before & ~became
-    deleted, returned = (0, 0) if is_redo else all_rows
+    deleted, returned = (0, 0) if stands else all_rows
     before_each: dict[int, tuple[int, int]] = {}
     """Of each version, the rows that counted before it."""
     for gone, come, later in changes:
