@@ -437,15 +437,6 @@ def assign_a_branch(store: FaultyStore) -> Prepared:
     return Prepared("dev", change)
 
 
-@writer("kernel.references:References.annotate")
-def annotate_a_branch(store: FaultyStore) -> Prepared:
-    kernel = new_kernel(store)
-    main = kernel.references.get("main")
-    return Prepared(
-        "main", lambda: (kernel.references.annotate("main", main, b"note").note, events(kernel, "main"))
-    )
-
-
 @writer("kernel.references:References.delete")
 def delete_a_branch(store: FaultyStore) -> Prepared:
     kernel = new_kernel(store)

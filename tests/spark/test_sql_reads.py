@@ -5,15 +5,21 @@ from __future__ import annotations
 import re
 from itertools import permutations
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+from py4j.clientserver import JavaClient
+from py4j.protocol import MEMORY_COMMAND_NAME
 
 import penstock
 from penstock import spark as penstock_spark
 from penstock.errors import InvalidRequest, KeyNotFound, NotManaged, ReferenceNotFound, VersionNotFound
 from penstock.lake.lake import Lake
 from penstock.lake.sql_catalog.requests import CatalogRequest
+from penstock.model.content import Namespace
+from penstock.model.keys import Key
+from penstock.model.nessie import IcebergTable
+from penstock.model.operations import Put
 from tests.spark.sql_session import ids, refusal, run
 from tests.transactions.pipelines import FORMATS, rows
 from tests.transactions.pipelines import ids as lake_ids
@@ -100,7 +106,7 @@ def test_all_that_a_query_reads_of_a_branch_is_of_one_commit(
 
     asked: list[str] = []
 
-    def describe_and_commit(session: SparkSession, lake: Lake, request: CatalogRequest) -> object:
+    def describe_and_commit(session: tables.SessionOf, lake: Lake, request: CatalogRequest) -> object:
         facts = tables.describe_table(session, lake, request)
         if not asked:
             history.table("s.lance").write(rows(3), format="lance")
@@ -170,6 +176,37 @@ def test_files_are_left_out_by_the_statistics_of_the_log(lake: Lake, spark: Spar
         by_name = spark.sql(f"SELECT id FROM lake.s.t AS a WHERE {where}")
         assert [row.id for row in by_name.collect()] == [20], where
         assert len(by_name.inputFiles()) == 1, where
+
+
+def test_a_join_is_planned_by_the_size_of_the_files_that_are_read(lake: Lake, spark: SparkSession) -> None:
+    lake.table("s.large").write({"id": list(range(20_000)), "x": [n * 0.5 for n in range(20_000)]})
+    lake.table("s.small").write(rows(1, 2))
+    size = sum(file.size for file in lake.table("s.large").snapshot().files())
+
+    def size_in_plan(query: str) -> int:
+        plan = spark.sql(query)._jdf.queryExecution().optimizedPlan()
+        return int(plan.stats().sizeInBytes())
+
+    assert size_in_plan("SELECT * FROM lake.s.large") == size
+    assert size_in_plan("SELECT * FROM lake.s.small") < size
+    spark.conf.set("spark.sql.autoBroadcastJoinThreshold", size - 1)
+    joined = spark.sql("SELECT * FROM lake.s.large JOIN lake.s.small USING (id)")
+    plan = joined._jdf.queryExecution().executedPlan().toString()
+    assert "BroadcastHashJoin" in plan
+    assert "BuildRight" in plan  # the small one, also when it is named first
+    turned = spark.sql("SELECT * FROM lake.s.small JOIN lake.s.large USING (id)")
+    assert "BuildLeft" in turned._jdf.queryExecution().executedPlan().toString()
+
+
+def test_a_table_of_another_catalog_is_named_as_what_it_is(lake: Lake, spark: SparkSession) -> None:
+    lake.commit(
+        [Put(Key("s"), Namespace()), Put(Key("s", "ice"), IcebergTable(metadata_location="file:///x"))]
+    )
+    for statement in ("SELECT * FROM lake.s.ice", "INSERT INTO lake.s.ice VALUES (1)", "DESCRIBE lake.s.ice"):
+        error = refusal(spark, statement)
+        assert isinstance(error, NotManaged)
+        assert "Iceberg" in error.message
+    assert run(spark, "SHOW TABLES IN lake.s") == [("s", "ice", False)]
 
 
 @pytest.mark.verify
@@ -260,3 +297,25 @@ def test_the_versions_of_a_table_are_described(history: Lake, spark: SparkSessio
         spark.catalog.setCurrentCatalog("spark_catalog")
     with pytest.raises(Exception, match="TABLE_OR_VIEW_NOT_FOUND"):  # that of another catalog is Spark's
         run(spark, "DESCRIBE HISTORY spark_catalog.s.delta")
+
+
+def test_a_query_by_name_asks_the_jvm_no_more_than_one_of_a_view(
+    lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.table("s.t").write(rows(1))
+    spark.range(3).createOrReplaceTempView("seen")
+    commands: list[str] = []
+    send = JavaClient.send_command
+
+    def note_and_send(client: JavaClient, command: str, *more: Any) -> Any:
+        if not command.startswith(MEMORY_COMMAND_NAME):  # objects of the JVM that are let go, at any time
+            commands.append(command)
+        return send(client, command, *more)
+
+    monkeypatch.setattr(JavaClient, "send_command", note_and_send)
+    sent = {}
+    for name in ("seen", "lake.s.t"):
+        commands.clear()
+        spark.sql(f"SELECT id FROM {name} WHERE id = 1")
+        sent[name] = len(commands)
+    assert sent["lake.s.t"] == sent["seen"]

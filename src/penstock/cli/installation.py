@@ -16,6 +16,8 @@ from typing import Final, NamedTuple, TypeAlias
 import msgspec
 
 from penstock.errors import InvalidRequest
+from penstock.spark import jar
+from penstock.spark.java import find_java
 
 PACKAGE: Final = "penstock"
 TESTED: Final = "constraints.txt"
@@ -180,8 +182,6 @@ def describe(needed: Sequence[Requirement], versions: Versions) -> tuple[str, st
 
 
 def check_spark() -> DoctorLine:
-    from penstock.spark import jar
-
     text = f"PySpark {metadata.version('pyspark')}"
     if jar.path() is None:
         lack = jar.lack_of_package()
@@ -195,8 +195,6 @@ def check_spark() -> DoctorLine:
 
 
 def check_java() -> DoctorLine:
-    from penstock.spark.java import find_java
-
     try:
         java = find_java()
     except InvalidRequest as error:

@@ -113,6 +113,16 @@ class Flight:
         self.is_over = Event()
 
 
+class _SealedBatch(NamedTuple):
+    """What is to be stored of a batch, and what its requests are answered if it lands."""
+
+    entry_id: ObjectId
+    entry_bytes: bytes
+    entry: LogEntry
+    row: Row
+    outcomes: list[tuple[Ticket, Outcome]]
+
+
 class Overtaken(Exception):
     """The batch before this one did not land, so what this one was applied to does not exist."""
 
@@ -287,8 +297,8 @@ class Batch:
                 chain.add(draft)
             self._accepted.append((ticket, len(drafts)))
 
-    def _advance(self, turn: Turn, chain: Chain, reference: Reference) -> str | None:
-        """Store what was accepted and swap the branch."""
+    def _seal(self, chain: Chain, reference: Reference) -> _SealedBatch:
+        """The commits of what was accepted, with the entry of the log that names them."""
         now_us = self._queue.clock()
         sealed = iter(chain.build_commits(now_us))
         landed, outcomes = [], []
@@ -311,14 +321,21 @@ class Batch:
             who=landed[0].author,
             landed=tuple(landed),
         )
+        row = row_of(
+            msgspec.structs.replace(reference, head=chain.tip, log=entry_id, position=entry.position)
+        )
+        return _SealedBatch(entry_id, data, entry, row, outcomes)
+
+    def _advance(self, turn: Turn, chain: Chain, reference: Reference) -> str | None:
+        """Store what was accepted and swap the branch."""
+        batch = self._seal(chain, reference)
         tip = chain.tip  # the chain goes on with the next batch while this one is swapped
-        row = row_of(msgspec.structs.replace(reference, head=tip, log=entry_id, position=entry.position))
         position = self._settled_position(reference)
-        receipts = self._make_receipts(reference, position, entry.time_us)
+        receipts = self._make_receipts(reference, position, batch.entry.time_us)
 
         def keep() -> None:
-            self._queue.objects.remember(entry_id, entry, len(data))
-            self._queue.keep(row, chain)
+            self._queue.objects.remember(batch.entry_id, batch.entry, len(batch.entry_bytes))
+            self._queue.keep(batch.row, chain)
 
         def after_write() -> None:
             """All that can be is written: the next batch can be while this one is swapped."""
@@ -339,8 +356,8 @@ class Batch:
                 for ticket, _ in self._accepted
                 for receipt_id, body in ticket.failed_receipts.items()
             }
-            objects = {**chain.objects.fresh, entry_id: data, **failed, **receipts}
-            advanced = turn.advance(objects, row, receipts.keys())
+            objects = {**chain.objects.fresh, batch.entry_id: batch.entry_bytes, **failed, **receipts}
+            advanced = turn.advance(objects, batch.row, receipts.keys())
         except OutcomeUnknown:
             raise
         except (PenstockError, Overtaken):
@@ -353,7 +370,7 @@ class Batch:
                 self._flight.has_landed = True
                 self._flight.is_over.set()
             self._answers = [(ticket, _with_head(answer, tip)) for ticket, answer in self._answers]
-            self._answers += outcomes
+            self._answers += batch.outcomes
             self._answer_requests()
             return None
         _restore(doubts)

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import islice
 from threading import Lock
 from typing import Final, TypeVar, Unpack
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import msgspec
 
@@ -45,7 +45,6 @@ from penstock.kernel.format import Format, Formats, PrepareAgain
 from penstock.kernel.grace import Grace, Graces, new_grace
 from penstock.kernel.history import CommitWalk, History
 from penstock.kernel.known_tables import KnownTables
-from penstock.kernel.ledger import find_table
 from penstock.kernel.merge import MergeRequest
 from penstock.kernel.moves import changed_tables, check_move
 from penstock.kernel.objects import Objects, content_of
@@ -76,7 +75,6 @@ from penstock.metrics.meter import SILENT, Meter
 from penstock.model.clock import Clock, now_us
 from penstock.model.commits import CommitMeta
 from penstock.model.encoding import NO_COMMIT, ObjectId, encode, object_id
-from penstock.model.keys import Key
 from penstock.model.merges import MergedKey, MergeResult
 from penstock.model.names import Revision, Step, check_name, parse_revision
 from penstock.model.objects import CommitObject
@@ -226,11 +224,6 @@ class Kernel:
         except HistoryExpired:
             return False
         return True
-
-    def key_of_table(self, commit: ObjectId, identity: UUID) -> Key | None:
-        """The key at which a commit has a managed table; ``None`` if it has not."""
-        state = self.state(commit)
-        return find_table(lambda stored: content_of(self.objects, state.get(stored)), identity)
 
     def diff(
         self, before: ObjectId, after: ObjectId, start: bytes = b"", stop: bytes | None = None

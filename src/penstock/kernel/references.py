@@ -206,18 +206,6 @@ class References:
 
         return self.swap(name, decide, who, key, asked or digest("assign", name, to, expected or b""))
 
-    def annotate(self, name: str, expected: Reference, note: bytes, *, who: str = "") -> Reference:
-        """Replace a reference's note if nothing about the reference changed since it was read."""
-        _check_note(note)
-
-        def decide(before: Row | None) -> ReferenceDecision:
-            reference = self.require_expected(name, before, None)
-            if reference != expected:
-                raise ReferenceChanged(f"'{name}' changed since it was read", name=name, found=reference.id)
-            return ReferenceDecision(msgspec.structs.replace(reference, note=note), Event.ASSIGN)
-
-        return self.swap(name, decide, who)
-
     def delete(
         self,
         name: str,

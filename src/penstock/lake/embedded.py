@@ -34,6 +34,7 @@ from penstock.kernel.state import Overlay, prefix_end
 from penstock.lake import calls
 from penstock.lake.answers import (
     Entry,
+    Figures,
     Landing,
     RequestCounts,
     Resolved,
@@ -42,7 +43,7 @@ from penstock.lake.audits import calls as audit_calls
 from penstock.lake.audits.embedded import ExpectationAnswers
 from penstock.lake.audits.engine import LakeEngine
 from penstock.lake.call import commit_meta, first, in_transaction_error, request_digest
-from penstock.lake.figures import gather_figures
+from penstock.lake.figures import OpenLake, gather_figures
 from penstock.lake.handlers.description import DescriptionHandlers, roots_of
 from penstock.lake.handlers.history import HistoryHandlers
 from penstock.lake.handlers.merges import MergeHandlers
@@ -80,8 +81,14 @@ class Embedded:
     page_max: int | None = None
 
     def __init__(
-        self, kernel: Kernel, description: Description, plugins: Sequence[FormatPlugin] | None = None
+        self,
+        kernel: Kernel,
+        description: Description,
+        plugins: Sequence[FormatPlugin] | None = None,
+        *,
+        open_lake: OpenLake,
     ) -> None:
+        """``open_lake`` makes what a program holds over these calls; the figures of tables are read by it."""
         self.kernel = kernel
         self.loaded_plugins = make_plugins(lambda: self) if plugins is None else tuple(plugins)
         """Those of Penstock, and those of other packages once anything was asked of one."""
@@ -93,6 +100,7 @@ class Embedded:
         self.note_roots(description)
         self.moved = MovedRoots(description.moved_roots)
         self._opened: Places | None = None
+        self._open_lake = open_lake
         self._transaction_ways: TransactionAnswers | None = None
         self.engine = kernel.checks.engine = LakeEngine(self)
         self._making = RLock()
@@ -109,7 +117,7 @@ class Embedded:
             calls.GetContents: self._get_contents,
             calls.ListEntries: self._list_entries,
             calls.CommitOperations: self._commit_operations,
-            calls.GetFigures: partial(gather_figures, self),
+            calls.GetFigures: self._gather_figures,
             calls.CountRequests: lambda _: self.count_requests(),
         }
         self._long_handlers: dict[type[calls.Call[Any]], Callable[[Any, Progress], Any]] = {}
@@ -129,6 +137,9 @@ class Embedded:
         if isinstance(call, calls.Write) and call.idempotency_key is not None:
             return cast("R", self._do_keyed(call))
         return cast("R", self._handler_for(call)(call))
+
+    def _gather_figures(self, call: calls.GetFigures) -> Figures:
+        return gather_figures(self, call, self._open_lake)
 
     def _require_unmoved(self) -> None:
         """``LakeMoved`` if the lake has moved, ``Unavailable`` if its files have since it was opened."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 import msgspec
 
 from penstock.errors import InvalidRequest, KeyNotFound, LakeNotFound, NotFound
-from penstock.formats.registry import load, load_member
+from penstock.formats.registry import load_member
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake import calls
 from penstock.lake.answers import (
@@ -29,6 +29,7 @@ from penstock.lake.embedded import Embedded
 from penstock.lake.empty_place import EmptyPlace
 from penstock.lake.history import LOG_LIMIT, LakeHistory
 from penstock.lake.merges import LakeMerges
+from penstock.lake.notebook_progress import show_progress
 from penstock.lake.options import TransactionOptions
 from penstock.lake.suggestion import add_suggestion
 from penstock.lake.table import Table
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from penstock.kernel.kernel import Kernel
     from penstock.lake.audits.publication import Published, PublishOptions
     from penstock.lake.sql.result import SqlResult
+    from penstock.lake.sql.row_diff import RowDiff
 
 BACKGROUND_S = 60.0
 """How long is waited for what is done in the background; longer than the longest pause between two tries."""
@@ -88,8 +90,9 @@ class Lake(LakeHistory, LakeMerges, LakeCare):
         return f"<Lake {self.url} default branch {self.default_branch!r}>"
 
     def _repr_html_(self) -> str:
-        shown: str = load("penstock.lake.notebook:show_lake")(self)
-        return shown
+        from penstock.lake.notebook import show_lake
+
+        return show_lake(self)
 
     def __enter__(self) -> Lake:
         return self
@@ -406,6 +409,28 @@ class Lake(LakeHistory, LakeMerges, LakeCare):
         ``KeyNotFound`` if a table does not exist.
         """
         return self.at(ref).sql(query)
+
+    @show_progress
+    def diff_rows(
+        self,
+        key: str | Key,
+        before: str,
+        after: str,
+        *,
+        on: str | Sequence[str] | None = None,
+        columns: Sequence[str] | None = None,
+        progress: Progress = silent,
+    ) -> RowDiff:
+        """Compare the rows of a table between two revisions: ``added``, ``removed`` and ``changed``.
+
+        ``on`` names the columns that identify a row: rows with the same values there, and others elsewhere,
+        are changed. Without it whole rows are compared, as often as each is there. ``columns`` are those to
+        be compared, all that both revisions have if none are named. Only files are read that one revision has
+        and the other has not, in tables of all formats; DuckDB compares the rows.
+        """
+        from penstock.lake.sql.row_diff import diff_rows
+
+        return diff_rows(self, key, before, after, on, columns, progress)
 
     # -- writing ---------------------------------------------------------------------------------------
 

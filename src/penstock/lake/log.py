@@ -138,9 +138,7 @@ def search(
     Where the time of the request ends before, it tells what it has found until then. It reads one commit at
     least, so that whoever goes on where it stopped comes to the end.
     """
-    for name, count in (("limit", limit), ("within", within)):
-        if count is not None and count < 1:
-            raise InvalidRequest(f"{name} must be 1 or greater, got {count}")
+    check_search(limit, within)
     choice, matched = _Choice(kernel, chosen), list[Commit]()
     searched = 0
     last: tuple[ObjectId, CommitObject] | None = None
@@ -162,6 +160,13 @@ def search(
         return LogSearch(commits=tuple(matched), searched=searched)
     reached = Commit.of(*last)
     return LogSearch(commits=tuple(matched), searched=searched, reached=reached.id, reached_time=reached.time)
+
+
+def check_search(limit: int | None, within: int | None) -> None:
+    """``InvalidRequest`` for a search of no commits."""
+    for name, count in (("limit", limit), ("within", within)):
+        if count is not None and count < 1:
+            raise InvalidRequest(f"{name} must be 1 or greater, got {count}")
 
 
 class LogPages:

@@ -229,7 +229,7 @@ def _build_embedded(
     given_names = {format_.name for format_ in formats}
     rules = (*formats, *(plugin.rules for plugin in plugins if plugin.name not in given_names))
     kernel = Kernel(store, rules, settings, clock, meter, description.default_branch)
-    catalogue = Embedded(kernel, description, plugins)
+    catalogue = Embedded(kernel, description, plugins, open_lake=Lake)
     return catalogue
 
 

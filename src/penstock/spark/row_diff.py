@@ -26,7 +26,7 @@ from penstock.model.keys import Key
 from penstock.spark.analysis import explain_analysis
 from penstock.spark.format import ScannedTable, ask_format
 from penstock.spark.schemas import quote_name
-from penstock.spark.sessions import lake_of
+from penstock.spark.session_lakes import lake_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

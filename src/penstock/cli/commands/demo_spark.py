@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import PenstockError
 from penstock.lake.opener import open_lake
+from penstock.spark.java import find_java, quiet_home
 
 if TYPE_CHECKING:
     from penstock.cli.commands.demo import Story
@@ -38,8 +39,6 @@ def what_is_missing() -> str:
     lacking = dict.fromkeys(brings for name, brings in NEEDED.items() if find_spec(name) is None)
     if lacking:
         return f"pip install {' '.join(map(shlex.quote, lacking))}"
-    from penstock.spark.java import find_java
-
     try:
         find_java()
     except PenstockError as problem:
@@ -181,8 +180,6 @@ def _start_spark(story: Story) -> Iterator[tuple[Lake, Any]]:
 @contextmanager
 def _quiet_java() -> Iterator[None]:
     """Meanwhile Java starts without its line on a module that nothing here uses. Its errors come through."""
-    from penstock.spark.java import find_java, quiet_home
-
     before = os.environ.get("JAVA_HOME")
     os.environ["JAVA_HOME"] = quiet_home(find_java())
     try:

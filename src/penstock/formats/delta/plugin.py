@@ -10,7 +10,6 @@ from penstock.formats.delta.lake.answers import HandedOver
 from penstock.formats.delta.lake.calls import CALLS, AdoptTables, ReleaseTables
 from penstock.formats.delta.protocol.names import LOG
 from penstock.formats.plugin import DescribedTable, NeededFolder, PublishingPlugin, Rows, WorkerTable
-from penstock.formats.registry import load
 from penstock.kernel.format import Format
 from penstock.lake.call import Call
 from penstock.lake.lazy_formats import OnDemand
@@ -83,19 +82,21 @@ class DeltaPlugin(PublishingPlugin["DeltaParts"]):
 
     @classmethod
     def describe_version(cls, content: DeltaTable) -> str:
-        return f"v{load('penstock.formats.delta.branch_log.line:line_of')(content).latest}"
+        from penstock.formats.delta.branch_log.line import line_of
+
+        return f"v{line_of(content).latest}"
 
     @classmethod
     def describe_table(cls, table: Table) -> DescribedTable:
-        facts: DescribedTable = load("penstock.formats.delta.lake.table_facts:describe_table")(table)
-        return facts
+        from penstock.formats.delta.lake.table_facts import describe_table
+
+        return describe_table(table)
 
     @classmethod
     def open_rows(cls, table: Table) -> DeltaTableRows:
-        rows: DeltaTableRows = load("penstock.formats.delta.lake.rows:DeltaTableRows")(
-            table.key, table.snapshot()
-        )
-        return rows
+        from penstock.formats.delta.lake.rows import DeltaTableRows
+
+        return DeltaTableRows(table.key, table.snapshot())
 
     def proposed_rows(self, proposal: Proposal, key: Key, content: DeltaTable) -> Rows:
         from penstock.formats.delta.lake.proposed_rows import read_proposed

@@ -17,7 +17,6 @@ from penstock.formats.files.lake.sweep_calls import CALLS as CARE_CALLS
 from penstock.formats.files.lake.sweep_calls import SweepFiles
 from penstock.formats.files.table_check import FilesCheck
 from penstock.formats.plugin import DescribedTable, Flaws, FormatPlugin, NeededFolder, Rows, WorkerTable
-from penstock.formats.registry import load
 from penstock.kernel.format import Format
 from penstock.kernel.jobs import job_rows
 from penstock.kernel.objects import Objects
@@ -70,13 +69,15 @@ class FilesPlugin(FormatPlugin):
 
     @classmethod
     def describe_table(cls, table: Table) -> DescribedTable:
-        facts: DescribedTable = load("penstock.formats.files.lake.table_facts:describe_table")(table)
-        return facts
+        from penstock.formats.files.lake.table_facts import describe_table
+
+        return describe_table(table)
 
     @classmethod
     def open_rows(cls, table: Table) -> FilesTableRows:
-        rows: FilesTableRows = load("penstock.formats.files.lake.table_rows:open_rows")(table)
-        return rows
+        from penstock.formats.files.lake.table_rows import open_rows
+
+        return open_rows(table)
 
     def proposed_rows(self, proposal: Proposal, key: Key, content: FilesTable) -> Rows:
         lake = self.lake

@@ -51,7 +51,7 @@ class LanceFormat(Format):
         if isinstance(table.content, LanceTable) and is_managed(table.content):
             retained = self.drop_erased(table, table.content)
             assert isinstance(retained, LanceTable)
-            table, first = table._replace(content=retained), state_of(retained).first
+            table, first = msgspec.structs.replace(table, content=retained), state_of(retained).first
         return _PreparedSteps(
             first, self._checking.check_steps(table, _table_objects(table), steps, self._clock())
         )

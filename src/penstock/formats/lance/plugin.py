@@ -19,7 +19,6 @@ from penstock.formats.plugin import (
     RowSource,
     WorkerTable,
 )
-from penstock.formats.registry import load
 from penstock.kernel.format import Format
 from penstock.kernel.fsck import Damage
 from penstock.kernel.objects import Objects
@@ -85,19 +84,23 @@ class LancePlugin(PublishingPlugin["LanceParts"]):
 
     @classmethod
     def describe_version(cls, content: LanceTable) -> str:
-        newest = load("penstock.formats.lance.state:state_of")(content).newest
+        from penstock.formats.lance.state import state_of
+
+        newest = state_of(content).newest
         return f"v{newest}" if newest else ""
 
     @classmethod
     def describe_table(cls, table: Table) -> DescribedTable:
-        facts: DescribedTable = load("penstock.formats.lance.lake.table_facts:describe_table")(table)
-        return facts
+        from penstock.formats.lance.lake.table_facts import describe_table
+
+        return describe_table(table)
 
     @classmethod
     def open_rows(cls, table: Table) -> LanceTableRows:
         require_lance()
-        rows: LanceTableRows = load("penstock.formats.lance.lake.table_rows:LanceTableRows")(table)
-        return rows
+        from penstock.formats.lance.lake.table_rows import LanceTableRows
+
+        return LanceTableRows(table)
 
     def proposed_rows(self, proposal: Proposal, key: Key, content: LanceTable) -> Rows:
         return self._open_rows(proposal, key, content).begin

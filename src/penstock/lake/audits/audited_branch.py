@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
@@ -14,6 +13,7 @@ from penstock.kernel.checks import run_check
 from penstock.lake.audits.queries import read_query
 from penstock.lake.audits.query_run import FoundRows, ask
 from penstock.lake.audits.rows import rows_at
+from penstock.lake.transactions.engines import penstock_spark
 from penstock.model.content import AnyContent
 from penstock.model.keys import Key
 
@@ -76,7 +76,7 @@ class Audited:
         """A table as a DataFrame of the Spark session that was given; ``InvalidRequest`` if none was."""
         if self._spark is None:
             raise InvalidRequest("reading a DataFrame needs a Spark session: publish(…, spark=spark)")
-        return import_module("penstock.spark").read(self._spark, key, ref=self.ref, lake=self._lake)
+        return penstock_spark().read(self._spark, key, ref=self.ref, lake=self._lake)
 
     def find_failed(self, checks: Sequence[tuple[str, Audit]]) -> tuple[FailedCheck, ...]:
         """All of the checks that do not hold."""
@@ -100,8 +100,8 @@ class Audited:
     def _run_query(self, sql: str) -> FoundRows | None:
         """What a query finds: on Spark if a session was given, else by DuckDB."""
         if self._spark is not None:
-            ask_spark = import_module("penstock.spark.audit_queries").ask
-            answer: FoundRows | None = ask_spark(self._spark, self._lake, self._snapshot, sql)
+            queries = penstock_spark("audit_queries")
+            answer: FoundRows | None = queries.ask(self._spark, self._lake, self._snapshot, sql)
             return answer
         query = read_query(sql)
         return ask(query, {key: self.table(key) for key in query.tables})

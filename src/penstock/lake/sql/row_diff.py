@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.errors import KeyNotFound
-from penstock.formats.registry import load
 from penstock.formats.rows.arrow_types import pa, pc
 from penstock.formats.rows.reader import RowReader, TableRows
 from penstock.formats.rows.row_difference import (
@@ -76,8 +75,9 @@ class RowDiff(RowReader):
         return f"<RowDiff {self.key}: {self.summary}>"
 
     def _repr_html_(self) -> str:
-        shown: str = load("penstock.lake.notebook:show_row_diff")(self)
-        return shown
+        from penstock.lake.notebook import show_row_diff
+
+        return show_row_diff(self)
 
     @property
     def summary(self) -> str:

@@ -35,6 +35,7 @@ from penstock.lake.sql_catalog.table_history import HISTORY
 from penstock.lake.transactions.calls import BeginTransaction, RenewTransaction
 from penstock.model.clock import microseconds
 from penstock.model.references import Kind, Reference
+from penstock.model.similar_names import describe_names
 from penstock.model.transactions import PREFIX, Isolation, Policy, TransactionState
 
 if TYPE_CHECKING:
@@ -92,8 +93,8 @@ def call_procedure(
 def _find(name: str) -> Procedure:
     procedure = PROCEDURES.get(name.lower().removeprefix(f"{SYSTEM}."))
     if procedure is None:
-        names = ", ".join(SYSTEM + "." + text for text in list_procedures())
-        raise InvalidRequest(f"unknown procedure '{name}'; the procedures are {names}")
+        names = describe_names(name.lower().removeprefix(f"{SYSTEM}."), list_procedures(), above=f"{SYSTEM}.")
+        raise InvalidRequest(f"there is no procedure '{name}'{names}")
     return procedure
 
 

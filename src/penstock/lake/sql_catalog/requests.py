@@ -142,6 +142,8 @@ class CatalogRequest(msgspec.Struct, frozen=True, kw_only=True):
     location: str | None = None
     comment: str | None = None
     cascade: bool = False
+    must_exist: bool = False
+    """Whether a table that is not there is an error, rather than part of the answer."""
     changes: tuple[StatementChange, ...] = ()
     procedure: str = ""
     arguments: dict[str, str | int | bool | tuple[str, ...] | None] = {}

@@ -254,7 +254,7 @@ def _state_actions(net: NetChange, old_declared: KnownProposal | None) -> list[A
 
 def seeing_blobs(table: Table, blobs: Blobs) -> Table:
     """A table that also reads objects which are not stored yet."""
-    return table._replace(read=reader_with(table.read, blobs))
+    return msgspec.structs.replace(table, read=reader_with(table.read, blobs))
 
 
 def stamp(table: Table, now_ms: int) -> int:

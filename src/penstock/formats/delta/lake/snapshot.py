@@ -31,7 +31,6 @@ from penstock.formats.delta.protocol.actions import (
 from penstock.formats.delta.protocol.clustering import clustering_columns
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.rows.inside import table_place
-from penstock.formats.registry import load as load_part
 from penstock.formats.rows.predicate_text import parse_predicate
 from penstock.formats.rows.reader import RowReader
 from penstock.formats.rows.schema import StructType
@@ -123,8 +122,9 @@ class TableSnapshot(RowReader):
         return f"<TableSnapshot {self._log.key} version {self._read.version}>"
 
     def _repr_html_(self) -> str:
-        shown: str = load_part("penstock.lake.notebook:show_rows")(self.outside_read_set, repr(self)[1:-1])
-        return shown
+        from penstock.lake.notebook import show_rows
+
+        return show_rows(self.outside_read_set, repr(self)[1:-1])
 
     @property
     def outside_read_set(self) -> TableSnapshot:

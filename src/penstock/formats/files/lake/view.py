@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import InvalidRequest, NotManaged
-from penstock.formats import registry
 from penstock.formats.files import FORMAT
 from penstock.formats.files.files import USAGE, is_managed
 from penstock.formats.files.lake.answers import FilesWritten
@@ -84,11 +83,9 @@ class FilesView:
                 "leave out where and zorder_by",
                 key=str(key),
             )
-        optimize_files = registry.load("penstock.formats.files.lake.file_upkeep:optimize_files")
-        optimized: OptimizedTable = optimize_files(
-            self._table, order.target_file_bytes, description, order.progress
-        )
-        return optimized
+        from penstock.formats.files.lake.file_upkeep import optimize_files
+
+        return optimize_files(self._table, order.target_file_bytes, description, order.progress)
 
     def write(self, rows: RowWrite) -> FilesWritten | None:
         from penstock.formats.files.lake.rows import write

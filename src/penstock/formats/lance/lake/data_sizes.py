@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from typing import Final
 
 FILE_MAGIC: Final = b"ARROW1"
-_FILE_START: Final = 8
 _CONTINUES: Final = -1
 """Stands before the size of metadata; streams of Arrow before 0.15 have the size alone."""
 _DICTIONARY, _RECORDS = 2, 3

@@ -486,7 +486,7 @@ def _describe(removed: RemovedRows) -> str:
 
 
 def clones_of(lake: Embedded, location: str) -> Iterator[TableHolder]:
-    """Tables of the lake that have files in the folder of another one."""
+    """Tables of the lake that have files in the folder of another one, or may have."""
     call = SweepTables(dry_run=True, limit=None)
     sweep = LanceSweep(lake.kernel, lake.places, lake.id, lake.warehouse, call)
     sweep.look()
@@ -499,6 +499,9 @@ def clones_of(lake: Embedded, location: str) -> Iterator[TableHolder]:
                 f"(penstock erase {table.key} --all-references)"
             )
             yield TableHolder(f"the clone '{table.key}'", False, way)
+    for table in sweep.kept.find_unclear(where):
+        way = f"it may have files of this table, and cannot be read: {table.problem}"
+        yield TableHolder(f"the Lance table '{table.key}'", False, way)
 
 
 def _may_have_rows(name: str) -> bool:

@@ -167,6 +167,23 @@ class RetainedTables:
         """Whether a file is named."""
         return any(name_hash(spelling) in self._names for spelling in spellings(path))
 
+    def find_unclear(self, location: str) -> Iterator[RetainedTable]:
+        """Tables of which it cannot be read whether they have files in the folder of another one.
+
+        Only those that were registered may, or that are known to have files in other folders.
+        """
+        for table in self.tables.values():
+            if table.problem and table.location != location and (table.is_registered or table.bases):
+                yield table
+
+    def check_shared(self, location: str) -> None:
+        """``Damaged`` if it cannot be read which files of a folder other tables have."""
+        if next(self.find_unclear(location), None) is not None:
+            raise Damaged(
+                f"another Lance table, which may share files with the one at {location}, cannot be read; a "
+                "sweep of all tables says which one, and why"
+            )
+
     def is_or_was_on_branch(self, table: UUID) -> bool:
         """Whether a branch has a table, or had it before it was dropped there."""
         heads = {reference.head for reference in self._kernel.references.all(Kind.BRANCH)} - {NO_COMMIT}

@@ -12,7 +12,8 @@ A table of which no kept commit has anything goes as a whole, if the lake gave i
 dropped, or whose transaction never landed. One that was deregistered stays; a note in its folder says so. If
 that was only intended, so far as the note tells, it stays as well, unless no branch ever had it.
 
-If anything cannot be read that may name a file, nothing of that table is removed. Manifests go before the
+If anything cannot be read that may name a file, nothing of that table is removed, and nothing of any other
+table if it was registered: it may share files with them. Manifests go before the
 files that they name, and a name that is gone is no mistake: a sweep that is killed is taken up by the next.
 """
 
@@ -146,6 +147,7 @@ class LanceSweep:
         """Whether files of a table may go; not of one that was never written to, or was deregistered."""
         if table.problem:
             raise Damaged(table.problem)
+        self.kept.check_shared(table.location)
         self.kept.neighbours.check(table.location)
         owner = owner_of(place)
         if owner is None or (not table.is_there and stays(place) is not DeregisteredNote.NO):
@@ -251,6 +253,7 @@ class _LoneFolder:
 
     def look_again(self) -> None:
         self._sweep.kept.look()
+        self._sweep.kept.check_shared(self._location)
         is_known = self._location in self._sweep.kept.tables
         self._is_alone = not is_known and self._sweep.is_alone(self._location)
 
