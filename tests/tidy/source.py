@@ -11,8 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-LOADERS: Final = frozenset(["import_module", "load"])
-"""Functions that load what they are told the name of."""
+LOADER: Final = re.compile(r"import_module|_?load(_\w+)?")
+"""How functions are called that load what they are told the name of."""
 TEXT: Final = re.compile(r"(\w+)\.(\w+(?:\.\w+)*)(?::\w+)?")
 """A module of a package, or a name in it, as ``penstock.formats.registry.load`` takes them."""
 
@@ -79,7 +79,7 @@ class Imports(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:
-        if node.args and self._depth and ast.unparse(node.func).rpartition(".")[2] in LOADERS:
+        if node.args and self._depth and LOADER.fullmatch(ast.unparse(node.func).rpartition(".")[2]):
             for part in ast.walk(node.args[0]):
                 named = self._texts.get(part.id) if isinstance(part, ast.Name) else self._named_module(part)
                 if named is not None:
