@@ -14,6 +14,7 @@ from penstock.formats.rows.arrow_types import pa
 from penstock.lake import calls
 from penstock.lake.lake import Lake
 from penstock.lake.opener import open_lake
+from penstock.lake.read_calls import ListEntries
 from penstock.lake.suggestion import NAMES_MAX, add_suggestion
 from penstock.model.content import Namespace
 from penstock.model.keys import Key
@@ -50,6 +51,22 @@ def test_the_name_that_was_meant_is_in_the_error(lake: Lake, ask: Callable[[Lake
     assert told.value.details["did_you_mean"] == meant
     assert str(told.value) == told.value.message
     assert pickle.loads(pickle.dumps(told.value)).message == told.value.message
+
+
+def test_a_table_that_a_revision_has_not_is_looked_for_on_the_default_branch(lake: Lake) -> None:
+    lake.delta.create("sales.late", schema=pa.schema([("id", pa.int64())]))
+    with pytest.raises(KeyNotFound, match="It is there at 'main'") as told:
+        lake.table("sales.late", "dev").head(1)
+    assert told.value.details["is_at"] == "main"
+    assert pickle.loads(pickle.dumps(told.value)).message == told.value.message
+    head = lake.resolve("dev")
+    with pytest.raises(KeyNotFound, match=f"there is no 'sales.late' at commit {head[:8]}\n"):
+        lake.diff_rows("sales.late", head, head)
+
+
+def test_a_table_without_its_namespace_is_found(lake: Lake) -> None:
+    with pytest.raises(KeyNotFound, match=r"Did you mean 'sales\.orders'\?"):
+        lake.table("orders").head(1)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +118,7 @@ def test_no_more_names_are_asked_for_than_a_page_has(lake: Lake) -> None:
     problem = KeyNotFound("there is no 'wide.t00012x'", key="wide.t00012x", ref="main")
     add_suggestion(problem, Counted())
     assert problem.details["did_you_mean"] == "wide.t00012"
-    assert [call.limit for call in asked] == [NAMES_MAX]
+    assert [call.limit for call in asked if isinstance(call, ListEntries)] == [NAMES_MAX]
 
 
 def test_a_message_lists_some_of_very_many_names() -> None:

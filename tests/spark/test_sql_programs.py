@@ -190,6 +190,18 @@ def test_a_statement_is_explained_by_its_table(lake: Lake, spark: SparkSession) 
         ((text,),) = run(spark, f"EXPLAIN {statement}")
         assert "lake.s.t, " in text
         assert "$" not in text
+    merge = "MERGE INTO lake.s.t t USING lake.s.u s ON t.id = s.id WHEN MATCHED THEN DELETE"
+    lake.table("s.u").write(rows(1))
+    for statement, shown in (
+        (
+            "INSERT INTO lake.s.t SELECT id FROM lake.s.u WHERE id > 1",
+            "PushedFilters: [IsNotNull(id), GreaterThan(id,1)]",
+        ),
+        ("DELETE FROM lake.s.t WHERE id > 1", "condition=(id > "),
+        (merge, "on=(target.id = source.id), source=\n"),
+    ):
+        ((text,),) = run(spark, f"EXPLAIN {statement}")
+        assert shown in text
     assert lake_ids(lake, "s.t") == [1]
 
 

@@ -16,6 +16,10 @@ from penstock import spark as penstock_spark
 from penstock.errors import InvalidRequest, KeyNotFound, NotManaged, ReferenceNotFound, VersionNotFound
 from penstock.lake.lake import Lake
 from penstock.lake.sql_catalog.requests import CatalogRequest
+from penstock.model.content import Namespace
+from penstock.model.keys import Key
+from penstock.model.nessie import IcebergTable
+from penstock.model.operations import Put
 from tests.spark.sql_session import ids, refusal, run
 from tests.transactions.pipelines import FORMATS, rows
 from tests.transactions.pipelines import ids as lake_ids
@@ -172,6 +176,37 @@ def test_files_are_left_out_by_the_statistics_of_the_log(lake: Lake, spark: Spar
         by_name = spark.sql(f"SELECT id FROM lake.s.t AS a WHERE {where}")
         assert [row.id for row in by_name.collect()] == [20], where
         assert len(by_name.inputFiles()) == 1, where
+
+
+def test_a_join_is_planned_by_the_size_of_the_files_that_are_read(lake: Lake, spark: SparkSession) -> None:
+    lake.table("s.large").write({"id": list(range(20_000)), "x": [n * 0.5 for n in range(20_000)]})
+    lake.table("s.small").write(rows(1, 2))
+    size = sum(file.size for file in lake.table("s.large").snapshot().files())
+
+    def size_in_plan(query: str) -> int:
+        plan = spark.sql(query)._jdf.queryExecution().optimizedPlan()
+        return int(plan.stats().sizeInBytes())
+
+    assert size_in_plan("SELECT * FROM lake.s.large") == size
+    assert size_in_plan("SELECT * FROM lake.s.small") < size
+    spark.conf.set("spark.sql.autoBroadcastJoinThreshold", size - 1)
+    joined = spark.sql("SELECT * FROM lake.s.large JOIN lake.s.small USING (id)")
+    plan = joined._jdf.queryExecution().executedPlan().toString()
+    assert "BroadcastHashJoin" in plan
+    assert "BuildRight" in plan  # the small one, also when it is named first
+    turned = spark.sql("SELECT * FROM lake.s.small JOIN lake.s.large USING (id)")
+    assert "BuildLeft" in turned._jdf.queryExecution().executedPlan().toString()
+
+
+def test_a_table_of_another_catalog_is_named_as_what_it_is(lake: Lake, spark: SparkSession) -> None:
+    lake.commit(
+        [Put(Key("s"), Namespace()), Put(Key("s", "ice"), IcebergTable(metadata_location="file:///x"))]
+    )
+    for statement in ("SELECT * FROM lake.s.ice", "INSERT INTO lake.s.ice VALUES (1)", "DESCRIBE lake.s.ice"):
+        error = refusal(spark, statement)
+        assert isinstance(error, NotManaged)
+        assert "Iceberg" in error.message
+    assert run(spark, "SHOW TABLES IN lake.s") == [("s", "ice", False)]
 
 
 @pytest.mark.verify

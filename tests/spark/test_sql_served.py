@@ -196,6 +196,16 @@ def test_what_needs_python_is_refused_in_a_sentence(lake: Lake, served: SparkSes
     assert len(lake.log()) == 1
 
 
+def test_a_misspelt_name_is_answered_with_the_one_that_was_meant(lake: Lake, served: SparkSession) -> None:
+    lake.table("sales.orders").write(rows(1))
+    lake.branch("dev").create()
+    lake.table("sales.late").write(rows(1))
+    for statement in ("SELECT * FROM served.sales.ordres", "INSERT INTO served.sale.orders VALUES (1)"):
+        assert "Did you mean 'sales.orders'?" in refusal(served, statement).message
+    assert "It is there at 'main'" in refusal(served, "SELECT * FROM served.sales.`late@dev`").message
+    assert "did you mean 'system.optimize'?" in refusal(served, "CALL served.system.optimise('x')").message
+
+
 def test_a_token_of_the_catalog_says_who_asks(lake: Lake, spark: SparkSession) -> None:
     for key in ("s.t", "hidden.t"):
         lake.table(key).write(rows(1))
@@ -207,6 +217,14 @@ def test_a_token_of_the_catalog_says_who_asks(lake: Lake, spark: SparkSession) -
         assert isinstance(refusal(spark, "SELECT * FROM reader.hidden.t"), PenstockError)
         assert isinstance(refusal(spark, "CREATE BRANCH dev IN reader"), Denied)
         assert isinstance(refusal(spark, "CREATE TABLE reader.s.new (id BIGINT)"), Denied)
+        assert isinstance(refusal(spark, "INSERT INTO reader.s.t SELECT 2"), Denied)
+        # Each statement is asked about, also after one that was allowed, and of what is cached.
+        run(spark, "CACHE TABLE reader.s.t")
+        (token,) = [token for token in lake.tokens() if token.name == "reader"]
+        lake.revoke_token(token.id)
+        assert isinstance(refusal(spark, "SELECT * FROM reader.s.t"), Unauthenticated)
+        spark.catalog.clearCache()
+    assert lake_ids(lake, "s.t") == [1]
 
 
 def test_rows_are_written_to_delta_tables(lake: Lake, served: SparkSession) -> None:

@@ -77,6 +77,27 @@ def test_tables_of_every_format_are_created_filled_and_dropped(
 
 
 @pytest.mark.verify
+def test_a_table_like_another_has_its_columns_partitions_and_format(lake: Lake, spark: SparkSession) -> None:
+    import pyspark
+
+    if pyspark.__version__ < "4.2":
+        pytest.skip("this Spark asks no catalog for it")
+    run(
+        spark,
+        "CREATE TABLE lake.s.t (id BIGINT, day STRING) PARTITIONED BY (day)",
+        "CREATE TABLE lake.s.f USING parquet AS SELECT 1 AS id",
+        "CREATE TABLE lake.s.like_t LIKE lake.s.t",
+        "CREATE TABLE lake.s.like_f LIKE lake.s.f",
+        "CREATE TABLE lake.s.named LIKE lake.s.f USING delta",
+        "INSERT INTO lake.s.like_f VALUES (2)",
+    )
+    assert lake.table("s.like_t").snapshot().partition_columns == ("day",)
+    assert lake.table("s.like_f").type == lake.table("s.f").type
+    assert lake.table("s.named").type == lake.table("s.t").type
+    assert ids(spark, "lake.s.like_f") == [2]
+
+
+@pytest.mark.verify
 def test_data_frames_are_written_by_name(lake: Lake, spark: SparkSession) -> None:
     spark.range(3).writeTo("lake.s.t").create()
     spark.range(3, 4).writeTo("lake.s.t").append()

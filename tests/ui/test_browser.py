@@ -108,7 +108,7 @@ def test_a_branch_is_reviewed_and_merged(browser: Browser, lake: Lake) -> None:
         browser.go(f"{site.server.url}/ui/merge?source=other&into=main")
         assert "nothing would be changed" in browser.text
         browser.save_screenshot("conflict")
-        browser.click("=Keep that of main")
+        browser.click("=Keep the table of main")
         assert "No conflicts" in browser.text
         browser.click("form.act button")
         assert "merge other" in browser.text

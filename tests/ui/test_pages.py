@@ -292,6 +292,35 @@ def test_what_cannot_be_done_is_told_in_its_place(sales: Site, path: str, text: 
     check_page(page)
 
 
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        ("table?key=sales.ordres&ref=dev", "table?key=sales.orders&ref=dev"),
+        ("log?ref=dve&merged=false", "log?ref=dev&merged=false"),
+        ("log?table=sales.ordres&ref=dev", "log?ref=dev&table=sales.orders"),
+        ("diff?base=main&to=dve", "to=dev"),
+        ("merge?source=dve&into=main", "merge?source=dev&into=main"),
+        ("rows?key=sales.orders&ref=mian&where=amount+>+3", "ref=main&where=amount+%3E+3"),
+    ],
+)
+def test_a_wrong_name_leads_to_the_page_that_was_meant(sales: Site, path: str, meant: str) -> None:
+    page = sales.get(path)
+    check_page(page)
+    assert "Did you mean" in page.text
+    link = page.find_link(meant)
+    assert link is not None
+    assert sales.get(link).status == 200
+
+
+def test_a_table_that_a_branch_has_not_is_shown_where_it_is(own_lake: Lake) -> None:
+    own_lake.table("sales.late").write(orders(1.0))
+    with serve(own_lake) as site:
+        page = site.get("rows?key=sales.late&ref=dev")
+        assert page.status == 404
+        assert "It is there at 'main'" in page.text
+        assert page.find_link("rows?key=sales.late&ref=main") is not None
+
+
 def test_the_place_of_the_store_is_not_among_the_properties_of_a_table(sales: Site) -> None:
     assert "delta.managedCommitOwnerName" in sales.get("table?key=sales.orders").text
     assert "managedCommitOwnerConf" not in sales.get("table?key=sales.orders").text

@@ -11,7 +11,7 @@ from typing import Final
 
 from penstock.errors import KeyNotFound, NotFound, PenstockError, ReferenceNotFound, TableNotFound
 from penstock.lake.catalogue import Catalogue
-from penstock.lake.read_calls import GetAbout, ListEntries, ListReferences
+from penstock.lake.read_calls import GetAbout, GetContents, ListEntries, ListReferences
 from penstock.model.content import Namespace
 from penstock.model.keys import Key
 from penstock.model.references import Kind
@@ -22,15 +22,33 @@ NAMES_MAX: Final = 500
 
 
 def add_suggestion(problem: NotFound, catalogue: Catalogue) -> None:
-    """Add to an error the name that was probably meant, if there is one and the error has none yet."""
-    if "did_you_mean" in problem.details:
+    """Add to an error the name that was probably meant, or where the name exists, if it says neither yet."""
+    if "did_you_mean" in problem.details or "is_at" in problem.details:
         return
     with suppress(PenstockError):
+        if isinstance(problem, KeyNotFound) and (branch := _find_branch(problem, catalogue)) is not None:
+            problem.details["is_at"] = branch
+            _add_line(problem, f"It is there at '{branch}'.")
+            return
         name = _find_meant(problem, catalogue)
         if name is not None:
             problem.details["did_you_mean"] = name
-            problem.message += f"\n  Did you mean '{name}'?"
-            problem.args = (problem.message,)
+            _add_line(problem, f"Did you mean '{name}'?")
+
+
+def _add_line(problem: NotFound, line: str) -> None:
+    problem.message += f"\n  {line}"
+    problem.args = (problem.message,)
+
+
+def _find_branch(problem: KeyNotFound, catalogue: Catalogue) -> str | None:
+    """The default branch, if that has what another revision has not."""
+    text, ref = problem.details.get("key"), problem.details.get("ref")
+    default = catalogue.do(GetAbout()).default_branch
+    if not text or not ref or ref == default:
+        return None
+    key = Key.parse(str(text))
+    return default if catalogue.do(GetContents(at=default, key=(key,))) else None
 
 
 def _find_meant(problem: NotFound, catalogue: Catalogue) -> str | None:
@@ -52,7 +70,7 @@ def _find_reference(name: str, catalogue: Catalogue) -> str | None:
 
 
 def _find_key(text: str, ref: str | None, catalogue: Catalogue) -> str | None:
-    """A table of the same namespace, else any."""
+    """A table of the same namespace, else any; or the only one that has this name in another namespace."""
     if not text:
         return None
     at, limit = ref or catalogue.do(GetAbout()).default_branch, _page_size(catalogue)
@@ -66,7 +84,9 @@ def _find_key(text: str, ref: str | None, catalogue: Catalogue) -> str | None:
         if name is not None:
             return names[name]
     tables = _list_tables(catalogue, ListEntries(at=at, limit=limit))
-    return closest_name(text, [str(table) for table in tables if table[:-1] != key[:-1]])
+    others = [table for table in tables if table[:-1] != key[:-1]]
+    same = [table for table in others if table[-1] == key[-1]]
+    return str(same[0]) if len(same) == 1 else closest_name(text, [str(table) for table in others])
 
 
 def _list_tables(catalogue: Catalogue, call: ListEntries) -> list[Key]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Final
 
+from penstock.errors import InvalidRequest
 from penstock.lake.answers import SweptFiles, SweptTable
 from penstock.lake.sql_catalog.formats import needs_python
 from penstock.lake.sql_catalog.procedure import CallResult, Parameter, Procedure, ProcedureCall
@@ -38,6 +39,12 @@ def _optimize(call: ProcedureCall) -> CallResult:
 
 
 def _restore(call: ProcedureCall) -> CallResult:
+    arguments = call.session.arguments
+    targets = [name for name in ("version", "timestamp", "to_ref") if arguments.get(name) is not None]
+    if len(targets) != 1:
+        raise InvalidRequest(
+            "'restore' needs exactly one of the arguments 'to_ref', 'version' and 'timestamp'"
+        )
     result = call.lake.table(call.text("table"), call.branch).restore(
         version=call.number("version"),
         timestamp=call.optional("timestamp"),

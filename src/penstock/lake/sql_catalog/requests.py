@@ -142,6 +142,8 @@ class CatalogRequest(msgspec.Struct, frozen=True, kw_only=True):
     location: str | None = None
     comment: str | None = None
     cascade: bool = False
+    must_exist: bool = False
+    """Whether a table that is not there is an error, rather than part of the answer."""
     changes: tuple[StatementChange, ...] = ()
     procedure: str = ""
     arguments: dict[str, str | int | bool | tuple[str, ...] | None] = {}
@@ -364,7 +366,9 @@ def find_table(lake: Lake, request: CatalogRequest) -> FoundTable:
         try:
             time = _EPOCH + timedelta(microseconds=request.time_us)
         except OverflowError:
-            raise InvalidRequest(f"{request.time_us} µs after 1970 is not a valid time of a commit") from None
+            raise InvalidRequest(
+                f"the time {request.time_us} (in µs since 1970) is outside the supported range"
+            ) from None
         revision, is_past = revision_at(revision or lake.default_branch, time), True
     pin = request.pinned.get(revision)
     if pin is None:

@@ -49,6 +49,8 @@ def describe_table(lake: Lake, request: CatalogRequest, describe: Describe) -> T
     try:
         named = find_table(lake, request)
     except LakeNotFound:  # the first write makes one
+        if request.must_exist:
+            raise
         return TableFacts(is_absent=True)
     facts = TableFacts(
         key=named.table.key.elements,
@@ -61,6 +63,8 @@ def describe_table(lake: Lake, request: CatalogRequest, describe: Describe) -> T
     try:
         described = describe(named.table, named.version)
     except KeyNotFound:
+        if request.must_exist:
+            raise lake.key_not_found(named.table.key, named.pin_name or lake.default_branch) from None
         return TableFacts(is_absent=True)
     properties = {
         **described.properties,

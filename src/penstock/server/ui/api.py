@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+import msgspec
+
 from penstock.errors import Denied, NotFound, PenstockError, Unauthenticated
 from penstock.lake.suggestion import add_suggestion
 from penstock.server.access import AccessGate
@@ -78,7 +80,9 @@ def _page_route(
             return render(show(Visit(ask)), ask.who)
         except NotFound as problem:
             add_suggestion(problem, ask.catalogue)
-            raise
+            if not (meant := _find_meant(path, ask.query, problem)):
+                raise
+            return render_error(problem, find_page(ask.headers), meant)
 
     return Route(
         method="GET",
@@ -89,6 +93,21 @@ def _page_route(
         works_on_rows=works_on_rows,
         produces="text/html",
     )
+
+
+def _find_meant(path: str, query: Any, problem: NotFound) -> str:
+    """The address of the same page with the name that was probably meant; empty if none is known."""
+    wrong, right = (
+        problem.details.get("key", problem.details.get("name")),
+        problem.details.get("did_you_mean"),
+    )
+    if right is None:
+        wrong, right = problem.details.get("ref"), problem.details.get("is_at")
+    fields = msgspec.structs.asdict(query) if right is not None and query is not None else {}
+    if wrong not in fields.values():
+        return ""
+    chosen = {name: "false" if value is False else value for name, value in fields.items()}
+    return address(path.strip("/"), **{name: right if v == wrong else v for name, v in chosen.items()})
 
 
 def _action_route(path: str, act: Callable[[Visit], HttpAnswer], form: Any) -> Route:

@@ -91,7 +91,7 @@ def show_merge(visit: Visit) -> PageView:
                             {"source": query.source, "into": into},
                             query,
                             key,
-                            (f"Take that of {shorten(source.ref)}", f"Keep that of {into}"),
+                            (f"Take the table of {shorten(source.ref)}", f"Keep the table of {into}"),
                         ),
                     ],
                 ),

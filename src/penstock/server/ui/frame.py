@@ -64,7 +64,9 @@ class PageView(NamedTuple):
 def asset(name: str) -> HttpAnswer:
     """A file that pages need. Its address has a hash of its bytes, so that browsers may keep it."""
     if name not in ASSETS:
-        raise RouteNotFound(f"the page has no file '{name}'")
+        raise RouteNotFound(
+            f"the web page has no file '{name}'; it may be of another version of the server: reload the page"
+        )
     return HttpAnswer(
         body=_read(name),
         content_type=f"{ASSETS[name]}; charset=utf-8",
@@ -147,13 +149,17 @@ def _render_header(view: PageView, who: str) -> Html:
     )
 
 
-def render_error(error: PenstockError, came_from: str = "") -> HttpAnswer:
-    """The page that tells of an error. ``came_from`` is the page before: a preview is made again there."""
+def render_error(error: PenstockError, came_from: str = "", meant: str = "") -> HttpAnswer:
+    """The page that tells of an error. ``came_from`` is the page before: a preview is made again there.
+
+    ``meant`` is the page that was probably meant.
+    """
     first, *rest = error.message.split("\n")
     body = join(
         element("h1", HTTPStatus(error.http_status).phrase),
         element("p", first, class_="error", role="alert"),
         element("pre", "\n".join(line.strip() for line in rest)) if rest else None,
+        element("p", link(meant, "Show that", class_="button")) if meant else None,
         element("p", element("code", error.code), class_="dim"),
         element("p", link(came_from, "Back to the page before"))
         if came_from not in ("", address(""))

@@ -7,11 +7,12 @@ from typing import Final
 
 import msgspec
 
-from penstock.errors import HistoryExpired, InvalidRequest, TimedOut
+from penstock.errors import HistoryExpired, InvalidRequest, KeyNotFound, TimedOut
 from penstock.kernel.time_limits import limit_reads
 from penstock.lake.answers import Difference, LogSearch
-from penstock.lake.calls import GetChanges, GetCommit, GetReferenceLog, SearchLog
+from penstock.lake.calls import GetChanges, GetCommit, GetContents, GetReferenceLog, SearchLog
 from penstock.lake.plugins import find_plugin
+from penstock.lake.suggestion import add_suggestion
 from penstock.model.clock import now_us
 from penstock.model.commits import Commit
 from penstock.model.keys import Key
@@ -132,7 +133,8 @@ def _show_page(visit: Visit, query: LogPageQuery, place: ResolvedRef, search: Lo
     is_cut = search.reached is not None and len(shown) < COMMITS_SHOWN
     following = query.address(place.pinned_ref, search.reached) if search.reached is not None else None
     return join(
-        _show_commits(visit, place, shown, graph) if shown or not is_cut else None,
+        _show_commits(visit, place, shown, graph) if shown else None,
+        None if shown or is_cut else _show_nothing(visit, query, place),
         show_searched(search, place) if is_cut else None,
         show_pages(
             query.address(query.ref) if query.after else None,
@@ -176,9 +178,22 @@ def _show_heading(visit: Visit, place: ResolvedRef, title: str) -> Html:
     )
 
 
+def _show_nothing(visit: Visit, query: LogPageQuery, place: ResolvedRef) -> Html:
+    """That no commits were found, and which table was probably meant if that is why."""
+    nothing = element("p", "No commits match.", class_="dim empty")
+    if not query.table or place.is_empty:
+        return nothing
+    key = Key.parse(query.table)
+    if visit.do(GetContents(at=place.pinned_ref, key=(key,))):
+        return nothing
+    problem = KeyNotFound(f"There is no '{key}' at '{shorten(place.ref)}'.", key=str(key), ref=place.ref)
+    add_suggestion(problem, visit.ask.catalogue)
+    meant = problem.details.get("did_you_mean")
+    log_of_meant = link(address("log", ref=query.ref, table=meant), "Show that", class_="button")
+    return join(nothing, show_problem(problem), element("p", log_of_meant) if meant else None)
+
+
 def _show_commits(visit: Visit, place: ResolvedRef, commits: Sequence[Commit], graph: Sequence[Html]) -> Html:
-    if not commits:
-        return element("p", "No commits match.", class_="dim empty")
     lines = [
         element(
             "tr",

@@ -146,13 +146,13 @@ def _decimal_bound(kind: str, raw: int | Decimal, *, is_high: bool) -> int | Dec
     if decimal is None or int(decimal[1]) <= DOUBLE_DIGITS:
         return raw
     number = Decimal(raw)
-    if _digits(number) > DOUBLE_DIGITS_MAX or abs(number.adjusted()) > PLACES_MAX:
+    if _count_digits(number) > DOUBLE_DIGITS_MAX or abs(number.adjusted()) > PLACES_MAX:
         return raw
     error = abs(number) * DOUBLE_ERROR
     return number + error if is_high else number - error
 
 
-def _digits(number: Decimal) -> int:
+def _count_digits(number: Decimal) -> int:
     """How many digits a number has, without zeros at its ends."""
     return len("".join(map(str, number.as_tuple().digits)).strip("0"))
 

@@ -24,7 +24,7 @@ from penstock.formats.delta.protocol.row_ids import (
 )
 from penstock.formats.delta.spark.change_feed import read_changes
 from penstock.formats.delta.spark.job.tables import JobTable
-from penstock.formats.delta.spark.rewrites import compaction, merges, plans
+from penstock.formats.delta.spark.rewrites import change_plans, compaction, merges
 from penstock.formats.delta.spark.scan import scans
 from penstock.formats.delta.spark.scan.log_values import are_log_values
 from penstock.formats.delta.spark.writes import orders
@@ -130,10 +130,12 @@ class DeltaSpark(SparkFormat):
         _SQL.alter(lake, key, branch, changes)
 
     def delete(self, change: ChangeRequest, where: str | Column | None) -> WriteResult | None:
-        return _rewrite_rows(change, lambda table: plans.plan_delete(change.spark, table, where))
+        return _rewrite_rows(change, lambda table: change_plans.plan_delete(change.spark, table, where))
 
     def update(self, change: ChangeRequest, values: Values, where: str | Column | None) -> WriteResult | None:
-        return _rewrite_rows(change, lambda table: plans.plan_update(change.spark, table, values, where))
+        return _rewrite_rows(
+            change, lambda table: change_plans.plan_update(change.spark, table, values, where)
+        )
 
     def merge(self, change: ChangeRequest, plan: RowMerge) -> WriteResult | None:
         return _rewrite_rows(change, lambda table: merges.plan_merge(table, plan))

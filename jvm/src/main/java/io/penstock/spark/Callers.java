@@ -8,6 +8,7 @@ final class Callers {
   private static final StackWalker STACK = StackWalker.getInstance();
   private static final String WRITER = "org.apache.spark.sql.classic.DataFrameWriter";
   private static final String NEWER_WRITER = "org.apache.spark.sql.classic.DataFrameWriterV2";
+  private static final String EXPLAIN = "org.apache.spark.sql.execution.command.ExplainCommand";
   private static final String CATALOG = "org.apache.spark.sql.classic.Catalog";
 
   private Callers() {}
@@ -30,6 +31,11 @@ final class Callers {
   /** Whether it is {@code spark.catalog.listTables(…)} or {@code listFunctions(…)}. */
   static boolean isListing() {
     return isCatalog("listTables") || isCatalog("listFunctions");
+  }
+
+  /** Whether a statement is explained, and will not run. */
+  static boolean isExplain() {
+    return isIn(EXPLAIN);
   }
 
   private static boolean isIn(String className) {

@@ -51,20 +51,25 @@ final class CatalogNames {
     return name.size() > 1 && isCatalog(session, name.get(0));
   }
 
-  /** The table of a lake that a name stands for; null if it is none. */
-  static LakeTable find(SparkSession session, List<String> name) {
-    PenstockCatalog catalog = lakeOf(session, name);
-    if (catalog == null) {
-      return null;
-    }
+  /** What a catalogue calls the table that a name stands for. */
+  static Identifier identifier(SparkSession session, List<String> name) {
     boolean hasCatalog = hasCatalog(session, name);
     List<String> parts = new ArrayList<>(name.subList(hasCatalog ? 1 : 0, name.size()));
     if (parts.size() == 1 && !hasCatalog) {
       parts.addAll(0, currentNamespace(session));
     }
     String[] namespace = parts.subList(0, parts.size() - 1).toArray(new String[0]);
+    return Identifier.of(namespace, parts.get(parts.size() - 1));
+  }
+
+  /** The table of a lake that a name stands for; null if it is none. */
+  static LakeTable find(SparkSession session, List<String> name) {
+    PenstockCatalog catalog = lakeOf(session, name);
+    if (catalog == null) {
+      return null;
+    }
     try {
-      return (LakeTable) catalog.loadTable(Identifier.of(namespace, parts.get(parts.size() - 1)));
+      return (LakeTable) catalog.loadTable(identifier(session, name));
     } catch (NoSuchTableException absent) {
       return null; // Spark says so
     }

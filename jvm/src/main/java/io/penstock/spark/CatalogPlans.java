@@ -5,6 +5,8 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.TreeMap;
+import java.util.function.Supplier;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -323,10 +325,11 @@ final class CatalogPlans extends Rule<LogicalPlan> {
   }
 
   private LogicalPlan write(PenstockCatalog catalog, Map<String, Object> request, LogicalPlan rows) {
-    if (catalog.hasPython()) {
-      return command(catalog, "write", request, () -> List.of(frame(rows)));
-    }
-    return command(catalog, "write", request, () -> ServerWrite.run(catalog, request, rows));
+    Runnable work =
+        catalog.hasPython()
+            ? () -> catalog.act(session, "write", request, List.of(frame(rows)))
+            : () -> ServerWrite.run(catalog, request, rows);
+    return command(catalog, "write", request, work, () -> Map.of("mode", request.get("mode"), "rows", physical(rows)));
   }
 
   /** A table that a program creates and not a statement: Spark names its usual format if the program names none. */
@@ -367,7 +370,7 @@ final class CatalogPlans extends Rule<LogicalPlan> {
     LakeTable table = tableOf(delete.table());
     Parts parts = new Parts(table);
     parts.request.put("condition", parts.add(delete.condition()));
-    return command(table.catalog(), "delete", parts.request, () -> parts.all);
+    return command(table, "delete", parts);
   }
 
   private LogicalPlan update(UpdateTable update) {
@@ -375,7 +378,7 @@ final class CatalogPlans extends Rule<LogicalPlan> {
     Parts parts = new Parts(table);
     parts.request.put("condition", parts.add(update.condition()));
     parts.request.put("values", parts.add(update.assignments()));
-    return command(table.catalog(), "update", parts.request, () -> parts.all);
+    return command(table, "update", parts);
   }
 
   private LogicalPlan merge(MergeIntoTable merge) {
@@ -392,15 +395,15 @@ final class CatalogPlans extends Rule<LogicalPlan> {
     parts.request.put("clauses", clauses);
     parts.request.put("source", parts.all.size());
     parts.request.put("merge_schema", table.isWidened());
-    return command(
-        table.catalog(),
-        "merge",
-        parts.request,
+    Runnable work =
         () -> {
           List<Object> all = new ArrayList<>(parts.all);
           all.add(frame(rows));
-          return all;
-        });
+          table.catalog().act(session, "merge", parts.request, all);
+        };
+    Supplier<Map<String, Object>> shown =
+        () -> Map.of("on", parts.texts.get((int) parts.request.get("on")), "clauses", shown(clauses), "source", physical(rows));
+    return command(table.catalog(), "merge", parts.request, work, shown);
   }
 
   private static Map<String, Object> clause(String kind, MergeAction action, Parts parts) {
@@ -425,6 +428,8 @@ final class CatalogPlans extends Rule<LogicalPlan> {
   private static final class Parts {
     final Map<String, Object> request = new HashMap<>();
     final List<Object> all = new ArrayList<>();
+    /** The same as SQL. */
+    final List<String> texts = new ArrayList<>();
     private final Map<ExprId, List<String>> names = new HashMap<>();
 
     Parts(LakeTable table) {
@@ -440,7 +445,9 @@ final class CatalogPlans extends Rule<LogicalPlan> {
     /** Take an expression in; returns its place. */
     int add(Expression expression) {
       checkSubqueries(expression);
-      all.add(ExpressionUtils$.MODULE$.column(named(expression, names)));
+      Expression column = named(expression, names);
+      all.add(ExpressionUtils$.MODULE$.column(column));
+      texts.add(column.sql());
       return all.size() - 1;
     }
 
@@ -523,25 +530,46 @@ final class CatalogPlans extends Rule<LogicalPlan> {
 
   // -- who carries it out -----------------------------------------------------------------------------------------
 
-  /** What a command is about is put together when it runs: an explained statement does nothing. */
-  private interface PartsOfCommand {
-    List<Object> make();
+  private LogicalPlan command(LakeTable table, String step, Parts parts) {
+    return command(
+        table.catalog(),
+        step,
+        parts.request,
+        () -> table.catalog().act(session, step, parts.request, parts.all),
+        () ->
+            parts.request.get("condition") instanceof Integer place ? Map.of("condition", parts.texts.get(place)) : Map.of());
   }
 
-  private LogicalPlan command(
-      PenstockCatalog catalog, String step, Map<String, Object> request, PartsOfCommand parts) {
-    return command(catalog, step, request, (Runnable) () -> catalog.act(session, step, request, parts.make()));
+  /** Where rows come from, for EXPLAIN. */
+  private String physical(LogicalPlan rows) {
+    return "\n" + ((org.apache.spark.sql.classic.Dataset<?>) frame(rows)).queryExecution().executedPlan();
   }
 
+  private static String shown(List<Map<String, Object>> clauses) {
+    return String.join(", ", clauses.stream().map(one -> one.get("kind") + " then " + one.get("action")).toList());
+  }
+
+  /** What is done when the command runs: an explained statement does nothing. */
   private static LogicalPlan command(
-      PenstockCatalog catalog, String step, Map<String, Object> request, Runnable work) {
+      PenstockCatalog catalog,
+      String step,
+      Map<String, Object> request,
+      Runnable work,
+      Supplier<Map<String, Object>> shown) {
     List<String> name = new ArrayList<>(List.of(catalog.name()));
     if (request.get("table") instanceof JsonNode facts) {
       facts.path("key").forEach(one -> name.add(one.asText()));
     } else if (request.get("names") instanceof List<?> names) {
       names.forEach(one -> name.add(one.toString()));
     }
-    return new ExternalCommandExecutor(new StatementRunner(String.join(".", name), work), step, NO_OPTIONS);
+    Map<String, String> texts = new TreeMap<>();
+    if (Callers.isExplain()) {
+      shown.get().forEach((what, value) -> texts.put(what, value.toString()));
+    }
+    return new ExternalCommandExecutor(
+        new StatementRunner(String.join(".", name), work),
+        step,
+        scala.collection.immutable.Map$.MODULE$.from(CollectionConverters.asScala(texts)));
   }
 
   /** Carries out a statement. EXPLAIN shows the text of it. */

@@ -42,7 +42,15 @@ public final class JobRefused extends IllegalArgumentException {
    * raised anywhere.
    */
   RuntimeException inAnalysis() {
-    LakeRefused same = new LakeRefused(getMessage());
+    return inAnalysis(new LakeRefused(getMessage()));
+  }
+
+  /** The same as Spark's error of a table that is not there, which programs know. */
+  RuntimeException ofMissingTable() {
+    return inAnalysis(new LakeRefused(getMessage(), "TABLE_OR_VIEW_NOT_FOUND", "42P01"));
+  }
+
+  private RuntimeException inAnalysis(LakeRefused same) {
     for (Throwable details : getSuppressed()) {
       same.addSuppressed(details);
     }

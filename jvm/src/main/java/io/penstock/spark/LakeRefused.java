@@ -13,16 +13,35 @@ import scala.Option;
 public final class LakeRefused extends AnalysisException {
   private static final long serialVersionUID = 1L;
 
+  /** The general error of SQL. */
+  private static final String GENERAL = "HY000";
+
+  private final String state;
+
   LakeRefused(String message) {
-    super(
-        message, Option.empty(), Option.empty(), Option.empty(), Option.empty(),
-        scala.collection.immutable.Map$.MODULE$.empty(), new QueryContext[0]);
+    this(message, Option.empty(), GENERAL);
   }
 
-  /** The general error. */
+  /**
+   * An error that Spark has, too, with a message of the lake's.
+   *
+   * @param condition what Spark calls it
+   * @param state what SQL calls it
+   */
+  LakeRefused(String message, String condition, String state) {
+    this("[" + condition + "] " + message, Option.apply(condition), state);
+  }
+
+  private LakeRefused(String message, Option<String> condition, String state) {
+    super(
+        message, Option.empty(), Option.empty(), Option.empty(), condition,
+        scala.collection.immutable.Map$.MODULE$.empty(), new QueryContext[0]);
+    this.state = state;
+  }
+
   @Override
   public String getSqlState() {
-    return "HY000";
+    return state;
   }
 
   @Override

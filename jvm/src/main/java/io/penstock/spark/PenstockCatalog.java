@@ -29,6 +29,7 @@ import org.apache.spark.sql.connector.catalog.StagingTableCatalog;
 import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.connector.catalog.TableCatalogCapability;
 import org.apache.spark.sql.connector.catalog.TableChange;
 import org.apache.spark.sql.connector.catalog.TableInfo;
@@ -57,6 +58,7 @@ public final class PenstockCatalog implements StagingTableCatalog, SupportsNames
   private final ThreadLocal<Namespace> lastNamespace = new ThreadLocal<>();
   private volatile String used = "";
   private volatile String transaction = "";
+  private volatile Absent absent;
 
   /** Made by Spark. */
   public PenstockCatalog() {}
@@ -125,14 +127,18 @@ public final class PenstockCatalog implements StagingTableCatalog, SupportsNames
   JsonNode ask(String step, Map<String, Object> request) {
     JobDriver decider = driver();
     try {
-      JsonNode answer = JobDrivers.question(decider, session(), step, withState(request));
-      // Statements such as USE REFERENCE and COMMIT change what later ones are about.
-      used = answer.path("used").asText(used);
-      transaction = answer.path("transaction").asText(transaction);
-      return JobDrivers.checked(answer);
+      return asked(decider, step, request);
     } catch (JobRefused refused) {
       throw decider instanceof PlanDriver ? refused : refused.inAnalysis();
     }
+  }
+
+  private JsonNode asked(JobDriver decider, String step, Map<String, Object> request) {
+    JsonNode answer = JobDrivers.question(decider, session(), step, withState(request));
+    // Statements such as USE REFERENCE and COMMIT change what later ones are about.
+    used = answer.path("used").asText(used);
+    transaction = answer.path("transaction").asText(transaction);
+    return JobDrivers.checked(answer);
   }
 
   /** Have a step of a statement done by the driver's Python process, in the session that asks; returns a DataFrame, or JSON. */
@@ -199,11 +205,29 @@ public final class PenstockCatalog implements StagingTableCatalog, SupportsNames
     request.put("pinned", pinned);
     JsonNode answer = ask("table", request);
     if (answer.path("is_absent").asBoolean()) {
+      absent = new Absent(ident, travel);
       throw new NoSuchTableException(ident);
     }
     pinned.put(answer.path("pin_name").asText(), answer.path("pin"));
     return new LakeTable(this, ident, answer);
   }
+
+  /** Refuse a name that stands for no table, with the name that was probably meant. Does nothing if it is there now. */
+  void refuseIfAbsent(Identifier ident) {
+    Absent last = absent;
+    Map<String, Object> request = new HashMap<>(last != null && last.ident.equals(ident) ? last.travel : Map.of());
+    request.put("names", names(ident));
+    request.put("must_exist", true);
+    JobDriver decider = driver();
+    try {
+      asked(decider, "table", request);
+    } catch (JobRefused refused) {
+      throw refused.ofMissingTable();
+    }
+  }
+
+  /** A name that stood for no table, and the revision at which it was looked up. */
+  private record Absent(Identifier ident, Map<String, Object> travel) {}
 
   @Override
   public void invalidateTable(Identifier ident) {
@@ -296,10 +320,22 @@ public final class PenstockCatalog implements StagingTableCatalog, SupportsNames
     }
   }
 
-  /** CREATE TABLE … LIKE, which newer releases of Spark ask for: a table with the same columns. */
+  /** CREATE TABLE … LIKE, which newer releases of Spark ask for: a table with the same columns, and of the same format. */
   public Table createTableLike(Identifier ident, TableInfo wanted, Table source)
       throws TableAlreadyExistsException, NoSuchNamespaceException {
-    return createTable(ident, wanted);
+    if (wanted.properties().containsKey(TableCatalog.PROP_PROVIDER) || !(source instanceof LakeTable like)) {
+      return createTable(ident, wanted);
+    }
+    Map<String, String> properties = new HashMap<>(wanted.properties());
+    properties.put(TableCatalog.PROP_PROVIDER, like.properties().get(TableCatalog.PROP_PROVIDER));
+    TableInfo same =
+        new TableInfo.Builder()
+            .withColumns(wanted.columns())
+            .withPartitions(wanted.partitions())
+            .withConstraints(wanted.constraints())
+            .withProperties(properties)
+            .build();
+    return createTable(ident, same);
   }
 
   /** What a statement says of the values of a column; nothing if it says nothing. */
@@ -477,7 +513,12 @@ public final class PenstockCatalog implements StagingTableCatalog, SupportsNames
 
   @Override
   public UnboundProcedure loadProcedure(Identifier ident) {
-    return new LakeProcedure(this, ident.name(), ask("procedure", Map.of("procedure", String.join(".", names(ident)))));
+    try {
+      JsonNode facts = ask("procedure", Map.of("procedure", String.join(".", names(ident))));
+      return new LakeProcedure(this, ident.name(), facts);
+    } catch (JobRefused refused) {
+      throw refused.inAnalysis(); // of other errors Spark says no more than that the procedure cannot be loaded
+    }
   }
 
   @Override

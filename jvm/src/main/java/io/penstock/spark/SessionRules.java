@@ -37,6 +37,8 @@ public final class SessionRules implements SparkSessionExtensionsProvider {
     extensions.injectHintResolutionRule(ChangeFeeds::new);
     // When targets of statements and columns are known, and before Spark rewrites what changes rows.
     extensions.injectPostHocResolutionRule(CatalogPlans::new);
+    // When Spark has given up looking for names, and before it says so.
+    extensions.injectPostHocResolutionRule(MissingTables::new);
     extensions.injectParser(StatementParser::of);
     return BoxedUnit.UNIT;
   }

@@ -5,6 +5,7 @@ import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Proxy;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Locale;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.apache.spark.sql.SparkSession;
@@ -60,6 +61,30 @@ final class StatementParser {
           new Statement("commit_transaction", "COMMIT(?: TRANSACTION)?" + IN),
           new Statement("rollback_transaction", "ROLLBACK(?: TRANSACTION)?" + IN));
 
+  /** How they are written, for those who begin one and do not end it. */
+  private static final List<String> FORMS =
+      List.of(
+          "CREATE BRANCH [IF NOT EXISTS] name [IN catalog] [FROM revision]",
+          "CREATE TAG [IF NOT EXISTS] name [IN catalog] [FROM revision]",
+          "DROP BRANCH [IF EXISTS] name [AT commit] [IN catalog]",
+          "DROP TAG [IF EXISTS] name [AT commit] [IN catalog]",
+          "ASSIGN BRANCH name TO revision [IN catalog]",
+          "ASSIGN TAG name TO revision [IN catalog]",
+          "USE REFERENCE revision [IN catalog]",
+          "SHOW REFERENCES [IN catalog]",
+          "SHOW REFERENCE [IN catalog]",
+          "LIST REFERENCES [IN catalog]",
+          "SHOW LOG [revision] [IN catalog] [LIMIT number]",
+          "SHOW DIFF revision TO revision [IN catalog]",
+          "SHOW CONFLICTS branch [INTO branch] [IN catalog]",
+          "MERGE BRANCH name [INTO branch] [IN catalog]",
+          "REVERT revision [ON branch] [IN catalog]",
+          "PUBLISH branch [INTO branch] [IN catalog]",
+          "BEGIN TRANSACTION [IN catalog]",
+          "COMMIT [TRANSACTION] [IN catalog]",
+          "ROLLBACK [TRANSACTION] [IN catalog]",
+          "DESCRIBE HISTORY table [LIMIT number]");
+
   private StatementParser() {}
 
   /** A parser that knows these statements, too. */
@@ -78,7 +103,9 @@ final class StatementParser {
             Object parsed = method.invoke(below, given);
             return isName && Callers.isWrite() ? ofOwnCatalog(session, (Seq<String>) parsed) : parsed;
           } catch (InvocationTargetException problem) {
-            throw problem.getCause();
+            throw problem.getCause() instanceof ParseException && given[0] instanceof String text
+                ? explained(text, problem.getCause())
+                : problem.getCause();
           }
         };
     return (ParserInterface)
@@ -115,13 +142,32 @@ final class StatementParser {
     return "".equals(name) && Callers.isListing() && isLake(session, session.catalog().currentCatalog());
   }
 
+  private static String plain(String text) {
+    return text.replaceAll("(?m)^\\s*--.*$", "").strip().replaceAll("\\s*;$", "");
+  }
+
+  /** The error for a text that nobody can read: if it begins like a statement of ours, it says how that is written. */
+  private static Throwable explained(String text, Throwable problem) {
+    String upper = plain(text).replaceAll("\\s+", " ").toUpperCase(Locale.ROOT) + " ";
+    upper = upper.replaceAll("^(SHOW|LIST) (BRANCHES|BRANCH|TAGS|TAG) ", "SHOW REFERENCES ");
+    for (String form : FORMS) {
+      String words = form.split(" (?=[\\[a-z])")[0];
+      if (upper.startsWith(words + " ")) {
+        return new StatementRefused(
+            "this statement is written as " + form + "; names with other characters than letters, digits and"
+                + " ./_:^~*@+- are put between backquotes");
+      }
+    }
+    return problem;
+  }
+
   private static String rewritten(SparkSession session, ParserInterface below, String text) throws ParseException {
-    String plain = text.replaceAll("(?m)^\\s*--.*$", "").strip().replaceAll("\\s*;$", "");
+    String plain = plain(text);
     for (Statement statement : STATEMENTS) {
       Matcher found = statement.pattern.matcher(plain);
       if (found.matches()) {
         String catalog = found.group("catalog");
-        return statement.call(catalog == null ? usual(session) : catalog, found);
+        return statement.call(catalog == null ? usual(session) : known(session, catalog), found);
       }
     }
     Matcher evolution = EVOLUTION.matcher(plain);
@@ -159,12 +205,34 @@ final class StatementParser {
     return "'" + plain.replace("\\", "\\\\").replace("'", "\\'") + "'";
   }
 
+  /** A catalogue that a statement names, which has to be a lake's. */
+  private static String known(SparkSession session, String named) throws ParseException {
+    String name = named.startsWith("`") ? named.substring(1, named.length() - 1) : named;
+    List<String> found = lakes(session);
+    if (isLake(session, name) || found.isEmpty()) {
+      return named;
+    }
+    throw new StatementRefused(
+        "'" + name + "' is no catalog of a lake; in this session there is " + String.join(", ", found));
+  }
+
   /** The catalogue that is meant where none is named: the current one if it is a lake's, else the only one. */
-  private static String usual(SparkSession session) {
+  private static String usual(SparkSession session) throws ParseException {
     String current = session.catalog().currentCatalog();
     if (isLake(session, current)) {
       return quoted(current);
     }
+    List<String> found = lakes(session);
+    if (found.size() == 1) {
+      return quoted(found.get(0));
+    }
+    throw new StatementRefused(
+        found.isEmpty()
+            ? "this session has no catalog of a lake: set spark.sql.catalog.lake to " + CATALOG_CLASS
+            : "say which catalog is meant, as in IN " + found.get(0) + "; there are " + String.join(", ", found));
+  }
+
+  private static List<String> lakes(SparkSession session) {
     List<String> found = new ArrayList<>();
     session.conf().getAll().foreach(
         one -> {
@@ -173,14 +241,7 @@ final class StatementParser {
           }
           return null;
         });
-    if (found.size() == 1) {
-      return quoted(found.get(0));
-    }
-    throw new JobRefused(
-            found.isEmpty()
-                ? "this session has no catalogue of a lake: set spark.sql.catalog.lake to " + CATALOG_CLASS
-                : "say which catalogue is meant, as in IN " + found.get(0) + "; there are " + String.join(", ", found))
-        .inAnalysis();
+    return found;
   }
 
   private static String quoted(String name) {
