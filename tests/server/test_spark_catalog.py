@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 import penstock
 from penstock.errors import InvalidRequest, PenstockError, TooLarge
-from penstock.formats.delta.lake import sql_writes
+from penstock.formats.delta.lake import snapshot, sql_writes
 from penstock.lake.lake import Lake
 from penstock.lake.sql_catalog.requests import CatalogRequest, WrittenRows
 from penstock.lake.sql_catalog.steps import WITHOUT_PYTHON
@@ -129,3 +130,20 @@ def test_a_largest_id_that_no_column_has_is_replaced(lake: Lake) -> None:
     request = CatalogRequest(names=("sales", "orders"), schema=COLUMNS, properties=properties)
     WITHOUT_PYTHON["create"](lake, request)
     assert lake.table("sales.orders").count() == 0
+
+
+def test_a_table_is_described_without_a_look_at_its_log(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    properties = {"delta.appendOnly": "true"}
+    table = lake.create_table("sales.orders", schema=pa.schema([("id", pa.int64())]), properties=properties)
+    table.append(pa.table({"id": [1]}))
+    request = CatalogRequest(names=("sales", "orders"))
+    at_version = WITHOUT_PYTHON["table"](lake, msgspec.structs.replace(request, revision="1"))
+
+    def fail(*_: Any) -> Any:
+        raise AssertionError("the log is read")
+
+    monkeypatch.setattr(snapshot, "replay", fail)
+    described = WITHOUT_PYTHON["table"](lake, request)
+    assert described.properties["delta.appendOnly"] == "true"
+    for name in ("schema", "partition_by", "properties", "defaults", "computed"):
+        assert getattr(described, name) == getattr(at_version, name)

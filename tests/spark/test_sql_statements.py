@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -15,6 +15,8 @@ from penstock.errors import (
     TransactionOver,
 )
 from penstock.lake.lake import Lake
+from penstock.lake.sql_catalog.requests import CatalogRequest
+from penstock.lake.sql_catalog.steps import BY_NAME
 from tests.spark.sql_session import ids, refusal, run
 from tests.transactions.pipelines import FORMATS, rows
 from tests.transactions.pipelines import ids as lake_ids
@@ -304,3 +306,22 @@ def test_a_transaction_that_was_ended_elsewhere_is_over(lake: Lake, spark: Spark
     assert isinstance(refusal(spark, "INSERT INTO lake.s.t SELECT 2"), TransactionOver | PenstockError)
     run(spark, "INSERT INTO lake.s.t SELECT 3")
     assert lake_ids(lake, "s.t") == [1, 3]
+
+
+def test_a_namespace_is_looked_up_once_for_a_statement_and_anew_for_the_next(
+    lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, ...]] = []
+    get_namespace = BY_NAME["namespace"]
+
+    def note_and_get(lake: Lake, request: CatalogRequest) -> Any:
+        asked.append(request.names)
+        return get_namespace(lake, request)
+
+    monkeypatch.setitem(BY_NAME, "namespace", note_and_get)
+    for number in range(2):
+        run(spark, f"CREATE TABLE lake.s.t{number} AS SELECT 1L AS id")
+        assert asked == [("s",)] * (number + 1)
+    run(spark, "CREATE NAMESPACE lake.n", "DROP NAMESPACE lake.n")
+    with pytest.raises(Exception, match="SCHEMA_NOT_FOUND"):
+        run(spark, "DESCRIBE NAMESPACE lake.n")

@@ -9,12 +9,15 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock.formats.delta.branch_log.ownership import PROTECTED
+from penstock.formats.delta.lake.calls import GetTableVersions
 from penstock.formats.delta.lake.file_columns import shown_schema
 from penstock.formats.delta.lake.scan_conditions import skip_files
 from penstock.formats.delta.lake.scan_plan import plan_scan
 from penstock.formats.delta.lake.snapshot import TableSnapshot
 from penstock.formats.delta.lake.sql_writes import commit_write, plan_write
 from penstock.formats.delta.lake.statement_changes import alter_table
+from penstock.formats.delta.log.snapshot import check_readable
+from penstock.formats.delta.protocol.actions import Metadata
 from penstock.formats.delta.protocol.column_rules import (
     CURRENT_DEFAULT,
     EXPLICIT,
@@ -69,8 +72,7 @@ class DeltaSql(SqlFormat):
     is_default = True
 
     def describe(self, table: Table, version: int | None) -> TableDescription:
-        snapshot = table.outside_read_set.snapshot(version).outside_read_set
-        metadata = snapshot.metadata
+        location, metadata = _version_metadata(table.outside_read_set, version)
         return TableDescription(
             provider="delta",
             schema=write_schema(shown_schema(metadata)),
@@ -78,10 +80,12 @@ class DeltaSql(SqlFormat):
             properties={
                 name: value for name, value in metadata.configuration.items() if name not in PROTECTED
             },
-            location=snapshot.location,
+            location=location,
             description=metadata.description or "",
             defaults=dict(defaults_of(metadata)),
-            computed=tuple(field.name for field in snapshot.schema.fields if is_computed(field)),
+            computed=tuple(
+                field.name for field in parse_schema(metadata.schema_string).fields if is_computed(field)
+            ),
         )
 
     def scan(self, table: Table, request: CatalogRequest) -> TableScan:
@@ -123,6 +127,18 @@ class DeltaSql(SqlFormat):
 
     def alter(self, lake: Lake, key: Key, branch: str | None, changes: Sequence[StatementChange]) -> None:
         alter_table(lake, key, branch, changes)
+
+
+def _version_metadata(table: Table, version: int | None) -> tuple[str, Metadata]:
+    """Where a table is, and what it is at a version. What it is now takes no look at its log."""
+    if version is not None:
+        snapshot = table.snapshot(version).outside_read_set
+        return snapshot.location, snapshot.metadata
+    call = GetTableVersions(key=table.key, at=table.ref, via=table.via, limit=0)
+    latest = table.lake.do(call)
+    protocol, metadata = latest.parse_declared()
+    check_readable(latest.location, protocol, metadata)
+    return latest.location, metadata
 
 
 def _schema_with_values(table: EmptyTable) -> StructType:

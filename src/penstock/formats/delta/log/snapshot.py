@@ -80,7 +80,7 @@ def replay(files: TableFiles, segment: LogSegment) -> LogSnapshot:
             table=segment.table,
             version=segment.version,
         )
-    _check_readable(segment.table, tail.protocol, tail.metadata)
+    check_readable(segment.table, tail.protocol, tail.metadata)
     snapshot = LogSnapshot(segment, tail.protocol, tail.metadata, (tail,), base)
     if snapshot.has_in_commit_timestamps and segment.newest not in segment.names:
         # A checkpoint or a compaction stands in for the commit, and neither keeps its time.
@@ -117,7 +117,7 @@ class LogSnapshot:
             tail.take(name, data, is_newest=name == commits[-1][0])
         protocol, metadata = tail.protocol or self.protocol, tail.metadata or self.metadata
         if tail.protocol is not None or tail.metadata is not None:
-            _check_readable(self.table, protocol, metadata)
+            check_readable(self.table, protocol, metadata)
         # As few tails as their sizes have digits, so that reading does not slow down with their number.
         while tails and tails[0].size < 2 * tail.size:
             tail, tails = tail.over(tails[0]), tails[1:]
@@ -401,7 +401,8 @@ def _actions_backwards(
         end = start - 1
 
 
-def _check_readable(table: str, protocol: Protocol, metadata: Metadata) -> None:
+def check_readable(table: str, protocol: Protocol, metadata: Metadata) -> None:
+    """``UnsupportedFeature`` if reading the table takes more than this Penstock knows."""
     refusals = unreadable(protocol, metadata)
     if refusals:
         raise UnsupportedFeature(

@@ -25,7 +25,7 @@ import msgspec
 from penstock.formats.delta.protocol.actions import Add, Metadata
 from penstock.formats.delta.protocol.mapping import mapping_of
 from penstock.formats.delta.protocol.outcomes import KnownValue, outcomes, partition_known
-from penstock.formats.rows.predicates import Column, Predicate, as_float, columns_of, in_utc
+from penstock.formats.rows.predicates import And, Column, Predicate, as_float, columns_of, in_utc
 from penstock.formats.rows.schema import Type
 from penstock.model.decoders import own_json_decoder
 
@@ -54,7 +54,7 @@ class Pruner:
     """Tells which files of a table a condition cannot leave out."""
 
     def __init__(self, predicate: Predicate, metadata: Metadata) -> None:
-        self._predicate = predicate
+        self._parts = predicate.parts if isinstance(predicate, And) else (predicate,)
         self._partitions = frozenset(name.lower() for name in metadata.partition_columns)
         mapping = mapping_of(metadata)
         self._names = {
@@ -77,7 +77,7 @@ class Pruner:
                 known_value = known_values[path] = self._known_value(column, path, file, stats)
             return known_value
 
-        return True in outcomes(self._predicate, look_up)
+        return all(True in outcomes(part, look_up) for part in self._parts)
 
     def _is_partition(self, path: tuple[str, ...]) -> bool:
         return path[0].lower() in self._partitions

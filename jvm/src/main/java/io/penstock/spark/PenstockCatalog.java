@@ -1,6 +1,7 @@
 package io.penstock.spark;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import java.lang.ref.WeakReference;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -10,6 +11,7 @@ import java.util.UUID;
 import java.util.stream.Stream;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.QueryPlanningTracker$;
+import org.apache.spark.sql.catalyst.analysis.AnalysisContext;
 import org.apache.spark.sql.catalyst.analysis.NamespaceAlreadyExistsException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchFunctionException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
@@ -53,6 +55,7 @@ public final class PenstockCatalog implements StagingTableCatalog, SupportsNames
 
   private String name;
   private volatile org.apache.spark.sql.classic.SparkSession session;
+  private final ThreadLocal<Namespace> lastNamespace = new ThreadLocal<>();
   private volatile String used = "";
   private volatile String transaction = "";
   private volatile Absent absent;
@@ -429,12 +432,29 @@ public final class PenstockCatalog implements StagingTableCatalog, SupportsNames
 
   @Override
   public Map<String, String> loadNamespaceMetadata(String[] namespace) throws NoSuchNamespaceException {
-    JsonNode answer = ask("namespace", Map.of("names", namespace));
+    JsonNode answer = namespace(List.of(namespace));
     if (answer.path("is_absent").asBoolean()) {
       throw new NoSuchNamespaceException(namespace);
     }
     return texts(answer.path("properties"));
   }
+
+  /** What is known of a namespace. Rules of Spark's analysis ask many times for each query: it is answered once. */
+  private JsonNode namespace(List<String> names) {
+    if (!QueryPlanningTracker$.MODULE$.get().isDefined()) {
+      return ask("namespace", Map.of("names", names));
+    }
+    Object query = AnalysisContext.get().relationCache(); // one for each, as for its commits (MappedReads)
+    List<Object> place = List.of(ref(), names);
+    Namespace known = lastNamespace.get();
+    if (known == null || known.query.get() != query || !known.place.equals(place)) {
+      known = new Namespace(new WeakReference<>(query), place, ask("namespace", Map.of("names", names)));
+      lastNamespace.set(known);
+    }
+    return known.answer;
+  }
+
+  private record Namespace(WeakReference<Object> query, List<Object> place, JsonNode answer) {}
 
   @Override
   public void createNamespace(String[] namespace, Map<String, String> metadata) throws NamespaceAlreadyExistsException {
