@@ -292,7 +292,7 @@ CONFLICTS: Final = (
         "tests/formats/lance/test_reverting.py::test_another_table_in_its_place_is_a_conflict",
     ),
     Advice(
-        ("revert the commit here",),
+        ("revert the original commit on this branch instead",),
         "The revert undoes what the commit did on this branch.",
         "tests/formats/lance/test_reverting.py::test_a_revert_is_not_repeated_where_its_rows_never_were",
     ),
@@ -342,7 +342,7 @@ RESTORING: Final = (
         "tests/formats/delta/test_undo.py::test_files_that_are_gone_from_storage_do_not_come_back",
     ),
     Advice(
-        ("restore another version, or restore the file",),
+        ("restore another version, or bring the file back from a backup",),
         "The table gets the other version; or, once the manifest is back, the version that was asked "
         "for. Until then nothing changes.",
         "tests/advice/test_restore.py::test_a_manifest_that_is_gone_is_brought_back_and_the_version_with_it",
@@ -365,7 +365,7 @@ RESTORING: Final = (
 DELTA: Final = (
     Advice(
         (
-            "'penstock resync {}' takes the table's versions over, with all their rows",
+            "'penstock resync {}' imports the table's versions, with all their rows",
             "'penstock resync --all' does so for every table of the lake",
             "'penstock resync' imports the versions of the log",
             "'penstock resync' imports the versions of the folder",
@@ -380,7 +380,10 @@ DELTA: Final = (
         "tests/lake/test_resync.py::test_a_resync_takes_over_all_rows_and_keeps_key_id_history_and_branches",
     ),
     Advice(
-        ("'penstock resync {} --leave-own' takes the table's versions over", "write again what they did"),
+        (
+            "'penstock resync {} --leave-own' imports the versions at that location",
+            "write their changes again",
+        ),
         "The table has its own versions. The lake's versions can be read at the commit that the message"
         " names, and changes that are written again go on top.",
         "tests/lake/test_resync.py::test_what_cannot_be_added_on_top_is_left_only_if_that_is_said",
@@ -639,7 +642,7 @@ LAKES: Final = (
     Advice(
         (
             "Run the same command again",
-            "run the same command again; if that does not help, choose another location",
+            "run the same command again. If the copy is damaged again, choose another location; a move",
             "complete that, or choose another location",
             "To complete the copy, run the same command again",
             "to complete the copy, run the same 'penstock {}' again",
@@ -697,6 +700,7 @@ LAKES: Final = (
             "can use a shorter time: penstock sweep --nobody-writes",
             "'penstock sweep' removes their objects when they are old enough",
             "'penstock sweep' removes only files that no retained commit needs",
+            "'penstock sweep' removes deleted rows once no retained commit contains them",
             "'penstock sweep --remove-data' removes data files",
             "are left to 'penstock sweep --remove-data'",
             "penstock sweep removes the tag when none has it any more",

@@ -27,6 +27,7 @@ from penstock.cli.contents import SHORT_NAMES
 from penstock.cli.declaration import DeclaredCommand, shared_options
 from penstock.cli.rendering.times import size
 from penstock.cli.root import EXIT_STATUSES, SECTIONS, penstock
+from penstock.formats.registry import format_metrics
 from penstock.kernel import commit
 from penstock.kernel.grace import Grace
 from penstock.kernel.settings import Settings
@@ -248,7 +249,7 @@ def errors_page() -> Iterator[str]:
         todo = re.search(rf"^[├└]── {group.__name__} +(.+)$", drawn, re.MULTILINE)
         yield f"## {group.__name__}: {todo[1]}" if todo else f"## {group.__name__}"
         yield ""
-        yield _first_line(group)
+        yield _meaning(group)
         yield ""
         yield from table(
             ("error", "code", "exit status", "HTTP status", "meaning"),
@@ -258,7 +259,7 @@ def errors_page() -> Iterator[str]:
                     f"`{one.code}`",
                     str(one.exit_code),
                     str(one.http_status),
-                    _first_line(one),
+                    _meaning(one),
                 )
                 for depth, one in _tree(group)
             ),
@@ -305,8 +306,9 @@ def _below(error: type[errors.PenstockError]) -> list[type[errors.PenstockError]
     return [below for below in error.__subclasses__() if below.__module__ == errors.__name__]
 
 
-def _first_line(kind: type) -> str:
-    return (kind.__doc__ or "").strip().partition("\n")[0].replace("``", "`")
+def _meaning(kind: type) -> str:
+    paragraph = (kind.__doc__ or "").strip().partition("\n\n")[0]
+    return " ".join(paragraph.split()).replace("``", "`")
 
 
 # -- configuration -----------------------------------------------------------------------------------------
@@ -442,7 +444,7 @@ def metrics_page() -> Iterator[str]:
                 ", ".join(f"`{label}`" for label in metric.labels),
                 metric.help,
             )
-            for metric in METRICS
+            for metric in (*METRICS, *format_metrics())
         ),
     )
     yield (

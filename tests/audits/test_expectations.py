@@ -319,7 +319,7 @@ def test_expectations_are_the_branchs_own(lake: Lake) -> None:
 def test_tags_and_branches_that_belong_to_programs_expect_nothing(lake: Lake) -> None:
     lake.tag("v1").create()
     lake.kernel.references.create("own", Kind.BRANCH, lake.kernel.references.get("main").head, note=b"mine")
-    for name, why in {"v1": "only branches", "own": "private branch of a program"}.items():
+    for name, why in {"v1": "only branches", "own": "program's private branch"}.items():
         with pytest.raises(InvalidRequest, match=why):
             lake.expect("positive amounts", POSITIVE, name)
     tx = lake.transaction()

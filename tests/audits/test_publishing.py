@@ -9,7 +9,7 @@ import pytest
 import penstock
 from penstock import Vetoed
 from penstock.errors import ChecksFailed, CommitVetoed, InvalidRequest, ReferenceNotFound, Unavailable
-from penstock.lake.audits.audited_branch import Audit, Audited
+from penstock.lake.audits.audited_branch import Audit, AuditedBranch
 from penstock.lake.lake import Lake
 from penstock.model.keys import Key
 from tests.audits.lakes import POSITIVE, ids, orders
@@ -26,9 +26,9 @@ def dev(lake: Lake) -> Lake:
 
 
 def test_a_branch_on_which_all_checks_hold_is_published(dev: Lake) -> None:
-    seen: list[Audited] = []
+    seen: list[AuditedBranch] = []
 
-    def three(audited: Audited) -> bool:
+    def three(audited: AuditedBranch) -> bool:
         seen.append(audited)
         return int(audited.table("sales.orders").to_arrow().num_rows) == 3
 
@@ -56,10 +56,10 @@ def test_a_misspelt_argument_does_not_publish_without_checks(dev: Lake) -> None:
 
 
 def test_all_checks_that_do_not_hold_are_told_together(dev: Lake) -> None:
-    def never(_: Audited) -> None:
+    def never(_: AuditedBranch) -> None:
         raise Vetoed("it is late")
 
-    def fails(_: Audited) -> bool:
+    def fails(_: AuditedBranch) -> bool:
         return 1 // 0 == 1
 
     checks: dict[str, Audit] = {
@@ -88,7 +88,7 @@ def test_all_checks_that_do_not_hold_are_told_together(dev: Lake) -> None:
 
 
 def test_what_was_looked_at_is_published_though_the_branch_moved(dev: Lake, other: Lake) -> None:
-    def meanwhile(audited: Audited) -> bool:
+    def meanwhile(audited: AuditedBranch) -> bool:
         other.table("sales.orders", "dev").append(orders(-1))
         return len(audited.table("sales.orders").to_arrow()) == 3
 
@@ -107,7 +107,7 @@ def test_a_branch_that_is_not_published_is_dropped_if_that_is_wanted(dev: Lake) 
 
 
 def test_a_branch_that_somebody_writes_to_meanwhile_is_not_dropped(dev: Lake, other: Lake) -> None:
-    def meanwhile(_: Audited) -> bool:
+    def meanwhile(_: AuditedBranch) -> bool:
         other.table("sales.orders", "dev").append(orders(4))
         return False
 
@@ -143,7 +143,7 @@ def test_a_query_that_fails_is_a_failed_check(dev: Lake, monkeypatch: pytest.Mon
 
 def test_no_check_runs_before_it_is_known_that_there_is_a_branch_to_publish_into(dev: Lake) -> None:
     dev.tag("v1").create()
-    seen: list[Audited] = []
+    seen: list[AuditedBranch] = []
     for into, error in {"v1": InvalidRequest, "nowhere": ReferenceNotFound}.items():
         with pytest.raises(error):
             dev.publish("dev", into, checks={"seen": seen.append})
@@ -159,7 +159,7 @@ def test_what_the_target_expects_is_asked_of_the_result(dev: Lake) -> None:
 
 
 def test_storage_that_is_away_is_no_failed_check(dev: Lake) -> None:
-    def away(_: Audited) -> None:
+    def away(_: AuditedBranch) -> None:
         raise Unavailable("nobody answers")
 
     with pytest.raises(Unavailable):

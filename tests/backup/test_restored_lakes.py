@@ -30,6 +30,7 @@ from penstock.stores.memory import MemoryStore
 from penstock.stores.sqlite import SqliteStore
 from penstock.testing.faults import FaultyStore, Gate, Point
 from tests.copy.lakes import QUICK, Killed, Life, MortalStore, new_store, reopened, rows, table
+from tests.sweep.tables import LateClock
 
 NOW = Settings(grace_s=0, data_grace_days=0, idempotency_days=0, nobody_writes=True)
 
@@ -104,6 +105,90 @@ def test_in_place_of_a_lake_that_is_gone_it_owns_its_tables(
         again.finish_background()
         location = again.table("a.delta").location
     assert sorted(deltalake.DeltaTable(location).to_pyarrow_table()["id"].to_pylist()) == [1, 2]
+
+
+def remove_database(place: Path) -> None:
+    for name in ("penstock.db", "penstock.db-wal", "penstock.db-shm"):
+        (place / name).unlink(missing_ok=True)
+
+
+def test_a_lake_that_was_restored_before_is_not_restored_as_a_second_owner(
+    place: Path, backup: Path, tmp_path: Path
+) -> None:
+    remove_database(place)
+    first, second, third = (tmp_path / name for name in ("first", "second", "third"))
+    assert restore_backup(backup, first, source_is_gone=True).owns_tables
+    with pytest.raises(InvalidRequest, match=rf"at {first} still accepts writes: --own"):
+        restore_backup(backup, second, source_is_gone=True)
+    assert not restore_backup(backup, second).owns_tables
+    assert restore_backup(backup, second, own=True).owns_tables
+    with penstock.open(first) as lake, pytest.raises(LakeMoved):
+        lake.table("a.delta").append(ids(2))
+    with pytest.raises(InvalidRequest, match=rf"at {second} still accepts writes: --own"):
+        restore_backup(backup, third, source_is_gone=True)
+    remove_database(second)
+    with pytest.raises(InvalidRequest, match=rf"at {second} cannot be reached"):
+        restore_backup(backup, third, own=True)
+    assert restore_backup(backup, third, source_is_gone=True).owns_tables
+    assert restore_backup(backup, third, source_is_gone=True).was_restored
+
+
+def test_a_restore_that_was_killed_makes_no_second_owner_when_it_goes_on(
+    place: Path, backup: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed, later = tmp_path / "killed", tmp_path / "later"
+
+    def die(*_: Any, **__: Any) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr("penstock.kernel.copy._Copy._copy_objects", die)
+        with pytest.raises(Killed):
+            restore_backup(backup, killed, own=True)
+    assert restore_backup(backup, later).owns_tables
+    with pytest.raises(InvalidRequest, match=rf"at {later} still accepts writes"):
+        restore_backup(backup, killed, source_is_gone=True)
+
+
+def test_a_lake_that_was_moved_since_the_backup_is_sealed_where_it_is(
+    place: Path, backup: Path, tmp_path: Path
+) -> None:
+    penstock.move(place, tmp_path / "moved")
+    assert restore_backup(backup, tmp_path / "again", own=True).owns_tables
+    with penstock.open(tmp_path / "moved") as lake, pytest.raises(LakeMoved):
+        lake.table("a.delta").append(ids(2))
+
+
+def test_a_lake_that_was_moved_is_found_though_its_former_place_is_gone(
+    place: Path, backup: Path, tmp_path: Path
+) -> None:
+    penstock.move(place, tmp_path / "moved")
+    remove_database(place)
+    with pytest.raises(InvalidRequest, match=rf"at {tmp_path / 'moved'} still accepts writes"):
+        restore_backup(backup, tmp_path / "again", source_is_gone=True)
+
+
+def test_what_a_restored_lake_writes_is_not_swept_by_a_lake_that_is_restored_beside_it(
+    place: Path, tmp_path: Path
+) -> None:
+    clock = LateClock()
+    with penstock.open(place, clock=clock) as lake:
+        lake.table("f").files.write({"a.csv": b"1"})
+    backup_lake(place, tmp_path / "nightly.backup", clock=clock)
+    remove_database(place)
+    owner, other = tmp_path / "owner", tmp_path / "other"
+    restore_backup(tmp_path / "nightly.backup", owner, source_is_gone=True, clock=clock)
+    restore_backup(tmp_path / "nightly.backup", other, clock=clock)
+    with penstock.open(owner, clock=clock) as lake:
+        lake.table("f").files.write({"b.csv": b"2"})
+    clock.days = 40
+    with penstock.open(other, clock=clock) as lake:
+        lake.sweep()
+        lake.sweep_files(remove_data=True)
+    with penstock.open(owner, clock=clock) as lake:
+        lake.sweep()
+        lake.sweep_files(remove_data=True)
+        assert lake.table("f").files.read("b.csv") == b"2"
 
 
 def test_a_restore_that_ended_publishes_nothing_any_more(

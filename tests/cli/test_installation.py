@@ -23,7 +23,7 @@ def test_every_requirement_of_the_package_can_be_checked() -> None:
     "text", ["click~=8.2", "click>=8.2; python_version < '4'", "click @ file:///click.whl"]
 )
 def test_a_requirement_of_another_kind_is_not_misread(text: str) -> None:
-    with pytest.raises(ValueError, match="not a requirement that can be checked"):
+    with pytest.raises(ValueError, match="a requirement that cannot be parsed"):
         parse_requirement(text)
 
 

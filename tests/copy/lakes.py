@@ -52,7 +52,8 @@ def fill(lake: Lake, seed: int, steps: int = 40, label: str = "") -> None:
                 lake.merge(branch, "main", default="force")
         else:
             references = lake.kernel.references
-            references.annotate(branch, references.get(branch), b"note %d" % number)
+            head = references.get(branch).head
+            references.create(f"n/{label}{number}", Kind.BRANCH, head, note=b"note %d" % number)
     lake.keep_history("b/*", max_commits=50, max_days=30)
     lake.branch(f"gone{label}").create().delete()
     lake.branch(f"last{label}").create(at="main")

@@ -94,9 +94,6 @@ WRITES: dict[str, Callable[[Lake], object]] = {
     "delete": lambda lake: lake.branch("ahead").delete(),
     "delete a tag": lambda lake: lake.tag("mark").delete(),
     "delete without a log": lambda lake: lake.kernel.references.delete("ahead", leave_log=False),
-    "annotate": lambda lake: lake.kernel.references.annotate(
-        "ahead", lake.kernel.references.get("ahead"), b"x"
-    ),
     "keep history": lambda lake: lake.keep_history("main", max_commits=3),
     "sweep": lambda lake: lake.sweep(),
 }

@@ -322,6 +322,28 @@ def test_a_clone_that_has_files_of_the_table_holds_rows_until_it_is_written_anew
         assert rows_of(lake) == lake.table("copy").to_arrow().to_pylist() == LEFT
 
 
+def test_it_is_refused_while_it_cannot_be_read_whether_a_table_is_a_clone_of_this_one(
+    lake: Lake, tmp_path: Path
+) -> None:
+    dataset = write(lake, rows(), mode="create")
+    lake.finish_background()
+    clone = tmp_path / "lake" / "warehouse" / "clone"
+    lance.dataset(location_of(lake)).shallow_clone(str(clone), 1)
+    lake.lance().register_table({"id": ["copy"], "location": str(clone)})
+    dataset.delete("id = 2")
+    lake.finish_background()
+    (manifest,) = (clone / "_versions").glob("*.manifest")
+    away = manifest.rename(tmp_path / "away")
+    manifest.write_bytes(b"not a manifest")
+    with pytest.raises(EraseRefused, match="'copy'"):
+        lake.erase("t")
+    lake.lance().drop_table({"id": ["t"]})
+    with pytest.raises(EraseRefused, match="'copy'"):
+        lake.erase("t", dropped=True)
+    away.replace(manifest)
+    assert lake.table("copy").to_arrow().num_rows == len(rows())
+
+
 # -- grace, crashes and others who write -------------------------------------------------------------------
 
 

@@ -411,7 +411,7 @@ def test_a_branch_that_an_earlier_penstock_began_holds_it(
 ) -> None:
     """Its state does not say what it goes on from."""
     live_on(lake)
-    monkeypatch.setattr(lance_format, "_fork", lambda *_: 0)
+    monkeypatch.setattr(lance_format, "_find_forked_version", lambda *_: 0)
     lake.branch("work").create()
     write(lake, row(6, "work"), "work")
     monkeypatch.undo()
@@ -552,7 +552,7 @@ ALL_STEPS: dict[str, tuple[Any, str]] = {
     "files are swept": (LanceErasure, "sweep"),
     "the database is scrubbed": (SqliteStore, "scrub"),
     "it is noted that it has ended": (EraseRun, "_note_run"),
-    "branches have had their turns": (EraseRun, "_pass_turns"),
+    "branches have had their turns": (EraseRun, "_commit_to_every_branch"),
 }
 QUICK_STEPS = {*[*ALL_STEPS][2::4]}
 

@@ -195,13 +195,13 @@ def test_an_erase_sees_what_landed_before_it_came_to_the_branch(
     """The writer has looked at horizons before, and nobody but itself has moved the branch since."""
     fill(lake, kind)
     lake.create_table("u", data=pa.table({"id": [5]}), branch="old")
-    passing = EraseRun._pass_turns
+    passing = EraseRun._commit_to_every_branch
 
     def racing(erase: EraseRun, horizon: Any) -> None:
         write(lake, kind, 9, "old")
         passing(erase, horizon)
 
-    monkeypatch.setattr(EraseRun, "_pass_turns", racing)
+    monkeypatch.setattr(EraseRun, "_commit_to_every_branch", racing)
     with pytest.raises(EraseRefused, match="branch 'old': it has changes of its own"):
         erase(url)
     assert content(lake, kind, "old") == [1, 2, 9]

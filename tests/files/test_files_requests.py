@@ -76,7 +76,7 @@ def test_files_that_are_not_known_by_their_bytes_are_the_same_request_only_where
 @pytest.mark.parametrize("day", ["99999999", "xxxxxxxx", "20260230", "2026 1 1"])
 def test_a_folder_of_no_day_is_refused(lake: Lake, day: str) -> None:
     folder = f"{day}-{new_folder(lake.id, uuid4(), now_us())[9:]}"
-    with pytest.raises(InvalidRequest, match="not a folder of this lake"):
+    with pytest.raises(InvalidRequest, match="not a folder that this lake assigned"):
         lake.do(WriteFiles(key=KEY, folder=folder, put=(NewFile(path="x", size=1),)))
 
 

@@ -126,7 +126,7 @@ def test_an_expression_is_computed(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("rand()", "the function 'rand' is not known without Spark"),
+        ("rand()", "the function 'rand' is not supported without Spark"),
         ("nope + 1", "no column 'nope'"),
         ("'a''b'", "quotes"),
         ('s = "abc"', "quotes"),

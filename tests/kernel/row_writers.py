@@ -190,7 +190,7 @@ def change_roots(store: FaultyStore) -> Prepared:
     return Prepared(ROW_NAME, lambda: (lake.do(ChangeRoots(add=("/tmp/a",))), read_description(store).roots))
 
 
-@writer("lake.root_maps:_change")
+@writer("lake.root_maps:_rewrite_mapped_roots")
 def map_a_root(store: FaultyStore) -> Prepared:
     open_lake(store).do(ChangeRoots(add=("/tmp/a",)))
 
@@ -435,15 +435,6 @@ def assign_a_branch(store: FaultyStore) -> Prepared:
         return moved.head == to, events(kernel, "dev")
 
     return Prepared("dev", change)
-
-
-@writer("kernel.references:References.annotate")
-def annotate_a_branch(store: FaultyStore) -> Prepared:
-    kernel = new_kernel(store)
-    main = kernel.references.get("main")
-    return Prepared(
-        "main", lambda: (kernel.references.annotate("main", main, b"note").note, events(kernel, "main"))
-    )
 
 
 @writer("kernel.references:References.delete")

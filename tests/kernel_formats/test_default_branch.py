@@ -92,6 +92,6 @@ def test_a_kernel_is_told_which_branch_is_the_default_one(journals: JournalForma
 def test_without_formats_the_default_branch_moves_freely(lake: Lake) -> None:
     lake.commit([append("diary", "one")])
     store = lake.kernel.store
-    plain = penstock.Lake(Embedded(Kernel(store), read_description(store)))
+    plain = penstock.Lake(Embedded(Kernel(store), read_description(store), open_lake=Lake))
     plain.branch().assign(NO_COMMIT.hex())
     assert plain.tables() == []

@@ -6,6 +6,8 @@ import pytest
 
 from penstock import Delete, IcebergTable, Key, KeyMerge, Lake, MergeMode, Put
 from penstock.errors import MergeConflict
+from penstock.kernel.ledger import find_table
+from penstock.kernel.objects import content_of
 from penstock.model.conflicts import ConflictKind
 from penstock.model.objects import Intent
 from penstock.testing.journal import (
@@ -315,4 +317,5 @@ def test_k2_a_table_that_was_dropped_for_something_else_is_dropped_by_a_merge_to
     lake.merge("dev", "main")
     assert isinstance(journal_at(lake.kernel, "diary"), IcebergTable)
     assert before.id is not None
-    assert lake.kernel.key_of_table(lake.show().object_id, before.id) is None
+    state = lake.kernel.state(lake.show().object_id)
+    assert find_table(lambda stored: content_of(lake.kernel.objects, state.get(stored)), before.id) is None

@@ -11,7 +11,8 @@ import penstock
 from penstock import Delete, Key, Lake, Put
 from penstock.errors import CommitConflict, MergeConflict
 from penstock.kernel.format import AppliedChange, Table
-from penstock.kernel.ledger import ledger_key
+from penstock.kernel.ledger import find_table, ledger_key
+from penstock.kernel.objects import content_of
 from penstock.model.conflicts import ConflictKind
 from penstock.model.content import Unknown
 from penstock.model.operations import Change
@@ -30,7 +31,8 @@ def identity(lake: Lake, key: str, branch: str = "main") -> UUID:
 
 
 def where(lake: Lake, one: UUID, revision: str = "main") -> Key | None:
-    return lake.kernel.key_of_table(head(lake, revision), one)
+    objects, state = lake.kernel.objects, lake.kernel.state(head(lake, revision))
+    return find_table(lambda stored: content_of(objects, state.get(stored)), one)
 
 
 def rename(lake: Lake, old: str, new: str, branch: str = "main") -> None:

@@ -381,4 +381,7 @@ def _lake_on(
     settings: Settings | None = None,
 ) -> Lake:
     new_lake(store)
-    return Lake(Embedded(Kernel(store, [journals], settings, clock), read_description(store)), "tester")
+    return Lake(
+        Embedded(Kernel(store, [journals], settings, clock), read_description(store), open_lake=Lake),
+        "tester",
+    )

@@ -209,7 +209,7 @@ def test_the_place_of_a_table_is_known_before_the_table(lake: Lake) -> None:
 def test_what_would_break_the_table_is_told_by_its_line(lake: Lake) -> None:
     with pytest.raises(InvalidContent, match="line 2, add"):
         lake.do(creation("a", "a"))
-    with pytest.raises(InvalidRequest, match=r"(invalid commit to 't'|cannot be sent): .*surrogates"):
+    with pytest.raises(InvalidRequest, match=r"(invalid commit to 't'|cannot be encoded): .*surrogates"):
         lake.catalogue.do(CreateTable(key=Key("t"), schema=schema_text(days()), actions="\ud800"))
     body = ActionsFile(name="_penstock/bodies/none.json", size=1, sha256=hashlib.sha256(b"").digest())
     with pytest.raises(InvalidRequest, match=r"none\.json, which does not exist"):

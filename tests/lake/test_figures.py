@@ -160,8 +160,11 @@ def test_a_table_that_the_lake_only_points_at_has_no_sizes(daily: Lake) -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (GetFigures(about=("weather",)), "no figures about 'weather'; there are commits, requests"),
-        (GetFigures(about=("sizes",)), "name one in table"),
+        (
+            GetFigures(about=("weather",)),
+            "no figures about 'weather'; there are figures about commits, requests",
+        ),
+        (GetFigures(about=("sizes",)), "give its key as 'table'"),
     ],
 )
 def test_figures_that_there_are_not_are_refused(daily: Lake, call: GetFigures, message: str) -> None:

@@ -273,7 +273,7 @@ def test_the_log_of_a_table_that_is_rarely_changed_takes_few_requests() -> None:
     lake = new_lake(store, SetClock())
     for number in range(1200):
         lake.branch().put("rare.t" if number % 500 == 0 else f"often.t{number % 7}", table(str(number)))
-    lake = Lake(Embedded(Kernel(store), read_description(store)), "tester")
+    lake = Lake(Embedded(Kernel(store), read_description(store), open_lake=Lake), "tester")
     store.reset()
     assert len(lake.log(table="rare.t", limit=None)) == 3
     assert store.counts.requests < 1200 / 4

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.formats.lance.lake.data_sizes import UnreadableRows, unpacked_size
+from penstock.formats.lance.lake.unpacked_sizes import UnreadableRows, unpacked_size
 
 TABLES = {
     "numbers": pa.table(

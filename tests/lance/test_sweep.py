@@ -25,7 +25,8 @@ from penstock.kernel.settings import Settings
 from penstock.lake.answers import SweptTable
 from penstock.lake.lake import Lake
 from penstock.model.keys import Key
-from penstock.model.operations import Delete
+from penstock.model.nessie import IcebergTable
+from penstock.model.operations import Delete, Put
 from tests.lance.tables import ids_at, ids_of, opened, rows, written
 from tests.sweep.tables import LateClock
 
@@ -439,6 +440,57 @@ def test_files_of_a_table_stay_that_a_clone_of_it_names(lake: Lake, clock: LateC
     lake.sweep_tables(remove_data=True)
     assert ids_at(namespace, "b") == [1]
     assert len(files(place, "data/")) == 1
+
+
+@pytest.mark.parametrize("is_dropped", [False, True])
+def test_nothing_goes_from_a_folder_that_another_table_points_into(
+    lake: Lake, clock: LateClock, is_dropped: bool
+) -> None:
+    written(lake.lance(), "a", ids=[1], mode="create")
+    place = place_of(lake, "a")
+    lake.commit([Put(Key("b"), IcebergTable(metadata_location=f"{place}/data/b.json"))])
+    left = orphan(place, days=OLD_DAYS)
+    (place / "data/b.json").write_bytes(b"{}")
+    if is_dropped:
+        lake.lance().drop_table(spec.DropTableRequest(id=["a"]))
+    before = files(place)
+    expire(lake, clock)
+    problems = [one.problem for one in lake.sweep_tables(remove_data=True)]
+    assert files(place) == before
+    assert all("is also the location of another table" in problem for problem in problems)
+    assert len(problems) == (0 if is_dropped else 1)
+    lake.commit([Delete(Key("b"))])
+    expire(lake, clock)
+    lake.sweep_tables(remove_data=True)
+    assert left not in files(place)
+
+
+@pytest.mark.parametrize("is_dropped", [False, True])
+def test_files_stay_while_it_cannot_be_read_whether_a_clone_names_them(
+    lake: Lake, clock: LateClock, tmp_path: Path, is_dropped: bool
+) -> None:
+    namespace = lake.lance()
+    written(namespace, "a", ids=[1], mode="create")
+    place = place_of(lake, "a")
+    clone = tmp_path / "lake/warehouse/clones/b.lance"
+    lance.dataset(str(place)).shallow_clone(str(clone), 1)
+    lake.import_lance(clone.parent)
+    written(namespace, "a", ids=[2], mode="overwrite")
+    if is_dropped:
+        namespace.drop_table(spec.DropTableRequest(id=["a"]))
+    lake.finish_background()
+    clock.days = OLD_DAYS
+    expire(lake, clock)
+    (manifest,) = (clone / "_versions").glob("*.manifest")
+    away = manifest.rename(tmp_path / "away")
+    manifest.write_bytes(b"not a manifest")
+    problems = {str(one.key): one.problem for one in lake.sweep_tables(remove_data=True)}
+    assert "manifest" in problems.pop("b")
+    assert all("may share files with the one at" in problem for problem in problems.values())
+    assert problems
+    away.replace(manifest)
+    lake.sweep_tables(remove_data=True)
+    assert ids_at(namespace, "b") == [1]
 
 
 # -- while others go on ------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from penstock.formats.lance.state import NAME, Versions, state_of
 from penstock.formats.lance.wire import Message
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.objects import content_of
-from penstock.lake.lazy_formats import OnDemand
+from penstock.lake.lazy_formats import LazyFormat
 from penstock.metrics.meter import SILENT, Meter
 from penstock.model.commits import CommitMeta
 from penstock.model.encoding import NO_COMMIT
@@ -109,7 +109,7 @@ class Tables:
         self.directory, self.template = directory, template
         self.store = MemoryStore() if store is None else store
         self.places = places or Places()
-        known = (OnDemand("lance", LanceTable, lambda: self.parts.format, takes_any_base=True),)
+        known = (LazyFormat("lance", LanceTable, lambda: self.parts.format, takes_any_base=True),)
         self.kernel = Kernel(self.store, known, meter=meter)
         self.parts = LanceParts(self.kernel, self.places, lake)
         self.promoter = self.parts.promoter

@@ -8,15 +8,25 @@ from hypothesis import strategies as st
 
 from penstock.errors import InvalidKey
 from penstock.model.keys import Key
-from penstock.server.nessie.keys import name_key, read_key, write_key, write_separated_key
+from penstock.server.nessie.keys import name_key, read_key, write_separated_key
 
 telling = st.text(st.sampled_from("a.*/\\%{}[ \u00e9\U0001f600"), min_size=1, max_size=5)
 plain = st.text(st.sampled_from("ab*{}[-_ \u00e9"), min_size=1, max_size=5)
 quick = settings(derandomize=True, deadline=None, max_examples=300)
 
 
+ESCAPED = str.maketrans({".": "*.", "*": "**", "/": "*{", "\\": "*}", "%": "*["})
+
+
 def keys(elements: st.SearchStrategy[str]) -> st.SearchStrategy[Key]:
     return st.lists(elements, min_size=1, max_size=4).map(lambda parts: Key(*parts))
+
+
+def write_key(key: Key) -> str:
+    """The key as newer clients write it."""
+    if set("./\\%").isdisjoint("".join(key)):
+        return ".".join(key)
+    return "".join(f".{element.translate(ESCAPED)}" for element in key)
 
 
 @quick

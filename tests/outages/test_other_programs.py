@@ -24,7 +24,7 @@ def test_a_lance_that_does_not_ask_the_lake_is_not_believed(tmp_path: Path) -> N
         job = LanceJob(
             key=Key("t"), branch="main", id="load-1", id_name="idempotency_key", said=CommitDescription()
         )
-        with pytest.raises(OutcomeUnknown, match="the lake did not receive that version") as raised:
+        with pytest.raises(OutcomeUnknown, match="the lake did not get that version") as raised:
             JobNamespace(lake, job).run(lambda _: SimpleNamespace(version=7))
     assert raised.value.details["key"] == "load-1"
 
@@ -48,5 +48,7 @@ def test_a_folder_that_is_no_partition_is_refused_by_name() -> None:
     from penstock.formats.delta.lake.partition_folders import values_of
 
     day = Field(name="day", type="string", nullable=True, metadata={})
-    with pytest.raises(InvalidRequest, match="'day=1/more=2' of a job's files is not a partition by day"):
+    with pytest.raises(
+        InvalidRequest, match="'day=1/more=2', which does not match the table's partition columns: day"
+    ):
         values_of("day=1/more=2", [day])

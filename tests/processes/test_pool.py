@@ -16,7 +16,7 @@ import pytest
 
 from penstock.errors import KeyNotFound, Throttled, TimedOut, Unavailable, WorkerLost, WorkTooLarge
 from penstock.processes import pool as pool_module
-from penstock.processes.limits import ProcessLimits
+from penstock.processes.limits import WorkerPoolLimits
 from penstock.processes.pool import ProcessPool
 from penstock.processes.process import FunctionFailed, Process
 from tests.processes.ends import Ending
@@ -40,7 +40,7 @@ def said() -> list[str]:
 
 @pytest.fixture
 def pool(said: list[str]) -> Iterator[ProcessPool]:
-    limits = ProcessLimits(count_max=1, memory_max_bytes=MEMORY_MAX_BYTES, queue_max=1, timeout_s=60)
+    limits = WorkerPoolLimits(count_max=1, memory_max_bytes=MEMORY_MAX_BYTES, queue_max=1, timeout_s=60)
     found = ProcessPool(limits, say=said.append)
     yield found
     found.close()
@@ -186,7 +186,7 @@ def test_of_those_who_wait_for_a_process_only_so_many_may(pool: ProcessPool) -> 
 
 
 def test_one_caller_does_not_keep_all_processes_from_others() -> None:
-    limits = ProcessLimits(count_max=2, memory_max_bytes=MEMORY_MAX_BYTES, timeout_s=60)
+    limits = WorkerPoolLimits(count_max=2, memory_max_bytes=MEMORY_MAX_BYTES, timeout_s=60)
     pool = ProcessPool(limits)
     try:
         busy = Begun(pool, "greedy")
@@ -223,7 +223,7 @@ def test_who_waits_has_another_process_before_one_that_was_killed_has_gone(
 
 
 def test_one_caller_leaves_half_of_the_line_to_others() -> None:
-    limits = ProcessLimits(count_max=1, queue_max=4, memory_max_bytes=MEMORY_MAX_BYTES, timeout_s=60)
+    limits = WorkerPoolLimits(count_max=1, queue_max=4, memory_max_bytes=MEMORY_MAX_BYTES, timeout_s=60)
     pool = ProcessPool(limits)
     refused: list[Throttled] = []
 

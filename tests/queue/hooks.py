@@ -206,7 +206,7 @@ def new_kernel(store: Store, clock: Clock = now_us, settings: Settings | None = 
 def new_lake(store: Store, clock: Clock = now_us, settings: Settings | None = None) -> Lake:
     """The same as a lake."""
     kernel = new_kernel(store, clock, settings)
-    return Lake(Embedded(kernel, read_description(store)), "tester")
+    return Lake(Embedded(kernel, read_description(store), open_lake=Lake), "tester")
 
 
 def keep_history(

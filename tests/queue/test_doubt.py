@@ -237,22 +237,20 @@ def test_refusals_of_a_batch_in_doubt_are_decided_against_what_landed(store: Hoo
 
 
 @pytest.mark.parametrize("was_applied", [False, True])
-@pytest.mark.parametrize("what", ["create", "assign", "delete", "delete-without-log", "annotate"])
+@pytest.mark.parametrize("what", ["create", "assign", "delete", "delete-without-log"])
 def test_a_reference_whose_answer_was_lost_moved_once(
     store: HookedStore, what: str, was_applied: bool
 ) -> None:
     kernel = new_kernel(store)
     first, second = put(kernel, "a").head, put(kernel, "b").head
     references = kernel.references
-    there = None if what == "create" else references.create("dev", Kind.BRANCH, first)
+    if what != "create":
+        references.create("dev", Kind.BRANCH, first)
     _loses_answer(store, was_applied)
     if what == "create":
         assert references.create("dev", Kind.BRANCH, second).head == second
     elif what == "assign":
         assert references.assign("dev", second, expected=first).head == second
-    elif what == "annotate":
-        assert there is not None
-        assert references.annotate("dev", there, b"note").note == b"note"
     else:
         assert references.delete("dev", expected=first, leave_log=what == "delete").head == first
     if what == "delete-without-log":

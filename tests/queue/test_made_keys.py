@@ -209,7 +209,7 @@ SOME_KEY = f"9999~1~{'0' * 16}~{'0' * 16}"
 def test_a_key_that_was_not_made_for_this_branch_is_refused() -> None:
     kernel = new_kernel(MemoryStore())
     put(kernel, "a")
-    with pytest.raises(InvalidRequest, match="was issued for another state of 'main'"):
+    with pytest.raises(InvalidRequest, match="was made for a later state of 'main'"):
         put(kernel, "b", key=SOME_KEY)
     assert messages(kernel) == ["a"]
 

@@ -90,13 +90,6 @@ def test_a_rebase_is_a_transplant_of_the_branch_itself(lake: Lake) -> None:
     assert (newest.event, newest.before, newest.after) == ("transplant", was, dev.head)
 
 
-def test_an_annotation_is_in_the_log_and_moves_nothing(lake: Lake) -> None:
-    dev = lake.branch("dev").create()
-    lake.kernel.references.annotate("dev", dev.reference, b"note", who="anna")
-    newest = dev.reflog(limit=1)[0]
-    assert (newest.who, newest.before, newest.after) == ("anna", dev.head, dev.head)
-
-
 def test_the_log_can_be_read_after_deletion_and_goes_on_after_a_new_creation(lake: Lake) -> None:
     dev = lake.branch("dev").create()
     dev.put("a", table())

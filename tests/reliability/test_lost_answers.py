@@ -234,7 +234,7 @@ WRITES: list[Callable[[Lake, str], str]] = [
 
 
 def lake_on(store: Store, settings: Settings | None = None) -> Lake:
-    return Lake(Embedded(Kernel(store, (), settings), read_description(store)), "tester")
+    return Lake(Embedded(Kernel(store, (), settings), read_description(store), open_lake=Lake), "tester")
 
 
 def forked(data: Store) -> None:

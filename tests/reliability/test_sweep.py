@@ -51,7 +51,7 @@ class Place:
         kernel = Kernel(
             store, [JournalFormat()], Settings(grace_s=GRACE_S, **limits, nobody_writes=True), self.clock
         )
-        return Lake(Embedded(kernel, read_description(self.data)), "tester")
+        return Lake(Embedded(kernel, read_description(self.data), open_lake=Lake), "tester")
 
     def check(self) -> None:
         damages = self.lake().fsck().damages

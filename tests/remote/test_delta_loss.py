@@ -23,7 +23,7 @@ from penstock.formats.delta.lake.calls import (
     ReleaseTable,
     TableCommit,
 )
-from penstock.formats.delta.lake.handlers import DeltaAnswers
+from penstock.formats.delta.lake.handlers import DeltaHandlers
 from penstock.lake.call import Write
 from penstock.lake.calls import GetOutcome
 from penstock.lake.lake import Lake
@@ -107,9 +107,9 @@ def test_a_clone_whose_answer_and_files_are_lost_is_not_told_to_be_made(
 ) -> None:
     """As of a server that dies before its last look at the source."""
     (file,) = Path(embedded.table(ORDERS).location).glob("*.parquet")
-    monkeypatch.setattr(DeltaAnswers, "_require_source", lambda *_: file.unlink(missing_ok=True))
+    monkeypatch.setattr(DeltaHandlers, "_require_source", lambda *_: file.unlink(missing_ok=True))
     happening = CUTS["before the answer came"](proxy)
-    with pytest.raises(OutcomeUnknown, match="files that it needs went meanwhile"):
+    with pytest.raises(OutcomeUnknown, match="files that it needs were removed during that"):
         far.delta.clone(ORDERS, "copy")
     assert happening.happened
 

@@ -100,7 +100,7 @@ def test_a_table_goes_back_to_a_time(lake: Lake, format_name: str) -> None:
     write(lake, key, [3])
     lake.table(key).restore(timestamp=then)
     assert rows_of(lake, key) == [1]
-    with pytest.raises(HistoryExpired, match=r"nothing had been committed by then(.|\n)*The oldest state"):
+    with pytest.raises(HistoryExpired, match=r"the lake had no commits at that time(.|\n)*The oldest state"):
         lake.restore(all=True, to="main*1999-01-01")
     with pytest.raises(InvalidName, match="not a date or time"):
         lake.table(key).restore(timestamp="yesterday")

@@ -86,7 +86,7 @@ REFUSED = [
     ("s + 1", "takes numbers, not string; cast it"),
     ("s > a", "the types differ; cast one of them"),
     ("m / 2", "cast one side to double"),
-    ("regexp_replace(s, 'a', 'b')", "not known without Spark"),
+    ("regexp_replace(s, 'a', 'b')", "not supported without Spark"),
     ("a = 'x'", "not a whole number"),
     ("(" * 70 + "a" + ")" * 70, "nested more than 64 deep"),
     ("cast(b as string)", "not cast to string here"),
@@ -117,7 +117,7 @@ def test_decimals_become_the_nearest_doubles(precision: int, scale: int) -> None
 
 
 def test_a_condition_is_a_boolean() -> None:
-    with pytest.raises(InvalidRequest, match="is not a condition: it is of the type integer"):
+    with pytest.raises(InvalidRequest, match="is not a condition: its type is integer"):
         parse_condition_text("a + 1", {"t": SCHEMA})
 
 

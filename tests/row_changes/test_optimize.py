@@ -201,8 +201,8 @@ def test_parts_that_nobody_changes_are_rewritten_beside_those_that_others_keep_c
     with monkeypatch.context() as patch:
         tries = before_commit(patch, act)
         done = table.optimize()
-    assert done.files_removed > 10
-    assert len(list(table.snapshot().files())) < 30
+    assert done.files_removed >= 38
+    assert len(list(table.snapshot().files())) < 15
     assert sorted(table.to_arrow()["id"].to_pylist()) == [*range(1, 40), 1000 + len(tries)]
 
 

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.errors import CommitConflict, Denied, PenstockError
+from penstock.errors import CommitConflict, Denied, InvalidRequest, PenstockError
 from penstock.lake import calls
+from penstock.lake.answers import LogSearch
 from penstock.lake.lake import Lake
 from penstock.lake.opener import open_lake
 from penstock.lake.tokens import parse_grant
@@ -122,6 +123,39 @@ def test_the_log_of_a_namespace_tells_nothing_about_keys_in_it_that_may_not_be_r
     assert [one.id for one in found] == [lake.resolve("dev/etl"), lake.resolve("main")]
     whole = guarded(lake, "read:*:sales.*").do(calls.ListCommits(ref="dev/etl", table=Key("sales")))
     assert len(whole) == 3
+
+
+def test_a_search_stops_nowhere_that_tells_of_messages_or_keys_that_may_not_be_read() -> None:
+    lake = new_lake()
+    mine = guarded(lake, "read:*:sales", "read:*:sales.returns")
+    nowhere = mine.do(calls.SearchLog(ref="dev/etl", text="nowhere", limit=1))
+    assert mine.do(calls.SearchLog(ref="dev/etl", text="hr.pay", limit=1)) == nowhere
+    assert nowhere == LogSearch(commits=(), searched=len(lake.log("dev/etl")))
+    below = mine.do(calls.SearchLog(ref="dev/etl", table=Key("sales"), limit=2))
+    assert [one.id for one in below.commits] == [lake.resolve("dev/etl"), lake.resolve("main")]
+
+
+def test_a_search_that_leaves_out_commits_goes_on_where_it_stopped() -> None:
+    lake = open_lake(MemoryStore())
+    for number in range(300):
+        name = ("a", "b", "c")[number % 3]
+        lake.commit([put(name, f"{number}")], message=f"load {number}")
+    mine = guarded(lake, "read:main:a")
+    found, asked, call = list[str](), 0, calls.SearchLog(text="7", limit=3, within=130)
+    while True:
+        page = mine.do(call)
+        asked += 1
+        found += [one.message for one in page.commits]
+        assert len(page.commits) <= 3
+        assert page.searched <= 130
+        if page.reached is None:
+            break
+        assert lake.log(page.reached, limit=1)[0].time == page.reached_time
+        call = msgspec.structs.replace(call, after=page.reached)
+    assert found == [f"load {number}" for number in reversed(range(0, 300, 3)) if "7" in str(number)]
+    assert asked > 3
+    with pytest.raises(InvalidRequest, match="within must be 1 or greater"):
+        mine.do(calls.SearchLog(text="7", within=0))
 
 
 def test_who_works_below_a_namespace_may_create_it_but_none_above_it() -> None:

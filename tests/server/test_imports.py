@@ -13,7 +13,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 import penstock
-from penstock.server.imports import import_libraries
+from penstock.server.library_preload import import_libraries
 from penstock.server.logs import Level, Log
 from penstock.server.native import NATIVE
 from penstock.server.run import all_apis

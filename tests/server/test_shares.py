@@ -26,9 +26,9 @@ from penstock.server.access import TokenGate
 from penstock.server.health import Readiness, server_api
 from penstock.server.limits import Limits
 from penstock.server.native import NATIVE
+from penstock.server.read_starts import AT_ONCE
 from penstock.server.request_slots import RequestSlots, address_of
 from penstock.server.routes import Ask, Route
-from penstock.server.starts import AT_ONCE
 from penstock.server.turns import Pace, ReadAbandoned, Turns
 from tests.queue.hooks import WAIT_S, wait_until
 from tests.server.running import Local, Reply, local, read_all
@@ -344,7 +344,7 @@ def test_it_is_told_when_reads_begin_to_compute_for_long_and_when_none_does_any_
 def test_of_one_callers_reads_a_few_begin_at_a_time_and_others_are_not_kept_waiting(
     lake: Lake, trial: Trial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.server.starts.YOUNG_S", WAIT_S)
+    monkeypatch.setattr("penstock.server.read_starts.YOUNG_S", WAIT_S)
     many, other = lake.create_token("many", "read"), lake.create_token("other", "read")
     with local(lake.catalogue, [trial_api(trial)], gate=TokenGate(lake.catalogue)) as server:
         for token in (many, other):

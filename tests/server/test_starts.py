@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from penstock.server import starts
-from penstock.server.starts import AT_ONCE, ReadStarter
+from penstock.server import read_starts
+from penstock.server.read_starts import AT_ONCE, ReadStarter
 from penstock.server.threads import Threads
 
 COUNT = 5 * AT_ONCE
@@ -49,7 +49,7 @@ class Reads:
 
 @pytest.fixture(autouse=True)
 def _no_read_grows_old(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(starts, "YOUNG_S", 3600.0)
+    monkeypatch.setattr(read_starts, "YOUNG_S", 3600.0)
 
 
 async def wait_until(what: Callable[[], Any]) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.errors import ChecksFailed
 from penstock.formats.rows.arrow_types import pa
-from penstock.lake.audits.audited_branch import Audit, Audited
+from penstock.lake.audits.audited_branch import Audit, AuditedBranch
 from penstock.lake.lake import Lake
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def test_a_branch_is_audited_by_spark_and_published(lake: Lake, spark: SparkSess
     lake.branch("dev").create()
     lake.table("sales.orders", "dev").append(pa.table({"id": [3], "amount": [-1.0]}))
 
-    def counted(audited: Audited) -> bool:
+    def counted(audited: AuditedBranch) -> bool:
         return bool(audited.read("sales.orders").count() == 3)
 
     checks: dict[str, Audit] = {

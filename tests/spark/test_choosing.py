@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.formats.delta.spark.rewrites.choosing import necessary, necessary_of_target
+from penstock.formats.delta.spark.rewrites.row_conditions import necessary, necessary_of_target
 from penstock.formats.rows.schema import Field, StructType, Type
 from penstock.spark.analysis import parse_condition
 from penstock.spark.schemas import to_spark_schema

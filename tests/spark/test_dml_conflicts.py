@@ -20,8 +20,8 @@ import pytest
 from penstock.errors import OutcomeUnknown, TableConflict
 from penstock.formats.delta.lake.rewrite import Rewrite
 from penstock.formats.delta.spark.job.tables import JobTable
+from penstock.formats.delta.spark.rewrites.change_plans import plan_delete, plan_update
 from penstock.formats.delta.spark.rewrites.merges import plan_merge
-from penstock.formats.delta.spark.rewrites.plans import plan_delete, plan_update
 from penstock.lake.call import CommitDescription
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table

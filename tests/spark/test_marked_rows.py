@@ -14,7 +14,7 @@ from penstock.formats.delta.lake.rewrite import Rewrite
 from penstock.formats.delta.rows import deletion_words, vectors
 from penstock.formats.delta.spark.job.tables import JobTable
 from penstock.formats.delta.spark.rewrites import row_marks
-from penstock.formats.delta.spark.rewrites.plans import plan_delete, plan_update
+from penstock.formats.delta.spark.rewrites.change_plans import plan_delete, plan_update
 from penstock.lake.call import CommitDescription
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table

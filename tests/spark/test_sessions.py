@@ -17,7 +17,8 @@ import penstock
 from penstock.errors import InvalidRequest, LakeNotFound
 from penstock.lake.lake import Lake
 from penstock.spark import jar, settings, write
-from penstock.spark.sessions import configure, lake_of, session
+from penstock.spark.session_lakes import lake_of
+from penstock.spark.sessions import configure, session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

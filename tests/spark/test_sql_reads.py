@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from itertools import permutations
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+from py4j.clientserver import JavaClient
+from py4j.protocol import MEMORY_COMMAND_NAME
 
 import penstock
 from penstock import spark as penstock_spark
@@ -104,7 +106,7 @@ def test_all_that_a_query_reads_of_a_branch_is_of_one_commit(
 
     asked: list[str] = []
 
-    def describe_and_commit(session: SparkSession, lake: Lake, request: CatalogRequest) -> object:
+    def describe_and_commit(session: tables.SessionOf, lake: Lake, request: CatalogRequest) -> object:
         facts = tables.describe_table(session, lake, request)
         if not asked:
             history.table("s.lance").write(rows(3), format="lance")
@@ -295,3 +297,25 @@ def test_the_versions_of_a_table_are_described(history: Lake, spark: SparkSessio
         spark.catalog.setCurrentCatalog("spark_catalog")
     with pytest.raises(Exception, match="TABLE_OR_VIEW_NOT_FOUND"):  # that of another catalog is Spark's
         run(spark, "DESCRIBE HISTORY spark_catalog.s.delta")
+
+
+def test_a_query_by_name_asks_the_jvm_no_more_than_one_of_a_view(
+    lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.table("s.t").write(rows(1))
+    spark.range(3).createOrReplaceTempView("seen")
+    commands: list[str] = []
+    send = JavaClient.send_command
+
+    def note_and_send(client: JavaClient, command: str, *more: Any) -> Any:
+        if not command.startswith(MEMORY_COMMAND_NAME):  # objects of the JVM that are let go, at any time
+            commands.append(command)
+        return send(client, command, *more)
+
+    monkeypatch.setattr(JavaClient, "send_command", note_and_send)
+    sent = {}
+    for name in ("seen", "lake.s.t"):
+        commands.clear()
+        spark.sql(f"SELECT id FROM {name} WHERE id = 1")
+        sent[name] = len(commands)
+    assert sent["lake.s.t"] == sent["seen"]

@@ -22,7 +22,8 @@ OURS = """
 import json, os, sys
 import penstock
 from penstock.spark import jar
-from penstock.spark.sessions import lake_of, session
+from penstock.spark.session_lakes import lake_of
+from penstock.spark.sessions import session
 
 NAMES = ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 place, theirs = sys.argv[1:]
@@ -53,7 +54,7 @@ place, _ = sys.argv[1:]
 running = SparkSession.builder.master("local[1]").config("spark.ui.enabled", False).getOrCreate()
 import penstock
 from penstock.spark import configure, jar, session
-from penstock.spark.sessions import lake_of
+from penstock.spark.session_lakes import lake_of
 
 with penstock.open(place) as lake:
     spark = session(lake)

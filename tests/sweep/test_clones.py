@@ -300,7 +300,7 @@ def die_after_the_commit(monkeypatch: pytest.MonkeyPatch, lake: Lake, between: C
 
     with monkeypatch.context() as patch:
         patch.setattr(f"{handlers.__name__}.plan_clone", plan_slowly)
-        patch.setattr(handlers.DeltaAnswers, "_require_source", die)
+        patch.setattr(handlers.DeltaHandlers, "_require_source", die)
         with pytest.raises(Killed):
             lake.delta.clone("source", "late", version=0, idempotency_key="k")
     assert lake.table("late").exists

@@ -179,7 +179,7 @@ def test_what_a_content_holds_lives_as_long_as_the_content(
     is_folded: bool,
 ) -> None:
     kernel = Kernel(store, [Holding(kind, size)], lake.kernel.settings, clock)
-    lake = Lake(Embedded(kernel, read_description(store)), "tester")
+    lake = Lake(Embedded(kernel, read_description(store), open_lake=Lake), "tester")
     held, stray = encode(Blob(b"held")), encode(Blob(b"nobody holds this"))
     store.store({object_id(stray): stray})
     dev = lake.branch("dev").create()
@@ -221,7 +221,7 @@ def test_what_an_object_holds_lives_as_long_as_what_holds_it(
     lake: Lake, store: HookedStore, clock: SetClock
 ) -> None:
     kernel = Kernel(store, [Chained()], lake.kernel.settings, clock)
-    lake = Lake(Embedded(kernel, read_description(store)), "tester")
+    lake = Lake(Embedded(kernel, read_description(store), open_lake=Lake), "tester")
     held, stray = dict(chained(b"held")), dict(chained(b"stray"))
     store.store(stray)
     dev = lake.branch("dev").create()
@@ -245,7 +245,7 @@ def test_what_a_dropped_table_held_stays_though_the_commit_that_had_it_is_gone(
 ) -> None:
     """The table may yet be brought back, by a branch that still has it, and goes on from what it was."""
     kernel = Kernel(store, [Chained()], lake.kernel.settings, clock)
-    lake = Lake(Embedded(kernel, read_description(store)), "tester")
+    lake = Lake(Embedded(kernel, read_description(store), open_lake=Lake), "tester")
     held = dict(chained(b"held"))
     had = lake.commit([Change(Key("table"), "holding", b"held")])
     lake.commit([Delete(Key("table"))])

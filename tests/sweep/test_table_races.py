@@ -13,7 +13,7 @@ import pytest
 
 import penstock
 from penstock.formats.delta.lake import clone_needs
-from penstock.formats.delta.lake.retained_tables import KeptTables
+from penstock.formats.delta.lake.retained_tables import RetainedDeltaTables
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
 from penstock.model.nessie import DeltaTable
@@ -43,12 +43,12 @@ def stepping(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     def stepping(*steps: Step) -> None:
         waiting = iter(steps)
 
-        class Stepping(KeptTables):
+        class Stepping(RetainedDeltaTables):
             def unseen(self) -> Iterator[DeltaTable]:
                 next(waiting, lambda: None)()
                 return super().unseen()
 
-        monkeypatch.setattr(clone_needs, "KeptTables", Stepping)
+        monkeypatch.setattr(clone_needs, "RetainedDeltaTables", Stepping)
 
     return stepping
 

@@ -14,7 +14,7 @@ import penstock
 from penstock.errors import Unavailable
 from penstock.formats.delta.lake.calls import CreateTable
 from penstock.formats.delta.lake.table import lines_of
-from penstock.formats.delta.lake.unlanded_tables import UnlandedTable, UnlandedTables
+from penstock.formats.delta.lake.unlanded_tables import UnlandedTable, UnlandedTableSweeper
 from penstock.formats.delta.publishing.scratch import note_creation
 from penstock.lake.answers import SweptTable
 from penstock.lake.lake import Lake
@@ -202,10 +202,10 @@ def test_a_table_that_is_created_after_the_first_look_is_seen_by_the_second(
 ) -> None:
     """Later than a job may do it: its files are older than the grace time."""
     root = died(lake, PART)
-    found = UnlandedTables._find_unlanded
+    found = UnlandedTableSweeper._find_unlanded
     seen: list[UnlandedTable] = []
 
-    def landing(tables: UnlandedTables) -> Iterator[UnlandedTable]:
+    def landing(tables: UnlandedTableSweeper) -> Iterator[UnlandedTable]:
         seen.extend(found(tables))
         lake.do(
             CreateTable(
@@ -218,7 +218,7 @@ def test_a_table_that_is_created_after_the_first_look_is_seen_by_the_second(
         yield from seen
 
     later.days = 30
-    monkeypatch.setattr(UnlandedTables, "_find_unlanded", landing)
+    monkeypatch.setattr(UnlandedTableSweeper, "_find_unlanded", landing)
     assert unlanded(lake) == []
     assert [str(one.table) for one in seen] == [root.name]
     assert PART in files(root)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import penstock
@@ -35,7 +36,7 @@ def _lose_what_landed(rules: Any, apply: Any) -> Any:
 
     rules.prepare = prepare
     return lambda table, change, prepared: apply(
-        table._replace(content=seen.get(change.intent, table.content)), change, prepared
+        msgspec.structs.replace(table, content=seen.get(change.intent, table.content)), change, prepared
     )
 
 

@@ -215,7 +215,7 @@ def test_the_schema_describes_fields_by_their_docstrings() -> None:
     assert reference == {"$ref": "#/components/schemas/CommitOperations"}
     base = components["CommitOperations"]["properties"]["base"]
     assert base["description"] == "The commit that was read: every key must still hold what it held there."
-    assert components["Put"]["description"].startswith("Let `key` hold `content`.")
+    assert components["Put"]["description"].startswith("Put `content` at `key`.")
     assert components["Put"]["properties"]["operation"] == {"enum": ["put"]}
 
 

@@ -126,7 +126,7 @@ def test_what_has_its_default_is_not_sent() -> None:
     ],
 )
 def test_what_cannot_be_sent_is_an_invalid_request(call: Any) -> None:
-    with pytest.raises(InvalidRequest, match="cannot be sent"):
+    with pytest.raises(InvalidRequest, match="cannot be encoded"):
         request_of(call)
 
 

@@ -34,13 +34,13 @@ def require_place(url: str) -> str:
 
     A directory may have any name, so without this a slip of the finger would make a new, empty lake.
     """
-    meant = _address_meant(url)
+    meant = _suggest_server_address(url)
     if meant is None or Path(url).exists():
         return url
     raise click.UsageError(f"there is no lake at {url}. Did you mean {meant}?")
 
 
-def _address_meant(url: str) -> str | None:
+def _suggest_server_address(url: str) -> str | None:
     """The server's address that a place looks like, but is not."""
     scheme, is_url, address = url.partition("://")
     if is_url:

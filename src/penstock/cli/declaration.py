@@ -19,7 +19,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 N = TypeVar("N", bound=float | None)
 
 
-def _remember(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+def _store_shared_option(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     if value == "":
         raise click.BadParameter("it is empty", ctx, param)
     if value and param.name:
@@ -69,7 +69,7 @@ def _shared_options(command: str | None) -> list[click.Option]:
             ["--lake"],
             metavar="PATH",
             expose_value=False,
-            callback=_remember,
+            callback=_store_shared_option,
             is_eager=True,
             help=_LAKE_HELP.get(command or "", _MAKES + _ELSE_HERE),
         ),
@@ -77,7 +77,7 @@ def _shared_options(command: str | None) -> list[click.Option]:
             ["--author"],
             metavar="NAME",
             expose_value=False,
-            callback=_remember,
+            callback=_store_shared_option,
             is_eager=True,
             help="Who commits. [PENSTOCK_AUTHOR, else your user name, or behind a server your token's]",
         ),
@@ -85,7 +85,7 @@ def _shared_options(command: str | None) -> list[click.Option]:
             ["--json"],
             is_flag=True,
             expose_value=False,
-            callback=_remember,
+            callback=_store_shared_option,
             is_eager=True,
             help="Print the result as JSON.",
         ),

@@ -16,6 +16,8 @@ from typing import Final, NamedTuple, TypeAlias
 import msgspec
 
 from penstock.errors import InvalidRequest
+from penstock.spark import jar
+from penstock.spark.java import find_java
 
 PACKAGE: Final = "penstock"
 TESTED: Final = "constraints.txt"
@@ -79,7 +81,7 @@ def parse_requirement(text: str) -> Requirement:
     match = _REQUIREMENT.fullmatch(text.strip())
     bounds = [_BOUND.fullmatch(part.strip()) for part in match[2].split(",")] if match else [None]
     if match is None or None in bounds:
-        raise ValueError(f"not a requirement that can be checked: {text}")
+        raise ValueError(f"the package's metadata has a requirement that cannot be parsed: {text}")
     return Requirement(match[1], tuple((bound[1], bound[2]) for bound in bounds if bound), match[3] or CORE)
 
 
@@ -180,8 +182,6 @@ def describe(needed: Sequence[Requirement], versions: Versions) -> tuple[str, st
 
 
 def check_spark() -> DoctorLine:
-    from penstock.spark import jar
-
     text = f"PySpark {metadata.version('pyspark')}"
     if jar.path() is None:
         lack = jar.lack_of_package()
@@ -195,8 +195,6 @@ def check_spark() -> DoctorLine:
 
 
 def check_java() -> DoctorLine:
-    from penstock.spark.java import find_java
-
     try:
         java = find_java()
     except InvalidRequest as error:

@@ -11,10 +11,10 @@ import click
 
 from penstock.cli.call import Call
 from penstock.cli.format_cli import find_format_cli
+from penstock.cli.reference_access import commit_of, if_readable, reference_in
 from penstock.cli.rendering import contents
 from penstock.cli.rendering.merges import NEEDED_AS_NAMESPACE, MergeSides, SideCommit, merge_page
 from penstock.cli.rendering.screen import Screen
-from penstock.cli.via import commit_of, if_readable, reference_in
 from penstock.errors import ConflictError, MergeConflict
 from penstock.lake.calls import GetContents
 from penstock.lake.lake import Lake

@@ -170,7 +170,7 @@ class Root(Group):
         except click.exceptions.Exit as end:
             return end.exit_code
         except BrokenPipeError:
-            _let_go_of_pipes()
+            _detach_closed_pipes()
             return EXIT_BROKEN_PIPE
         except (click.Abort, KeyboardInterrupt):
             return EXIT_INTERRUPTED
@@ -240,7 +240,7 @@ def _explain(error: Exception, call: Call) -> tuple[str, str, int, str]:
     return "unexpected", f"unexpected {what}", 1, f"Set {environment.DEBUG}=1 to see where it came from."
 
 
-def _let_go_of_pipes() -> None:
+def _detach_closed_pipes() -> None:
     """Whoever read our output has gone: nothing more can be said, and Python must not try at its end."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -56,7 +56,7 @@ def side_options(*, default: bool = True) -> Callable[[F], Callable[..., Any]]:
     def decorate(f: F) -> Callable[..., Any]:
         command = gather("sides", SideOptions)(f)
         if default:
-            command = _default_option(command)
+            command = _make_default_mode_option(command)
         for name, whose in (("ours", "the target's"), ("theirs", "the source's")):
             command = click.option(
                 f"--{name}",
@@ -75,7 +75,7 @@ def side_options(*, default: bool = True) -> Callable[[F], Callable[..., Any]]:
     return decorate
 
 
-def _default_option(f: F) -> F:
+def _make_default_mode_option(f: F) -> F:
     return click.option(
         "--default",
         type=click.Choice([mode.value for mode in MergeMode]),

@@ -401,8 +401,8 @@ class FormatPlugin:
     def refuse_erase(self, call: EraseTable) -> EraseRefused:
         """What is said where the format cannot erase."""
         return EraseRefused(
-            f"'{call.key}' is a {self.content_type}, and the format '{self.name}' cannot erase rows\n"
-            "  Its deleted rows are gone once no retained commit has them any more and the lake was swept.",
+            f"'{call.key}' is a {self.content_type}, and the format '{self.name}' cannot erase "
+            "rows\n  'penstock sweep' removes deleted rows once no retained commit contains them.",
             table=str(call.key),
         )
 

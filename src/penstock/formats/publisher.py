@@ -76,7 +76,7 @@ class TableTask(Protocol):
 T = TypeVar("T", bound=TableTask)
 
 
-class Profile(NamedTuple):
+class PublisherProfile(NamedTuple):
     """The words and metrics of a format's publisher."""
 
     name: str
@@ -162,7 +162,7 @@ class BackgroundPublisher(ABC, Generic[T, B]):
 
     def __init__(
         self,
-        profile: Profile,
+        profile: PublisherProfile,
         *,
         uniform: Callable[[float, float], float] = random.uniform,
         **options: Unpack[PublisherOptions],
@@ -298,7 +298,7 @@ class BackgroundPublisher(ABC, Generic[T, B]):
             look()
         except (PenstockError, OSError) as problem:
             if not self.is_closing:
-                what = f"it is not known what is left to be {self._profile.published}"
+                what = f"it is not known which tables still have to be {self._profile.published}"
                 logger.warning("%s: %s", what, problem)
 
     def await_catch_up(self, timeout_s: float) -> bool:
@@ -363,7 +363,7 @@ class BackgroundPublisher(ABC, Generic[T, B]):
                     left_s = None if deadline_s is None else deadline_s - elapsed_s()
                     if self.is_closed:
                         raise Unavailable(
-                            f"the lake is closed, and the table is still being {self._profile.published}"
+                            f"the lake was closed while the table was still being {self._profile.published}"
                         )
                     if left_s is not None and left_s <= 0:
                         raise Unavailable(
@@ -388,7 +388,7 @@ class BackgroundPublisher(ABC, Generic[T, B]):
             with self.turn(task.id, timeout_s) as job:
                 with self.changed:
                     job.pending = self.merge_tasks(job.pending, task, is_taken=True)
-                return self._work_off(job)
+                return self._publish_pending(job)
         except Unavailable as busy:
             return busy
 
@@ -512,7 +512,7 @@ class BackgroundPublisher(ABC, Generic[T, B]):
                 self._enqueue(job)
             return
         job.is_queued = True
-        heappush(self._later, (elapsed_s() + self._pause_s(job.tries), next(self._numbers), job))
+        heappush(self._later, (elapsed_s() + self._retry_pause_s(job.tries), next(self._numbers), job))
         if not self._threads:
             self._start_thread()
         self._wanted.notify_all()  # each may be the one that is free by then
@@ -522,7 +522,7 @@ class BackgroundPublisher(ABC, Generic[T, B]):
         self._threads.append(thread)
         thread.start()
 
-    def _pause_s(self, tries: int) -> float:
+    def _retry_pause_s(self, tries: int) -> float:
         """Between half and the whole of a pause that doubles: processes that failed together come apart."""
         longest_s = min(PAUSE_MIN_S * 2 ** min(tries - 1, DOUBLINGS_MAX), PAUSE_MAX_S)
         return self._uniform(longest_s / 2, longest_s)
@@ -533,7 +533,7 @@ class BackgroundPublisher(ABC, Generic[T, B]):
     def _run(self) -> None:
         while (job := self._take_next_job()) is not None:
             try:
-                self._work_off(job)
+                self._publish_pending(job)
             finally:
                 self._return_job(job)
 
@@ -559,7 +559,7 @@ class BackgroundPublisher(ABC, Generic[T, B]):
                 self._idle -= 1
         return None
 
-    def _work_off(self, job: TableJob[T]) -> PenstockError | None:
+    def _publish_pending(self, job: TableJob[T]) -> PenstockError | None:
         """Publish what is pending, in the job's turn, until a task fails; returns the problem."""
         with self.changed:
             tasks = job.pending[::-1]

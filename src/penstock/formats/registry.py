@@ -21,6 +21,7 @@ from penstock.errors import FormatUnavailable
 from penstock.formats.entry_points import may_have_entry_points
 
 if TYPE_CHECKING:
+    from penstock.metrics.table import Metric
     from penstock.model.content import Content
 
 GROUP: Final = "penstock.formats"
@@ -77,6 +78,8 @@ class TableFormat(NamedTuple):
     """Modules that processes which read rows import before they are given work."""
     apis: tuple[str, ...] = ()
     """Further APIs by which a server offers tables of the format: each a ``penstock.server.routes.Api``."""
+    metrics: str = ""
+    """What is measured of its tables: a tuple of ``penstock.metrics.table.Metric``."""
     package: str = PACKAGE
     """The Python package that brings the format, with its version; filled in where it is found."""
 
@@ -153,9 +156,9 @@ def not_installed(subject: str) -> FormatUnavailable:
     """What is said where a format is needed that no installed package has. ``subject`` names the need."""
     problems = "".join(f"\n  {problem}" for problem in other_formats().problems)
     return FormatUnavailable(
-        f"{subject}; no installed package provides that format\n  Install the Python package of the format "
-        "in this environment; where a server answers, in the server's, which finds formats when it "
-        f"starts.{problems}"
+        f"{subject}; no installed package provides that format\n  Install the Python package of the "
+        "format in this environment. Behind a server, install it in the server's environment and restart "
+        f"the server.{problems}"
     )
 
 
@@ -163,8 +166,9 @@ def _check_declaration(declared: TableFormat, others: Sequence[TableFormat]) -> 
     """``FormatUnavailable`` if a package declares what another format has, or what only Penstock may."""
     if declared.content:
         raise FormatUnavailable(
-            f"the table format '{declared.name}' of the package {declared.package} is left out: its contents "
-            "must be stored as Unknown, because only Penstock gives types of content numbers of their own"
+            f"the table format '{declared.name}' of the package {declared.package} is ignored: it "
+            "must store its contents as the type Unknown, because only Penstock itself may define "
+            "content types"
         )
     for other in others:
         same = {declared.name, declared.content_type, *declared.commands} & {
@@ -173,8 +177,8 @@ def _check_declaration(declared: TableFormat, others: Sequence[TableFormat]) -> 
         }
         if same:
             raise FormatUnavailable(
-                f"the table format '{declared.name}' of the package {declared.package} is left out: "
-                f"'{min(same)}' is taken by the format '{other.name}' of {other.package}"
+                f"the table format '{declared.name}' of the package {declared.package} is ignored: "
+                f"the format '{other.name}' of {other.package} already uses the name '{min(same)}'"
             )
 
 
@@ -187,6 +191,13 @@ def content_types() -> tuple[type[Content], ...]:
     """The types of content that formats bring, in the order of their numbers."""
     brought = (load(declared.content) for declared in table_formats() if declared.content)
     return tuple(sorted(brought, key=lambda kind: kind.__struct_config__.tag))
+
+
+def format_metrics() -> tuple[Metric, ...]:
+    """What is measured of tables, by Penstock's formats."""
+    return tuple(
+        metric for declared in table_formats() if declared.metrics for metric in load(declared.metrics)
+    )
 
 
 def load_member(name: str) -> Any:

@@ -29,7 +29,7 @@ class Reader:
     def take(self, size: int) -> bytes:
         end = self._at + size
         if end > len(self._data):
-            raise ValueError(f"it ends at byte {len(self._data)}, and {end} are needed")
+            raise ValueError(f"it ends at byte {len(self._data)}, but must have {end} bytes")
         data = self._data[self._at : end]
         self._at = end
         return data
@@ -55,9 +55,9 @@ def read_containers(reader: Reader) -> list[tuple[int, bytearray | bytes]]:
     elif cookie == _COOKIE:
         count, runs = reader.number(U32), 0
         if count > CONTAINER_ROWS:
-            raise ValueError(f"a bitmap with {count} containers is none")
+            raise ValueError(f"a bitmap cannot have {count} containers")
     else:
-        raise ValueError(f"a bitmap begins with {cookie}")
+        raise ValueError(f"it is not a Roaring bitmap: it begins with {cookie}")
     heads = reader.numbers(2 * count)
     if cookie == _COOKIE or count >= _OFFSETS_FROM:
         reader.take(4 * count)
@@ -135,7 +135,7 @@ def _read_container(reader: Reader, cardinality: int, *, is_runs: bool) -> bytea
         pairs = reader.take(4 * reader.numbers(1)[0])
         for start, more in iter_unpack("<HH", pairs):
             if start + more >= CONTAINER_ROWS:
-                raise ValueError("a run leaves its container")
+                raise ValueError("a run extends beyond the end of its container")
             bits |= ((1 << more + 1) - 1) << start
         return bits.to_bytes(CONTAINER_BYTES, "little")
     if cardinality > _ARRAY_MAX:

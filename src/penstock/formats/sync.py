@@ -113,12 +113,12 @@ def out_of_sync(key: object, location: str, state: SyncState, name: str = "") ->
         what = f"version {state.other} at {at} is not the one that the lake has"
     else:
         known_versions = "none" if state.known < 0 else f"none after {state.known}"
-        what = f"{location} has version {state.beyond}, but the lake has {known_versions}"
+        what = f"{location} has version {state.beyond}, but the lake knows {known_versions}"
     return OutOfSync(
-        f"'{key}' is out of sync: {what}\n"
-        "  The lake was restored from an older copy, or something writes to the table without asking the "
-        f"lake. Nothing was written. 'penstock resync {key}' takes the table's versions over, with all "
-        "their rows; 'penstock resync --all' does so for every table of the lake.",
+        f"'{key}' is out of sync: {what}\n  The lake was restored from an older copy, or another "
+        f"program wrote to the table without the lake. Nothing was written. 'penstock resync {key}' "
+        "imports the table's versions, with all their rows; 'penstock resync --all' does so for every "
+        "table of the lake.",
         table=str(key),
         location=location,
         known=state.known,
@@ -129,10 +129,10 @@ def out_of_sync(key: object, location: str, state: SyncState, name: str = "") ->
 def own_versions_left(key: object, location: str, first_version: int, last: int, commit: str) -> OutOfSync:
     """The error for a table of which the lake has versions that cannot be repeated on top of its own."""
     return OutOfSync(
-        f"'{key}' is out of sync: versions {first_version} to {last} of the lake are others than those at "
-        f"{location}, and cannot be repeated on top of them\n"
-        f"  'penstock resync {key} --leave-own' takes the table's versions over. The lake's own stay "
-        f"readable at commit {commit}, for as long as history is kept: write again what they did.",
+        f"'{key}' is out of sync: versions {first_version} to {last} of the lake differ from those "
+        f"at {location}, and cannot be repeated on top of them\n  'penstock resync {key} --leave-own' "
+        "imports the versions at that location. The lake's own versions stay readable at commit "
+        f"{commit} while its history is kept: write their changes again.",
         table=str(key),
         location=location,
         known=last,

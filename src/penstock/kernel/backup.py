@@ -329,7 +329,7 @@ class BackupMaker:
             object_id for name in damaged if (object_id := _object_named(name)) and self._is_wrong(object_id)
         }
         if wrong:
-            self._delete_unless(lambda stored_object: stored_object.id not in wrong)
+            self._delete_all_but(lambda stored_object: stored_object.id not in wrong)
 
     def _is_wrong(self, object_id: ObjectId) -> bool:
         for data in self._target.uncached.fetch([object_id]).values():
@@ -435,13 +435,13 @@ class BackupMaker:
                 sizes.append(stored_object.size)
             return stored_object.id in marked
 
-        self._delete_unless(is_kept)
+        self._delete_all_but(is_kept)
         if heir is None:
             return None
         changed = msgspec.structs.replace(heir, objects=len(sizes), size_bytes=sum(sizes))
         return self._put_changed(heir, changed)
 
-    def _delete_unless(self, is_kept: Callable[[StoredObject], bool]) -> None:
+    def _delete_all_but(self, is_kept: Callable[[StoredObject], bool]) -> None:
         """Delete all objects of the target but some."""
         token, doomed = b"", list[StoredObject]()
         while True:

@@ -100,7 +100,7 @@ class Ticket:
             self._asleep.release()
 
 
-class Flight:
+class BatchInFlight:
     """A batch whose objects are durable and whose swap is in flight, while the next one is being written."""
 
     def __init__(self, leader: Ticket, tickets: Collection[Ticket], position: int) -> None:
@@ -113,7 +113,17 @@ class Flight:
         self.is_over = Event()
 
 
-class Overtaken(Exception):
+class _SealedBatch(NamedTuple):
+    """What is to be stored of a batch, and what its requests are answered if it lands."""
+
+    entry_id: ObjectId
+    entry_bytes: bytes
+    entry: LogEntry
+    row: Row
+    outcomes: list[tuple[Ticket, Outcome]]
+
+
+class EarlierBatchFailed(Exception):
     """The batch before this one did not land, so what this one was applied to does not exist."""
 
 
@@ -122,9 +132,9 @@ class Batch:
 
     def __init__(self, queue: BranchQueue, leader: Ticket, tickets: list[Ticket]) -> None:
         self._queue, self._leader = queue, leader
-        self._before: Flight | None = None
+        self._before: BatchInFlight | None = None
         """The batch in flight that this one goes by."""
-        self._flight: Flight | None = None
+        self._flight: BatchInFlight | None = None
         self._open = [ticket for ticket in tickets if not ticket.is_answered]
         self._store, self._log = queue.store, queue.log
         self._accepted: list[tuple[Ticket, int]] = []
@@ -141,7 +151,7 @@ class Batch:
                         continue
                     if self._flight.has_landed:
                         return  # others lead since it was written
-            except Overtaken:
+            except EarlierBatchFailed:
                 self._queue.forget()
                 if self._queue.give_way():
                     return
@@ -190,7 +200,7 @@ class Batch:
         if remembered is None or any(ticket.in_doubt_from is not None for ticket in self._open):
             self._wait_for_the_one_before()
         with self._store.turn(queue.name, remembered) as turn:
-            reference = _last_branch_in(turn.row)
+            reference = _find_branch_of_row(turn.row)
             if turn.row is None or reference is None:
                 raise not_found_error(queue.name, turn.row)
             self._find_landed(reference)
@@ -204,7 +214,7 @@ class Batch:
         if not is_certain:
             self._wait_for_the_one_before()
             queue.forget()  # a refusal must not rest on a row that is only remembered
-            if self._refuses:
+            if self._is_decided:
                 return self._attempt()
         self._answer_requests()
         return None
@@ -221,15 +231,15 @@ class Batch:
         return True
 
     def _wait_for_the_one_before(self) -> None:
-        """Until the batch that this one goes by has landed; ``Overtaken`` if it has not."""
+        """Until the batch that this one goes by has landed; ``EarlierBatchFailed`` if it has not."""
         before, self._before = self._before, None
         if before is not None:
             before.is_over.wait()
             if not before.has_landed:
-                raise Overtaken
+                raise EarlierBatchFailed
 
     @property
-    def _refuses(self) -> bool:
+    def _is_decided(self) -> bool:
         return not all(isinstance(answer, PrepareAgain) for _, answer in self._answers)
 
     def _find_landed(self, reference: Reference) -> None:
@@ -287,8 +297,8 @@ class Batch:
                 chain.add(draft)
             self._accepted.append((ticket, len(drafts)))
 
-    def _advance(self, turn: Turn, chain: Chain, reference: Reference) -> str | None:
-        """Store what was accepted and swap the branch."""
+    def _seal(self, chain: Chain, reference: Reference) -> _SealedBatch:
+        """The commits of what was accepted, with the entry of the log that names them."""
         now_us = self._queue.clock()
         sealed = iter(chain.build_commits(now_us))
         landed, outcomes = [], []
@@ -311,20 +321,27 @@ class Batch:
             who=landed[0].author,
             landed=tuple(landed),
         )
+        row = row_of(
+            msgspec.structs.replace(reference, head=chain.tip, log=entry_id, position=entry.position)
+        )
+        return _SealedBatch(entry_id, data, entry, row, outcomes)
+
+    def _advance(self, turn: Turn, chain: Chain, reference: Reference) -> str | None:
+        """Store what was accepted and swap the branch."""
+        batch = self._seal(chain, reference)
         tip = chain.tip  # the chain goes on with the next batch while this one is swapped
-        row = row_of(msgspec.structs.replace(reference, head=tip, log=entry_id, position=entry.position))
         position = self._settled_position(reference)
-        receipts = self._make_receipts(reference, position, entry.time_us)
+        receipts = self._make_receipts(reference, position, batch.entry.time_us)
 
         def keep() -> None:
-            self._queue.objects.remember(entry_id, entry, len(data))
-            self._queue.keep(row, chain)
+            self._queue.objects.remember(batch.entry_id, batch.entry, len(batch.entry_bytes))
+            self._queue.keep(batch.row, chain)
 
         def after_write() -> None:
             """All that can be is written: the next batch can be while this one is swapped."""
             self._wait_for_the_one_before()
             self._open = [ticket for ticket, _ in (*self._accepted, *self._answers)]
-            self._flight = Flight(self._leader, self._open, reference.position)
+            self._flight = BatchInFlight(self._leader, self._open, reference.position)
             keep()
             self._queue.take_off(self._flight)
 
@@ -339,11 +356,11 @@ class Batch:
                 for ticket, _ in self._accepted
                 for receipt_id, body in ticket.failed_receipts.items()
             }
-            objects = {**chain.objects.fresh, entry_id: data, **failed, **receipts}
-            advanced = turn.advance(objects, row, receipts.keys())
+            objects = {**chain.objects.fresh, batch.entry_id: batch.entry_bytes, **failed, **receipts}
+            advanced = turn.advance(objects, batch.row, receipts.keys())
         except OutcomeUnknown:
             raise
-        except (PenstockError, Overtaken):
+        except (PenstockError, EarlierBatchFailed):
             _restore(doubts)
             raise
         if advanced.swapped:
@@ -353,7 +370,7 @@ class Batch:
                 self._flight.has_landed = True
                 self._flight.is_over.set()
             self._answers = [(ticket, _with_head(answer, tip)) for ticket, answer in self._answers]
-            self._answers += outcomes
+            self._answers += batch.outcomes
             self._answer_requests()
             return None
         _restore(doubts)
@@ -444,7 +461,7 @@ def _restore(doubts: list[tuple[Ticket, bool]]) -> None:
         ticket.may_have_landed = may_have_landed
 
 
-def _last_branch_in(row: Row | None) -> Reference | None:
+def _find_branch_of_row(row: Row | None) -> Reference | None:
     """The branch in a row, or what a transaction's was: its log still tells what landed there."""
     if row is not None and row.kind == Kind.ENDED_TRANSACTION:
         return decode_reference_row(row)

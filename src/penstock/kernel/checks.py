@@ -48,7 +48,9 @@ LOOK_AGAIN_S: Final = 1.0
 EXPECTING_MAX: Final = 1024
 """Of so many branches it is kept in memory that they expect something."""
 NO_REASON: Final = "it gave no reason"
-NOBODY_ASKS: Final = "this process cannot run queries: it uses the lake's kernel only"
+NOBODY_ASKS: Final = (
+    "this process cannot run queries: it opened the lake by penstock.kernel, without the query engine"
+)
 
 
 class Vetoed(Exception):

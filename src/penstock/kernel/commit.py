@@ -175,7 +175,7 @@ class CommitRequest(Request):
         edit.put(stored, None)
         managing = self._formats.managing(content)
         if managing is not None and not self._is_moved(content.id):
-            self._admit(edit, managing, key, content, None)
+            self._check_admission(edit, managing, key, content, None)
 
     def _is_moved(self, identity: UUID | None) -> bool:
         """Whether this request also puts the content somewhere else."""
@@ -203,7 +203,9 @@ class CommitRequest(Request):
             return
         if moved and self._put_counts[content.id] > 1:
             raise InvalidRequest(
-                f"the content id {content.id} of '{key}' is in use for another key", key=str(key)
+                f"the commit puts the content id {content.id} under '{key}' and under another key; a "
+                "content id can be under one key only",
+                key=str(key),
             )
         if current is None and content.id is not None and not moved:
             edit.conflicts.append(
@@ -215,7 +217,7 @@ class CommitRequest(Request):
         edit.put(stored, content, self._choose_identity(key, current))
         managing = self._formats.managing(content, current)
         if managing is not None and not (moved and content == freed[content.id]):
-            self._admit(edit, managing, key, current, content)
+            self._check_admission(edit, managing, key, current, content)
 
     def _change(self, edit: Edit, change: Change) -> None:
         managing, stored = _require_format(self._formats, change), change.key.encode()
@@ -235,7 +237,7 @@ class CommitRequest(Request):
             return current.id
         return self._identities.setdefault(key, uuid4())
 
-    def _admit(
+    def _check_admission(
         self, edit: Edit, managing: Format, key: Key, current: AnyContent | None, content: AnyContent | None
     ) -> None:
         try:

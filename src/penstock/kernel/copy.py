@@ -113,25 +113,25 @@ class _Copy:
         self._lake = self._begin()
 
     @property
-    def _arrival(self) -> Arrival:
+    def _own_arrival(self) -> Arrival:
         assert self._lake.arrival is not None
         return self._lake.arrival
 
     def run(self) -> Copied:
-        repeated = self._arrival.phase is Phase.COMPLETE
-        if self._arrival.phase is Phase.BEGUN:
+        repeated = self._own_arrival.phase is Phase.COMPLETE
+        if self._own_arrival.phase is Phase.BEGUN:
             self._seal()
-        if self._arrival.phase is Phase.ROWS:
+        if self._own_arrival.phase is Phase.ROWS:
             self._copy_rows()
-        if self._arrival.phase is Phase.OBJECTS:
+        if self._own_arrival.phase is Phase.OBJECTS:
             self._copy_objects()
         if not repeated:
             self._check()
-            self._hand_over()
+            self._seal_source_and_open_target()
         return self._make_result(repeated)
 
     def _make_result(self, repeated: bool) -> Copied:
-        arrival = self._arrival
+        arrival = self._own_arrival
         return Copied(
             id=self._lake.id,
             source=self._places[0],
@@ -207,7 +207,7 @@ class _Copy:
         """Write down how far the copy has got; refuse to go on if somebody else did so too."""
         self._rewrite(
             lambda lake: msgspec.structs.replace(
-                lake, arrival=msgspec.structs.replace(self._arrival, **changes)
+                lake, arrival=msgspec.structs.replace(self._own_arrival, **changes)
             )
         )
 
@@ -232,7 +232,9 @@ class _Copy:
     def _seal(self) -> None:
         """Have the source take no more writes. A fork has it go on."""
         if self._moves:
-            for count in seal(self._source, self._arrival.copy, self._places[1], self._who, self._workers):
+            for count in seal(
+                self._source, self._own_arrival.copy, self._places[1], self._who, self._workers
+            ):
                 self._progress("sealing references", count, 0)
         self._write_progress(phase=Phase.ROWS)
 
@@ -242,7 +244,7 @@ class _Copy:
         Before the objects: what these rows lead to was stored before they were read, so a scan that begins
         now finds it.
         """
-        copy, source = self._arrival.copy, self._source.store
+        copy, source = self._own_arrival.copy, self._source.store
         references = sealed_rows(self._source, copy) if self._moves else cut(source, KINDS)
         rows = references | _horizon_rows(source) | ({} if self._is_fork else _token_rows(source))
         target_rows = read_rows(self._target, KINDS) | _token_rows(self._target) | _horizon_rows(self._target)
@@ -267,16 +269,20 @@ class _Copy:
         """Everything that is stored, page by page: also receipts, to which nothing leads."""
         total = count_objects(self._source.store, self._source.settings)
         pages = copy_objects(
-            self._source.store, self._target, self._arrival.token, self._source.settings, self._workers
+            self._source.store,
+            self._target,
+            self._own_arrival.token,
+            self._source.settings,
+            self._workers,
         )
         for page in pages:
             self._write_progress(
                 token=page.token,
-                objects=self._arrival.objects + page.objects,
-                size_bytes=self._arrival.size_bytes + page.size_bytes,
+                objects=self._own_arrival.objects + page.objects,
+                size_bytes=self._own_arrival.size_bytes + page.size_bytes,
                 phase=Phase.OBJECTS if page.token else Phase.CHECKING,
             )
-            self._progress("copying objects", self._arrival.objects, total)
+            self._progress("copying objects", self._own_arrival.objects, total)
 
     def _check(self) -> None:
         """Compare the target with the source, and check every object in it."""
@@ -285,12 +291,12 @@ class _Copy:
         if self._is_fork:  # its references are as they were before the source's last sweep
             expired.update(expired_commits(self._lake, Objects(self._target)))
         arriving, blobs = with_expired(lake, expired)
-        self._rewrite(lambda description: _as_arriving(arriving, description.id, self._arrival), blobs)
+        self._rewrite(lambda description: _as_arriving(arriving, description.id, self._own_arrival), blobs)
         if self._moves:
             self._compare_rows()
         object_count = count_objects(self._target, self._source.settings)
-        if object_count < self._arrival.objects:
-            self._start_again(f"{object_count} of {self._arrival.objects} copied objects are there")
+        if object_count < self._own_arrival.objects:
+            self._start_again(f"{object_count} of {self._own_arrival.objects} copied objects are there")
         # Formats only tell here which states of tables were erased.
         formats = self._source.formats.all
         kernel = Kernel(self._target, formats, self._source.settings, self._source.clock)
@@ -302,11 +308,11 @@ class _Copy:
     def _compare_rows(self) -> None:
         source = self._source.store
         wanted_rows = (
-            sealed_rows(self._source, self._arrival.copy) | _token_rows(source) | _horizon_rows(source)
+            sealed_rows(self._source, self._own_arrival.copy) | _token_rows(source) | _horizon_rows(source)
         )
         target_rows = read_rows(self._target, KINDS) | _token_rows(self._target) | _horizon_rows(self._target)
         if wanted_rows != target_rows:
-            require_sealed(self._source.store, self._arrival.copy)
+            require_sealed(self._source.store, self._own_arrival.copy)
             names = sorted(
                 name
                 for name in {*wanted_rows, *target_rows}
@@ -323,20 +329,20 @@ class _Copy:
         """The target is not what it should be: its objects are to be copied once more."""
         self._write_progress(phase=Phase.OBJECTS, token=b"", objects=0, size_bytes=0)
         raise Damaged(
-            f"the copy at {self._places[1]} is damaged: {subject}\n  If 'penstock fsck' finds nothing wrong "
-            f"with {self._places[0]}, run the same command again; if that does not help, choose another "
-            "location (cancel a move first)."
+            f"the copy at {self._places[1]} is damaged: {subject}\n  If 'penstock fsck' finds nothing "
+            f"wrong with the original at {self._places[0]}, run the same command again. If the copy is "
+            "damaged again, choose another location; a move has to be cancelled first."
         )
 
-    def _hand_over(self) -> None:
+    def _seal_source_and_open_target(self) -> None:
         """The source gives the lake away, then the target opens: at no time do both take writes."""
         if self._moves:
-            finish(self._source.store, self._source.settings, self._arrival.copy)
+            finish(self._source.store, self._source.settings, self._own_arrival.copy)
         self._rewrite(
             lambda lake: msgspec.structs.replace(
                 lake,
-                arrival=msgspec.structs.replace(self._arrival, phase=Phase.COMPLETE),
-                forked_from=self._arrival.source_id if self._is_fork else lake.forked_from,
+                arrival=msgspec.structs.replace(self._own_arrival, phase=Phase.COMPLETE),
+                forked_from=self._own_arrival.source_id if self._is_fork else lake.forked_from,
             )
         )
 

@@ -74,18 +74,19 @@ A = TypeVar("A")
 
 
 class HistoryRule(msgspec.Struct, frozen=True, array_like=True):
-    """How much history references keep whose names match a pattern: so many commits, and all younger ones.
+    """How much history is kept for references whose names match a pattern: a number of commits, and all
+    younger ones.
 
-    The horizon is the lake's, not a process's: whoever writes must know what the sweep may remove.
+    The horizon belongs to the lake, not to a process: every writer must know what a sweep may remove.
     """
 
     pattern: str
     max_commits: int | None
     max_days: float | None
     since_us: int
-    """The sweep heeds it a grace period later, when every writer has seen it."""
+    """A sweep applies a new rule one grace period later, when every writer knows it."""
     ended_us: int | None = None
-    """Writers heed it for a grace period longer, because a sweep that began before may."""
+    """Writers apply an old rule for one more grace period, because a sweep that began earlier may do so."""
 
 
 class Seal(msgspec.Struct, frozen=True, array_like=True, kw_only=True):

@@ -19,7 +19,7 @@ import msgspec
 from penstock.errors import Damaged, InvalidContent
 from penstock.kernel.chain import Draft
 from penstock.kernel.format import DRY_RUN, AppliedChange, Format, Formats, OpenTransaction, Refused, Table
-from penstock.kernel.ledger import Ledger, TableChange, last_content, ledger_entry
+from penstock.kernel.ledger import LedgerChange, TableChange, last_content, ledger_entry
 from penstock.kernel.objects import Objects, Pending, check_object, content_of, split_value
 from penstock.kernel.state import Overlay, View, prefix_end
 from penstock.model.commits import CommitMeta
@@ -121,11 +121,11 @@ class Edit:
             is_repeated=is_repeated,
             brings_undone=brings_undone,
             objects=self._seen,
-            transaction=self._transaction,
+            transaction=self._open_transaction,
         )
 
     @cached_property
-    def _transaction(self) -> OpenTransaction | None:
+    def _open_transaction(self) -> OpenTransaction | None:
         """The transaction on whose branch this is tried, if it is one's."""
         transaction = transaction_of(self._occasion.reference)
         if transaction is None:
@@ -243,7 +243,7 @@ class Edit:
                 self.tables[key] = TableChange(managing, before, after)
         if self.tables:
             self._check_horizons()
-            self._keep_ledger()
+            self._write_table_ledger()
 
     def _check_horizons(self) -> None:
         """Refuse to go on from a state of a table that was erased, or is about to be: nobody could read it.
@@ -274,8 +274,9 @@ class Edit:
             if is_behind or horizon.is_under_way:
                 yield key, horizon, is_behind
 
-    def _keep_ledger(self) -> None:
-        ledger = Ledger(self.content, self._formats, self.tables)
+    def _write_table_ledger(self) -> None:
+        """Write at which key and location the edit's tables are now; two tables at one location conflict."""
+        ledger = LedgerChange(self.content, self._formats, self.tables)
         if len(ledger.touched_keys) > 1:
             self.view.get_many(ledger.touched_keys)  # with one request a level of the tree
         self.conflicts += ledger.conflicts()

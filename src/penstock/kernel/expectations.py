@@ -98,7 +98,7 @@ def remove_expectation(kernel: Kernel, branch: str, name: str, who: str = "") ->
 def _require_expectations(reference: Reference) -> tuple[Expectation, ...]:
     if reference.note and not has_expectations(reference):
         raise InvalidRequest(
-            f"'{reference.name}' is the private branch of a program, and cannot have expectations",
+            f"'{reference.name}' is a program's private branch, which cannot have expectations",
             name=reference.name,
         )
     return expectations_of(reference)

@@ -20,6 +20,8 @@ from threading import RLock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
+import msgspec
+
 from penstock.errors import InvalidContent, InvalidRequest, PenstockError
 from penstock.kernel.objects import Objects
 from penstock.model.content import AnyContent, ManagedTable, Unknown
@@ -187,100 +189,52 @@ class OpenTransaction(NamedTuple):
     """Whether the target is the lake's default branch."""
 
 
-class _TableFacts(NamedTuple):
+class Table(msgspec.Struct, frozen=True):
+    """A table at a moment: where it is, what it holds, and a way to read kernel objects."""
+
     key: Key
     content: AnyContent | None
     read: Callable[[ObjectId], bytes]
-    branch: str
-    is_default: bool
-    incarnation: bytes
-    last: AnyContent | None
-    may_read: bool
-    notes: dict[Any, Any]
-    is_repeated: bool
-    objects: Objects | None
-    paths: Mapping[str, MergeMode]
-    crossed: CrossedHistory | None
-    is_strange: bool
-    transaction: OpenTransaction | None
-    bases: tuple[AnyContent, ...]
-    since: LaterCommitLookup | None
-    own: LaterCommitLookup | None
-    theirs: LaterCommitLookup | None
-    brings_undone: bool
-
-
-class Table(_TableFacts):
-    """A table at a moment: where it is, what it holds, and a way to read kernel objects.
-
-    ``branch`` is whose queue it is in, ``incarnation`` that branch's, ``is_default`` whether it is the
-    lake's default branch. Where a table is wanted at a key that holds nothing, ``last`` is what this branch
-    had of it last: as it was dropped, or as it is at the key from which it may be moving. ``may_read`` tells
-    whether table storage may be read; where it may not, what is not known is a reason for ``PrepareAgain``.
-    ``notes`` are one request's, from its preparation to its last turn, for what was read. ``is_repeated``
-    tells ``merge`` that a commit is transplanted or rebased: what is between base and source is to come on
-    top of what is here, and nothing else that the source has. ``objects`` are those that ``read`` reads, for
-    a format that keeps a tree of its own. ``paths`` tell ``merge`` how to treat what is below a path inside
-    the table. ``crossed`` is there if the sides of a merge met before. ``is_strange`` tells ``merge`` that
-    the source has a table of another id, which this branch never had. ``transaction`` is there on the branch
-    of one. ``bases`` tell ``merge`` what the table is in each of the states that both sides come from, where
-    there are several because merges crossed. ``since`` is there if a commit is repeated on a branch that has
-    it already: what was done to the table after it. ``own`` tells ``merge`` what this branch did to the table
-    that the source does not have; where commits are repeated, what it did since the first of them began.
-    ``theirs`` tells ``merge`` what the source did that this branch does not have. ``brings_undone`` tells
-    ``merge`` that a commit is transplanted: what this branch had of it and has undone comes again. Without
-    it, as in a merge and in a rebase, an undo stands.
-    """
-
-    __slots__ = ()
-
-    def __new__(
-        cls,
-        key: Key,
-        content: AnyContent | None,
-        read: Callable[[ObjectId], bytes],
-        branch: str = "",
-        is_default: bool = True,
-        incarnation: bytes = b"",
-        last: AnyContent | None = None,
-        may_read: bool = True,
-        notes: dict[Any, Any] | None = None,
-        is_repeated: bool = False,
-        objects: Objects | None = None,
-        paths: Mapping[str, MergeMode] = MappingProxyType({}),
-        crossed: CrossedHistory | None = None,
-        is_strange: bool = False,
-        transaction: OpenTransaction | None = None,
-        bases: tuple[AnyContent, ...] = (),
-        since: LaterCommitLookup | None = None,
-        own: LaterCommitLookup | None = None,
-        theirs: LaterCommitLookup | None = None,
-        brings_undone: bool = False,
-    ) -> Table:
-        notes = {} if notes is None else notes  # never one that is shared by all that give none
-        return super().__new__(
-            cls,
-            key,
-            content,
-            read,
-            branch,
-            is_default,
-            incarnation,
-            last,
-            may_read,
-            notes,
-            is_repeated,
-            objects,
-            paths,
-            crossed,
-            is_strange,
-            transaction,
-            bases,
-            since,
-            own,
-            theirs,
-            brings_undone,
-        )
+    branch: str = ""
+    """Whose queue it is in."""
+    is_default: bool = True
+    """Whether that is the lake's default branch."""
+    incarnation: bytes = b""
+    """Of the branch."""
+    last: AnyContent | None = None
+    """Where a table is wanted at a key that holds nothing, what this branch had of it last: as it was
+    dropped, or as it is at the key from which it may be moving."""
+    may_read: bool = True
+    """Whether table storage may be read; where it may not, what is not known is a reason for
+    ``PrepareAgain``."""
+    notes: dict[Any, Any] = {}  # a new one for each table that is given none
+    """Of one request, from its preparation to its last turn, for what was read."""
+    is_repeated: bool = False
+    """Tells ``merge`` that a commit is transplanted or rebased: what is between base and source is to come on
+    top of what is here, and nothing else that the source has."""
+    objects: Objects | None = None
+    """Those that ``read`` reads, for a format that keeps a tree of its own."""
+    paths: Mapping[str, MergeMode] = MappingProxyType({})
+    """Tell ``merge`` how to treat what is below a path inside the table."""
+    crossed: CrossedHistory | None = None
+    """There if the sides of a merge met before."""
+    is_strange: bool = False
+    """Tells ``merge`` that the source has a table of another id, which this branch never had."""
+    transaction: OpenTransaction | None = None
+    """There on the branch of one."""
+    bases: tuple[AnyContent, ...] = ()
+    """Tell ``merge`` what the table is in each of the states that both sides come from, where there are
+    several because merges crossed."""
+    since: LaterCommitLookup | None = None
+    """There if a commit is repeated on a branch that has it already: what was done to the table after it."""
+    own: LaterCommitLookup | None = None
+    """Tells ``merge`` what this branch did to the table that the source does not have; where commits are
+    repeated, what it did since the first of them began."""
+    theirs: LaterCommitLookup | None = None
+    """Tells ``merge`` what the source did that this branch does not have."""
+    brings_undone: bool = False
+    """Tells ``merge`` that a commit is transplanted: what this branch had of it and has undone comes again.
+    Without it, as in a merge and in a rebase, an undo stands."""
 
     def read_once(self, note_key: tuple[object, ...], read: Callable[[], _Read]) -> _Read:
         """The result of ``read``, computed once for a request, and noted. ``PrepareAgain`` if it is needed
@@ -390,7 +344,9 @@ class Format:
         for intent in intents:
             change = Change(table.key, self.name, intent)
             read = reader_with(table.read, applied.blobs)
-            step = self.apply(table._replace(content=applied.content, read=read), change, None)
+            step = self.apply(
+                msgspec.structs.replace(table, content=applied.content, read=read), change, None
+            )
             applied = AppliedChange(step.content, {**applied.blobs, **step.blobs})
         return applied
 

@@ -29,11 +29,11 @@ class HandOffRow(Protocol):
     def as_aborted(self, why: str, now_us: int) -> Self: ...
 
 
-class InDoubt:
+class CommitInDoubt:
     """The answer that another sending of the same commit may still land."""
 
 
-IN_DOUBT: Final = InDoubt()
+IN_DOUBT: Final = CommitInDoubt()
 
 V = TypeVar("V", bound=HandOffRow)
 K = TypeVar("K")
@@ -42,7 +42,9 @@ K = TypeVar("K")
 class CommittingRows(Protocol[V, K]):
     """The rows of jobs, or of transactions, as far as they are committing."""
 
-    def change_committing(self, record: K, change: Callable[[V, int], V | Keep[InDoubt]]) -> K | InDoubt:
+    def change_committing(
+        self, record: K, change: Callable[[V, int], V | Keep[CommitInDoubt]]
+    ) -> K | CommitInDoubt:
         """Change the row of one that is committing, by a function that gets its value and the time.
 
         A row that is not committing any more, or is another attempt's, stays. Returns it as it is then.
@@ -77,13 +79,13 @@ class HandOff(Generic[V, K]):
         after it landed (not ``is_certain``).
         """
 
-        def decide(item: V, now_us: int) -> V | Keep[InDoubt]:
+        def decide(item: V, now_us: int) -> V | Keep[CommitInDoubt]:
             if not is_alone and (item.sends > 1 or not is_certain):
                 return Keep(IN_DOUBT)
             return item.as_aborted(why, now_us)
 
         ended = self._rows.change_committing(record, decide)
-        return self.call_off(record, why) if isinstance(ended, InDoubt) else ended
+        return self.call_off(record, why) if isinstance(ended, CommitInDoubt) else ended
 
     def call_off(self, record: K, why: str) -> K:
         """End it, whoever is sending it."""
@@ -95,5 +97,5 @@ class HandOff(Generic[V, K]):
 
     def _end_record(self, record: K, end: Callable[[V, int], V]) -> K:
         ended = self._rows.change_committing(record, end)
-        assert not isinstance(ended, InDoubt)
+        assert not isinstance(ended, CommitInDoubt)
         return ended

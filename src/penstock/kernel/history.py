@@ -141,7 +141,11 @@ class History:
         if commit is None:
             return None
         if not isinstance(commit, CommitObject):
-            raise Damaged(f"object {commit_id.hex()} is not a commit", objects=[commit_id.hex()])
+            raise Damaged(
+                f"the lake is damaged: object {commit_id.hex()}, which a commit names as its "
+                "ancestor, is not a commit; 'penstock fsck' lists all damage",
+                objects=[commit_id.hex()],
+            )
         return commit
 
     def read_ahead(self, commit: CommitObject, count: int) -> None:
@@ -276,7 +280,7 @@ class History:
         left_commit, other = self.link(left), self.link(right)
         if fork is not None and left_commit and other and left_commit.merges == fork.merges == other.merges:
             return Relation([shared], left_commit.depth - fork.depth, other.depth - fork.depth)
-        painted = self._paint(left, right)
+        painted = self._color_ancestors(left, right)
         if not painted.bases and (fork is None or painted.met_horizon):
             raise CommitNotFound(
                 f"commits {left.hex()[:8]} and {right.hex()[:8]} have no common ancestor within the history "
@@ -284,7 +288,7 @@ class History:
             )
         return Relation(painted.bases or [shared], len(painted.only_left), len(painted.only_right))
 
-    def _paint(self, left: ObjectId, right: ObjectId) -> _Painted:
+    def _color_ancestors(self, left: ObjectId, right: ObjectId) -> _Painted:
         """The newest common ancestors, what only one side has, and whether the horizon was met.
 
         Walks back from both sides at once, highest generation first, until everything left is common. A
@@ -343,5 +347,8 @@ class History:
         ):
             own = list(takewhile(lambda item: item[0] != shared, self.walk(source)))
             return own[::-1]
-        commits = [(commit_id, self.commit(commit_id)) for commit_id in self._paint(source, target).only_left]
+        commits = [
+            (commit_id, self.commit(commit_id))
+            for commit_id in self._color_ancestors(source, target).only_left
+        ]
         return sorted(commits, key=lambda item: (item[1].generation, item[0]))

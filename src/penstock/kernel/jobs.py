@@ -112,10 +112,13 @@ class Jobs:
             nonlocal before
             before = stored_job
             if stored_job is None:
-                new_job = msgspec.structs.replace(job, spent=self._spent_before(job))
+                new_job = msgspec.structs.replace(job, spent=self._count_used_keys(job))
                 return ReplaceRow(_new_attempt(new_job, 1))
             if (stored_job.key, stored_job.branch) != (job.key, job.branch):
-                raise InvalidRequest(f"job {job.id} writes another table or branch; give this job another id")
+                raise InvalidRequest(
+                    f"the id {job.id} is in use by a job that writes another table or "
+                    "branch; give this job another id"
+                )
             if job.fence in stored_job.earlier:
                 raise _superseded_error(job.id)
             if stored_job.fence == job.fence or stored_job.state is JobState.COMMITTED:
@@ -129,7 +132,7 @@ class Jobs:
         job_or_doubt = self._update(job.id, decide)
         return job_or_doubt if isinstance(job_or_doubt, JobInDoubt) else BegunJob(job_or_doubt, before)
 
-    def _spent_before(self, job: Job) -> int:
+    def _count_used_keys(self, job: Job) -> int:
         """How many keys a job of the same id has used on the branch, as far as receipts tell.
 
         It was forgotten, so this is another one, and what the other came to is not its own.

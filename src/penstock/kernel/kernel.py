@@ -9,7 +9,7 @@ from functools import partial
 from itertools import islice
 from threading import Lock
 from typing import Final, TypeVar, Unpack
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import msgspec
 
@@ -30,6 +30,7 @@ from penstock.kernel.batch import Outcome, is_called_off, outcome_of
 from penstock.kernel.chain import Chain
 from penstock.kernel.checks import Checks, submit_checked
 from penstock.kernel.commit import CommitRequest
+from penstock.kernel.default_branch_moves import changed_tables, check_move
 from penstock.kernel.description import (
     Description,
     change_description,
@@ -45,9 +46,7 @@ from penstock.kernel.format import Format, Formats, PrepareAgain
 from penstock.kernel.grace import Grace, Graces, new_grace
 from penstock.kernel.history import CommitWalk, History
 from penstock.kernel.known_tables import KnownTables
-from penstock.kernel.ledger import find_table
 from penstock.kernel.merge import MergeRequest
-from penstock.kernel.moves import changed_tables, check_move
 from penstock.kernel.objects import Objects, content_of
 from penstock.kernel.queue import BranchQueue
 from penstock.kernel.rebase import BranchRebase
@@ -76,7 +75,6 @@ from penstock.metrics.meter import SILENT, Meter
 from penstock.model.clock import Clock, now_us
 from penstock.model.commits import CommitMeta
 from penstock.model.encoding import NO_COMMIT, ObjectId, encode, object_id
-from penstock.model.keys import Key
 from penstock.model.merges import MergedKey, MergeResult
 from penstock.model.names import Revision, Step, check_name, parse_revision
 from penstock.model.objects import CommitObject
@@ -227,11 +225,6 @@ class Kernel:
             return False
         return True
 
-    def key_of_table(self, commit: ObjectId, identity: UUID) -> Key | None:
-        """The key at which a commit has a managed table; ``None`` if it has not."""
-        state = self.state(commit)
-        return find_table(lambda stored: content_of(self.objects, state.get(stored)), identity)
-
     def diff(
         self, before: ObjectId, after: ObjectId, start: bytes = b"", stop: bytes | None = None
     ) -> Difference:
@@ -277,7 +270,7 @@ class Kernel:
         """
         _ = request.digest  # here, so that what cannot be hashed is this caller's problem alone
         with measure_request(self.meter, branch, request.event.value):
-            outcome = self._landed_before(branch, request) or self._submit_or_repeat(branch, request)
+            outcome = self._find_landed_request(branch, request) or self._submit_or_repeat(branch, request)
         if not outcome.commits:
             outcome = self.earlier_outcome(branch, request) or outcome
         if outcome.repeated:
@@ -306,7 +299,7 @@ class Kernel:
             while True:
                 if request.needs_preparation:
                     if tries.count or line.is_contended:
-                        tries.extend(turn.wait(tries.left_s / 2, self._line_wait_max_s()))
+                        tries.extend(turn.wait(tries.left_s / 2, self._preparation_wait_max_s()))
                     request.prepare(self.branch(branch))
                 try:
                     return self.enqueue(branch, request)
@@ -317,7 +310,7 @@ class Kernel:
                     tries.again(f"too many commits were made to '{branch}' since the request was prepared")
         return submit_checked(self, branch, request)
 
-    def _line_wait_max_s(self) -> float:
+    def _preparation_wait_max_s(self) -> float:
         """How long a request waits for others to be prepared, as long as they land: until it is due, and
         never for so long that objects which it has stored may be swept."""
         write_s = self.settings.write_timeout_s
@@ -327,7 +320,7 @@ class Kernel:
         """Queue a request that is prepared; ``PrepareAgain`` if that is not enough any more."""
         return self._queue_of(branch).submit(request)
 
-    def _landed_before(self, branch: str, request: Request) -> Outcome | None:
+    def _find_landed_request(self, branch: str, request: Request) -> Outcome | None:
         """What a request came to under a key that Penstock made; from now on, the queue looks."""
         made_key = GeneratedKey.read(request.key)
         if made_key is None:
@@ -336,7 +329,8 @@ class Kernel:
             request.doubt_from = self.branch(branch).position
             if made_key.position > request.doubt_from:
                 raise InvalidRequest(
-                    f"idempotency key '{request.key}' was issued for another state of '{branch}'",
+                    f"idempotency key '{request.key}' was made for a later state of '{branch}': the "
+                    "branch was created again, or the lake restored, since then. Use a new key.",
                     name=branch,
                 )
         return self.earlier_outcome(branch, request)
@@ -355,7 +349,7 @@ class Kernel:
             request.after_commit(commits)
         except Exception:
             logger.exception(
-                "the background work that follows commit %s is not finished yet", commits[-1].hex()
+                "commit %s stands, but background work after it failed; it is done later", commits[-1].hex()
             )
 
     def _follow_again(self, branch: str, commits: Sequence[ObjectId]) -> None:
@@ -377,7 +371,7 @@ class Kernel:
             pass  # the branch is gone, and its tables with it
         except Exception:
             logger.exception(
-                "the background work that follows commit %s is not finished yet", commits[-1].hex()
+                "commit %s stands, but background work after it failed; it is done later", commits[-1].hex()
             )
 
     def branch(self, name: str) -> Reference:

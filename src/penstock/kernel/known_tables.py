@@ -119,7 +119,7 @@ class KnownTables:
 
     def is_known(self, identity: UUID) -> bool:
         """Whether any state of the lake has a table with an id, or had one and dropped it."""
-        return any(ledger_entry(look, identity) is not None for look in self._lookups_at_heads())
+        return any(ledger_entry(look, identity) is not None for look in self._look_up_at_heads())
 
     def require_format(self, location: str, kind: type[ManagedTable]) -> None:
         """``LocationRefused`` for the folder of a table of another kind, also of one that was dropped: who
@@ -132,7 +132,7 @@ class KnownTables:
     ) -> dict[str, LocationRefused]:
         """Those of some locations at which ``require_format`` raises, with what it raises."""
         refusals = dict[str, LocationRefused]()
-        for look in self._lookups_at_heads():
+        for look in self._look_up_at_heads():
             for location in locations:
                 content = last_content(look, holder(look, location))
                 if content is not None and not isinstance(content, kind):
@@ -153,7 +153,7 @@ class KnownTables:
         here = holder(default, location)
         if here is not None and find_table(default, here) is not None:
             return
-        if any(holder(look, location) is not None for look in self._lookups_at_heads()):
+        if any(holder(look, location) is not None for look in self._look_up_at_heads()):
             raise LocationRefused(
                 f"{location} was the location of another table of the lake, which a branch, a tag or their "
                 "history may still read; choose another location, or give none: then the lake chooses one",
@@ -168,7 +168,7 @@ class KnownTables:
     def find_entangled(self, locations: Collection[str]) -> set[str]:
         """Those of some locations of which that is so. However many they are, ledgers are read once."""
         entangled = set[str]()
-        for look in self._lookups_at_heads():
+        for look in self._look_up_at_heads():
             entangled |= {
                 place for place in locations if is_entangled(look, place) or _was_above(look, place)
             }
@@ -187,7 +187,7 @@ class KnownTables:
                 if isinstance(content, ManagedTable) and content.location:
                     yield content.location
 
-    def _lookups_at_heads(self) -> Iterator[Look]:
+    def _look_up_at_heads(self) -> Iterator[Look]:
         references = self._kernel.references
         live = {reference.head for kind in LIVE for reference in references.all(kind)} - {NO_COMMIT}
         yield from map(self._look_at, self._read_ahead(live))

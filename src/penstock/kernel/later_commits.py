@@ -40,9 +40,9 @@ class LaterCommits:
         own: Intents = {}
         gather_intents(self._history, self._history.commit(self._commit), own)
         intents = self._own_intents(key, own.get(key, []))
-        return LaterCommitLookup(lambda: self._up_to(head, key), tuple(intents or ()))
+        return LaterCommitLookup(lambda: self._commits_up_to(head, key), tuple(intents or ()))
 
-    def _up_to(self, head: ObjectId | None, key: bytes) -> list[LaterCommit]:
+    def _commits_up_to(self, head: ObjectId | None, key: bytes) -> list[LaterCommit]:
         if head is None:
             raise NextBatch  # what came since depends on commits that have no id yet
         if self._head != head:
@@ -124,9 +124,9 @@ class OwnCommits:
 
         Whoever asks for the commits without a head comes first in the next batch.
         """
-        return LaterCommitLookup(lambda: self._up_to(head, key))
+        return LaterCommitLookup(lambda: self._commits_up_to(head, key))
 
-    def _up_to(self, head: ObjectId | None, key: bytes) -> list[LaterCommit]:
+    def _commits_up_to(self, head: ObjectId | None, key: bytes) -> list[LaterCommit]:
         if head is None:
             raise NextBatch  # some of the commits have no id yet
         if self._head != head:

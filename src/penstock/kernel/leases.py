@@ -127,11 +127,11 @@ class Lease:
         """Before every step of the work: whether it may be done. The lease is renewed when it is time."""
         leases = self._leases
         usable_s = leases.good_s - leases.margin_s
-        if not self._is_lost and self._age_s() > usable_s / 3:
+        if not self._is_lost and self._lease_age_s() > usable_s / 3:
             # What cannot be renewed may still be good for this step.
             with suppress(TryAgainError, OutcomeUnknown):
                 self._renew()
-        return not self._is_lost and self._age_s() < usable_s
+        return not self._is_lost and self._lease_age_s() < usable_s
 
     def release(self, *, if_taken_once: bool = False) -> None:
         """Let others take it at once, if that can be said to them; else they wait until it is not good.
@@ -157,7 +157,7 @@ class Lease:
         # By the holder and not by the number: the answer to the last renewal may have been lost.
         return term.holder == self._term.holder
 
-    def _age_s(self) -> float:
+    def _lease_age_s(self) -> float:
         return self._leases.elapsed_s() - self._begun_s
 
     def _renew(self) -> None:

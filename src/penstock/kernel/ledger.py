@@ -131,7 +131,7 @@ def _count_below(lookup: Look, folder: str) -> int:
     try:
         below: TablesBelow = _decode_below(entry.payload if isinstance(entry, Unknown) else b"")
     except msgspec.MsgspecError as problem:
-        raise Damaged(f"the ledger's entry of {folder} cannot be read: {problem}") from None
+        raise Damaged(f"the lake's index of table locations is damaged at {folder}: {problem}") from None
     return below.count
 
 
@@ -140,7 +140,7 @@ def _claim_of(entry: AnyContent | None, location: str) -> Claim:
         payload = entry.payload if isinstance(entry, Unknown) else b""
         claim: Claim = _decode_claim(payload) if payload else Claim()
     except msgspec.MsgspecError as problem:
-        raise Damaged(f"the ledger's entry of {location} cannot be read: {problem}") from None
+        raise Damaged(f"the lake's index of table locations is damaged at {location}: {problem}") from None
     return claim
 
 
@@ -188,7 +188,7 @@ def dropped_content(stored: bytes, entry: AnyContent | None) -> AnyContent | Non
     return None if last.dropped is None else decode_content(last.dropped)
 
 
-class Ledger:
+class LedgerChange:
     """What a request does to the ledger: the entries to be written, and the keys that cannot be."""
 
     def __init__(self, lookup: Look, formats: Formats, tables: Mapping[Key, TableChange]) -> None:
@@ -239,7 +239,9 @@ class Ledger:
     def conflicts(self) -> Iterator[Conflict]:
         """The keys at which a table would be a second time, or be where another one is."""
         for identity, (location, _) in self._places.items():
-            reason = self._why_not_at(identity, location) or self._why_not_around(identity, location)
+            reason = self._explain_taken_location(identity, location) or self._explain_nested_location(
+                identity, location
+            )
             if reason is not None:
                 yield Conflict(ConflictKind.FORMAT, self._arrived[identity][0], why=reason)
         for identity, (first, *others) in self._arrived.items():
@@ -249,7 +251,7 @@ class Ledger:
                     reason = f"is already in the lake, as '{known_key}'"
                     yield Conflict(ConflictKind.FORMAT, key, why=reason)
 
-    def _why_not_at(self, identity: UUID, location: str) -> str | None:
+    def _explain_taken_location(self, identity: UUID, location: str) -> str | None:
         """Why a table cannot come to a location, if so."""
         holders = {holder(self._look, location), *self._coming.get(place_key(location), ())}
         others = {table_id for table_id in holders if table_id is not None} - {identity}
@@ -261,7 +263,7 @@ class Ledger:
             return f"was at {location}, which belongs to another table now, so it cannot be brought back"
         return None
 
-    def _why_not_around(self, identity: UUID, location: str) -> str | None:
+    def _explain_nested_location(self, identity: UUID, location: str) -> str | None:
         """Why a table cannot come to a location because of those above it or below it, if so.
 
         Whose those are is not said: not everybody who asks may know.
@@ -282,7 +284,7 @@ class Ledger:
         """The entries that tell where these tables are from now on; nothing for one that goes."""
         for identity, (key, content) in self._left.items():
             if identity not in self._arrived:
-                remembered = _dropped_form(content)
+                remembered = _encode_dropped_table(content)
                 yield _encode_entry(
                     identity, LedgerEntry(key.encode(), content_bytes(remembered)), remembered.objects
                 )
@@ -329,7 +331,7 @@ def _place_of(content: AnyContent | None) -> LedgerPlace | None:
     return LedgerPlace(content.location, content)
 
 
-def _dropped_form(content: AnyContent) -> AnyContent:
+def _encode_dropped_table(content: AnyContent) -> AnyContent:
     """What is kept of a table that was dropped, for as long as the lake lives.
 
     Of a table without a place only that it was there: it has nothing that it would have to go on from. Older

@@ -74,7 +74,7 @@ def _find_last(request: RangeRequest, last: int | None, name: str) -> int:
     reserved = sign * (furthest + request.size * step)
     if not -NUMBER_MAX - 1 <= reserved <= NUMBER_MAX:
         raise InvalidRequest(
-            f"the column '{name}' has fewer than {request.size} unused numbers left", column=name
+            f"the identity column '{name}' has fewer than {request.size} unused numbers left", column=name
         )
     return reserved
 

@@ -115,11 +115,15 @@ class Objects:
             return value
         blobs = self.get_many(value.parts)
         if not all(isinstance(blob, Blob) for blob in blobs.values()):
-            raise Damaged("a large value has a part without bytes", objects=[p.hex() for p in value.parts])
+            raise Damaged(
+                "a large value is stored in several objects, and one of them is not a blob",
+                objects=[p.hex() for p in value.parts],
+            )
         data = b"".join(blobs[part].data for part in value.parts)
         if len(data) != value.size:
             raise Damaged(
-                f"a value should have {value.size} bytes, but has {len(data)}",
+                f"a large value, stored in several objects, should have {value.size} bytes, but has "
+                f"{len(data)}; 'penstock fsck' lists all damage",
                 objects=[p.hex() for p in value.parts],
             )
         return data

@@ -22,7 +22,7 @@ from threading import Condition, Lock
 from time import monotonic
 from typing import Final
 
-from penstock.kernel.batch import Batch, Flight, Outcome, Ticket
+from penstock.kernel.batch import Batch, BatchInFlight, Outcome, Ticket
 from penstock.kernel.chain import Chain
 from penstock.kernel.objects import Objects
 from penstock.kernel.reflog import RefLog
@@ -61,7 +61,7 @@ class BranchQueue:
         self.preparations = PreparationLine()
         self._waiting: deque[Ticket] = deque()
         self._leader: Ticket | None = None
-        self._ahead: Flight | None = None
+        self._ahead: BatchInFlight | None = None
         self._row: Row | None = None
         self._chain: Chain | None = None
         self.remembered: Row | None = None
@@ -112,7 +112,7 @@ class BranchQueue:
         finally:
             self._end_flight(ticket)
             with self._lock:
-                self._dismiss()
+                self._release_answered()
                 if self._leader is None:
                     self._choose_leader(None)
 
@@ -148,7 +148,7 @@ class BranchQueue:
             if self._leader is ticket or self._leader is None:
                 self._choose_leader(ticket)
 
-    def _dismiss(self) -> None:
+    def _release_answered(self) -> None:
         """Let those go that are answered; called with the lock held.
 
         Each is looked at once, since another thread may be answering it: who is not woken stays.
@@ -163,7 +163,7 @@ class BranchQueue:
 
     def _choose_leader(self, leaving: Ticket | None) -> None:
         """The one whose batch came back, else the next in line; called with the lock held."""
-        self._dismiss()
+        self._release_answered()
         if self._ahead is not None and self._ahead.wants_back and self._ahead.leader is not leaving:
             heir: Ticket | None = self._ahead.leader
         else:
@@ -182,16 +182,16 @@ class BranchQueue:
     # -- the batch whose swap is in flight ---------------------------------------------------------------
 
     @property
-    def ahead(self) -> Flight | None:
+    def ahead(self) -> BatchInFlight | None:
         return self._ahead
 
-    def take_off(self, flight: Flight) -> None:
+    def take_off(self, flight: BatchInFlight) -> None:
         """A batch is about to be swapped: let the next in line write its own meanwhile."""
         with self._lock:
             self._ahead = flight
             self._choose_leader(flight.leader)
 
-    def requeue(self, flight: Flight) -> None:
+    def requeue(self, flight: BatchInFlight) -> None:
         """A batch did not land: its leader leads again, as soon as whoever does now gives way."""
         with self._lock:
             flight.wants_back = True

@@ -101,10 +101,13 @@ def gather_entries(reads: Sequence[Read]) -> dict[bytes, ReadEntry]:
     entries: dict[bytes, ReadEntry] = {}
     for read in reads:
         if read.key is None and not read.is_listing:
-            raise InvalidRequest("a read must name a key; only a list of names can be of the whole lake")
+            raise InvalidRequest(
+                "a recorded read needs a key; only a listing of names can cover the whole lake"
+            )
         if read.is_listing and read.part is not None:
             raise InvalidRequest(
-                f"'{read.key}' is recorded both as a partial read and as a list of names; give one of them"
+                f"a recorded read of '{read.key}' is either of a part of the table or a listing of "
+                "names, not both"
             )
         stored = b"" if read.key is None else read.key.encode()
         entries[stored] = entries.get(stored, ReadEntry()).join(_encode_entry(read))

@@ -15,8 +15,8 @@ from penstock.errors import CommitVetoed, MergeConflict
 from penstock.kernel.batch import outcome_of
 from penstock.kernel.chain import Chain
 from penstock.kernel.checks import proposal_of, run, turn_of
+from penstock.kernel.default_branch_moves import check_move
 from penstock.kernel.format import DRY_RUN, PrepareAgain
-from penstock.kernel.moves import check_move
 from penstock.kernel.records import Keep
 from penstock.kernel.references import ReferenceDecision
 from penstock.kernel.state import differing

@@ -161,8 +161,8 @@ class RecordType(NamedTuple, Generic[V]):
         own_id = row.name.removeprefix(self.prefix) if self.id is None else self.id(value)
         if (self.prefix + own_id, self.kind(value)) != (row.name, row.kind):
             raise Damaged(
-                f"the row of '{row.name}', listed as {row.kind}, holds {self.subject(own_id).label} as "
-                f"{self.kind(value)}",
+                f"the store's row '{row.name}' of kind {row.kind} contradicts itself: by its content "
+                f"it is {self.subject(own_id).label}, of kind {self.kind(value)}",
                 name=row.name,
             )
         return value

@@ -198,25 +198,13 @@ class References:
             if (
                 has_expectations(reference)
                 if checked is None
-                else _checked_parts(checked) != _checked_parts(reference)
+                else _parts_seen_by_checks(checked) != _parts_seen_by_checks(reference)
             ):
                 raise PrepareAgain
             self._check_move(reference, to)
             return ReferenceDecision(msgspec.structs.replace(reference, head=to), Event.ASSIGN)
 
         return self.swap(name, decide, who, key, asked or digest("assign", name, to, expected or b""))
-
-    def annotate(self, name: str, expected: Reference, note: bytes, *, who: str = "") -> Reference:
-        """Replace a reference's note if nothing about the reference changed since it was read."""
-        _check_note(note)
-
-        def decide(before: Row | None) -> ReferenceDecision:
-            reference = self.require_expected(name, before, None)
-            if reference != expected:
-                raise ReferenceChanged(f"'{name}' changed since it was read", name=name, found=reference.id)
-            return ReferenceDecision(msgspec.structs.replace(reference, note=note), Event.ASSIGN)
-
-        return self.swap(name, decide, who)
 
     def delete(
         self,
@@ -356,7 +344,7 @@ class References:
         if grace_us and found_commit.time_us >= self._clock() - grace_us // 2:
             return
         if is_expired:
-            raise _behind_horizon(commit)
+            raise _history_expired_error(commit)
         if any(head == commit for _, head in self.heads()):
             return
         live = self.heads() if found_commit.time_us >= oldest_us else ()
@@ -364,7 +352,7 @@ class References:
             if self._is_kept_from(head, commit, found_commit, lake.rules_since(name, oldest_us)):
                 return
         if not self._is_within_transaction(commit):
-            raise _behind_horizon(commit)
+            raise _history_expired_error(commit)
 
     def _is_within_transaction(self, commit: ObjectId) -> bool:
         """Whether an open transaction has made a commit. Its row keeps it, and nobody else takes anything
@@ -513,7 +501,7 @@ class _ReferenceMove(Generic[A]):
         )
 
 
-def _behind_horizon(commit: ObjectId) -> HistoryExpired:
+def _history_expired_error(commit: ObjectId) -> HistoryExpired:
     return HistoryExpired(
         f"commit {commit.hex()} is older than the history that this lake keeps", commit=commit.hex()
     )
@@ -528,7 +516,7 @@ def check_new_name(name: str) -> str:
     return name
 
 
-def _checked_parts(reference: Reference) -> tuple[bytes, ObjectId, bytes]:
+def _parts_seen_by_checks(reference: Reference) -> tuple[bytes, ObjectId, bytes]:
     """What checks go by."""
     return reference.incarnation, reference.head, reference.note
 

@@ -142,8 +142,8 @@ class Request(ABC):
             )
         if self.grown_from is not None and not chain.has_grown_from(self.grown_from):
             raise ReferenceChanged(
-                f"branch '{reference.name}' was moved away from {self.grown_from.hex()[:8]}, where its "
-                "writer started",
+                f"branch '{reference.name}' was moved: it no longer contains commit "
+                f"{self.grown_from.hex()[:8]}, on which this write is based",
                 name=reference.name,
             )
         expected = self.if_head

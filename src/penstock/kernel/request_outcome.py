@@ -74,7 +74,7 @@ class OutcomeLookup:
             return ReferenceDecision(
                 reference,
                 Event.ABORT,
-                self._spend_key(sent, reference),
+                self._write_blocking_receipt(sent, reference),
                 (_called_off_entry(sent, reference),),
             )
 
@@ -103,7 +103,7 @@ class OutcomeLookup:
             )
         return located_entry[1] if located_entry is not None else None
 
-    def _spend_key(self, sent: SubmittedRequest, reference: Reference) -> dict[ObjectId, bytes]:
+    def _write_blocking_receipt(self, sent: SubmittedRequest, reference: Reference) -> dict[ObjectId, bytes]:
         """A receipt as if another request had used the key: who comes with it later finds it."""
         key = sent.key
         _, failed_receipts = find_earlier_request(

@@ -226,7 +226,7 @@ class _RestoreApply(ThreeWayApply):
 
     def _set(self, meeting: KeySides) -> None:
         now, after = self._decode_content(meeting.now), self._decode_content(meeting.wanted)
-        if (reason := self._why_not(now, after)) is not None:
+        if (reason := self._explain_refusal(now, after)) is not None:
             self._edit.refuse(meeting.key, Refused(reason))
             return
         if now is not None and after is not None and now.id != after.id:
@@ -238,7 +238,7 @@ class _RestoreApply(ThreeWayApply):
             meeting = meeting._replace(now=None)
         self._restore(meeting, after)
 
-    def _why_not(self, now: AnyContent | None, after: AnyContent | None) -> str | None:
+    def _explain_refusal(self, now: AnyContent | None, after: AnyContent | None) -> str | None:
         """Why a table cannot be restored that the lake has come to manage since, or does no more."""
         if now is None or after is None or now.type != after.type:
             return None

@@ -132,7 +132,7 @@ class _RevertApply(ThreeWayApply):
             self._put_back(meeting)
             return
         before, after, now = map(self._decode_content, (meeting.was, meeting.wanted, meeting.now))
-        table = self._edit.table(meeting.key, now, after)._replace(paths=paths)
+        table = msgspec.structs.replace(self._edit.table(meeting.key, now, after), paths=paths)
         assert self._since is not None, "or it is no revert"
         try:
             self._refuse_erased(before, after)

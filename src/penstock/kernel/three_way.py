@@ -438,7 +438,8 @@ class ThreeWayApply:
         """The table's format decides how the two sides meet."""
         base, source, target = map(self._decode_content, (key_sides.was, key_sides.wanted, key_sides.now))
         is_other = source is not None and target is not None and source.id != target.id
-        table = self._edit.table(key_sides.key, target, source)._replace(
+        table = msgspec.structs.replace(
+            self._edit.table(key_sides.key, target, source),
             paths=self._options.of(key_sides.key).paths,
             crossed=key_sides.crossed.of_format(managing) if key_sides.crossed is not None else None,
             is_strange=is_other and source is not None and self._edit.is_strange(source.id),

@@ -94,7 +94,7 @@ class TransactionRows:
             except PenstockError as problem:
                 if not skips_damaged:
                     raise
-                logger.warning("a transaction is skipped: %s", problem)
+                logger.warning("a damaged transaction is left out of the list: %s", problem)
                 continue
             yield record
 

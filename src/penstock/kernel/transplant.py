@@ -101,7 +101,7 @@ class TransplantRequest(ThreeWayRequest):
         )
 
     def prepare(self, reference: Reference) -> None:
-        changes = (self._effect_of(commit_id, reference).changes for commit_id in self._commits)
+        changes = (self._find_effect(commit_id, reference).changes for commit_id in self._commits)
         if self.may_read or not any(map(self._managed_changes, changes)):
             return
         view = state_of(self._history.objects, self._history.commit(reference.head))
@@ -131,7 +131,7 @@ class TransplantRequest(ThreeWayRequest):
         below = Overlay(view, landed)
         repeated = _Repeated([], {}, [], LandingNotice(self._formats, reference.name))
         for commit_id in self._commits:
-            commit, change = self._history.commit(commit_id), self._effect_of(commit_id, reference)
+            commit, change = self._history.commit(commit_id), self._find_effect(commit_id, reference)
             edit = self._edit(objects, below, reference, may_read, blobs)
             self._apply_commit(
                 edit, change, repeated.results, self._later_commits_since(commit_id, reference, head), head
@@ -195,7 +195,7 @@ class TransplantRequest(ThreeWayRequest):
                 )
             results[key] = result
 
-    def _effect_of(self, commit_id: ObjectId, reference: Reference) -> _CommitEffect:
+    def _find_effect(self, commit_id: ObjectId, reference: Reference) -> _CommitEffect:
         """What a commit did. Of a merge of what the target has, only what it did besides."""
         if commit_id not in self._done:
             commit = self._history.commit(commit_id)
@@ -205,13 +205,13 @@ class TransplantRequest(ThreeWayRequest):
                 add_unseen(self._history, self._formats, changes, intents, commit), intents
             )
             for further in commit.further_parents:
-                if self._target_has(further):
+                if self._is_in_target(further):
                     change = self._effect_beside_merge(change, commit.parent, further, reference)
                 elif any(
-                    self._target_has(commit_id)
+                    self._is_in_target(commit_id)
                     for commit_id, _ in self._history.only_in(further, commit.parent)
                 ):
-                    change = self._effect_redone(change, commit.parent, further, reference)
+                    change = self._merge_effect_on_target(change, commit.parent, further, reference)
             places = find_former_keys(self._history, self._formats, change.changes, parent)
             renamed = {key: before for key, (before, _) in places.items()}
             self._done[commit_id] = change._replace(renamed=renamed)
@@ -227,19 +227,19 @@ class TransplantRequest(ThreeWayRequest):
         then a table whose files the kernel knows is a conflict.
         """
         history = self._history
-        plain = self._plain_merge(parent, further, reference)
+        plain = self._simulate_plain_merge(parent, further, reference)
         theirs = state_of(history.objects, history.commit(further)).get_many(list(change.changes))
         changes = {
             key: (theirs.get(key), after)
             for key, (_, after) in change.changes.items()
             if theirs.get(key) != after and (key not in plain or plain[key] != after)
         }
-        rests = any(self._target_has(commit_id) for commit_id, _ in history.only_in(parent, further))
+        rests = any(self._is_in_target(commit_id) for commit_id, _ in history.only_in(parent, further))
         return change._replace(
             changes=changes, unclear=self._tables_of_known_files(changes) if rests else frozenset()
         )
 
-    def _effect_redone(
+    def _merge_effect_on_target(
         self, change: _CommitEffect, parent: ObjectId, further: ObjectId, reference: Reference
     ) -> _CommitEffect:
         """What a merge did whose source has some commits of the target: a merge of that with the target.
@@ -250,9 +250,9 @@ class TransplantRequest(ThreeWayRequest):
         """
         assert self._onto is not None, "or nothing is known"
         history = self._history
-        plain = self._plain_merge(parent, further, reference)
+        plain = self._simulate_plain_merge(parent, further, reference)
         plan = plan_merge(history, self._formats, further, self._onto)
-        is_apart = all(self._target_has(base) for base in history.merge_bases(further, parent))
+        is_apart = all(self._is_in_target(base) for base in history.merge_bases(further, parent))
         changes, intents, remaining = dict(change.changes), dict(change.intents), dict(change.changes)
         for key, (_, after) in change.changes.items():
             is_plain = key in plain and plain[key] == after
@@ -266,7 +266,7 @@ class TransplantRequest(ThreeWayRequest):
             changes=changes, intents=intents, unclear=self._tables_of_known_files(remaining)
         )
 
-    def _plain_merge(
+    def _simulate_plain_merge(
         self, parent: ObjectId, further: ObjectId, reference: Reference
     ) -> dict[bytes, Value | None]:
         """What a plain merge gives; that nothing is known of it where the history before it has expired."""
@@ -285,14 +285,14 @@ class TransplantRequest(ThreeWayRequest):
             and format_of.merges_objects_only
         )
 
-    def _target_has(self, commit_id: ObjectId) -> bool:
+    def _is_in_target(self, commit_id: ObjectId) -> bool:
         """Whether the target has a commit, as far as that is told."""
         return self._onto is not None and self._history.is_ancestor(commit_id, self._onto)
 
     def _read_intents(self, commit: CommitObject) -> Intents:
         gathered: Intents = {}
         for further in commit.further_parents:
-            if not self._target_has(further):  # or they were carried out there already
+            if not self._is_in_target(further):  # or they were carried out there already
                 gathered |= intents_between(self._history, further, commit.parent)
         gather_intents(self._history, commit, gathered)
         return gathered

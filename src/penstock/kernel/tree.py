@@ -259,7 +259,7 @@ def _rewrite(objects: Pending, root: ObjectId, level: int, edits: Sequence[_Edit
             above.update(replaced)
             position = end
         else:
-            position = _recut(objects, root, level, edits, position, above)
+            position = _rewrite_nodes_from(objects, root, level, edits, position, above)
     return sorted(above.items(), key=_key_of)
 
 
@@ -278,7 +278,7 @@ def _replace_values(
     return {keys[-1]: new} if new != node_id else {}
 
 
-def _recut(
+def _rewrite_nodes_from(
     objects: Pending,
     root: ObjectId,
     level: int,

@@ -21,7 +21,7 @@ NAMES_MAX: Final = 100
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
-    """What a lake is."""
+    """The description of a lake."""
 
     location_fields: ClassVar[tuple[str, ...]] = ("warehouse", "roots")
 
@@ -51,11 +51,11 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     page_max: int | None = None
     """Behind a server: how many items a list gives at once."""
     settle_s: float | None = None
-    """Behind a server: how long a request may still be carried out whose sender heard nothing of it."""
+    """Behind a server: how long a request without an answer may still be carried out."""
 
 
 class Resolved(msgspec.Struct, frozen=True, kw_only=True):
-    """What a revision names."""
+    """The commit that a revision names."""
 
     commit: str
     """The id of the commit."""
@@ -93,7 +93,7 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class LogLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One event in the life of a reference."""
+    """An entry of a reference's log: one change of the reference."""
 
     position: int
     time: datetime
@@ -103,7 +103,7 @@ class LogLine(msgspec.Struct, frozen=True, kw_only=True):
     after: str
     who: str
     requests: int
-    """How many requests this one swap landed."""
+    """How many requests were applied by this change."""
 
     @classmethod
     def of(cls, entry: LogEntry) -> LogLine:
@@ -120,14 +120,14 @@ class LogLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogSearch(msgspec.Struct, frozen=True, kw_only=True):
-    """What a search of a log found, as far as it went."""
+    """The result of a search of a log, as far as it has read."""
 
     commits: tuple[Commit, ...]
-    """Those that match, newest first."""
+    """The matching commits, newest first."""
     searched: int
     """How many commits were read."""
     reached: str | None = None
-    """The last commit that was read, after which the search goes on; nothing if no commits are left."""
+    """The last commit that was read: continue after it. Null if the log ends there."""
     reached_time: datetime | None = None
     """When that commit was made."""
 
@@ -141,7 +141,7 @@ class DayCount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RequestCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """What requests to move one branch came to, since the server was started."""
+    """Outcomes of requests to change one branch, since the server was started."""
 
     branch: str
     total: int = 0
@@ -155,7 +155,7 @@ class RequestCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PublishingLag(msgspec.Struct, frozen=True, kw_only=True):
-    """A table of the default branch whose latest versions other readers do not find yet."""
+    """A table of the default branch whose latest versions are not in its own log or folder yet."""
 
     key: Key
     latest_version: int
@@ -165,7 +165,7 @@ class PublishingLag(msgspec.Struct, frozen=True, kw_only=True):
     oldest_s: float | None = None
     """How long the oldest of them waits."""
     alarm: str = ""
-    """What stands against publishing."""
+    """Why it is not published."""
 
 
 class VersionSize(msgspec.Struct, frozen=True, kw_only=True):
@@ -183,7 +183,7 @@ class SizeCount(msgspec.Struct, frozen=True, kw_only=True):
     """How many files of a table are of a size."""
 
     below_bytes: int | None = None
-    """They are smaller than this, and not smaller than that of the count before; nothing for the largest."""
+    """The upper bound of their size; the lower bound is that of the count before. Null for the largest."""
     files: int
 
 
@@ -202,14 +202,15 @@ class TableFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """Figures of a lake, as far as they were asked for."""
+    """Figures of a lake: those that were requested."""
 
     commits: tuple[DayCount, ...] = ()
     """By day, the oldest first, without gaps: of the last 500 commits, and of 60 days at most."""
     requests: tuple[RequestCounts, ...] | None = None
-    """By branch, those with the most requests first; nothing where no server counts them."""
+    """By branch, those with the most requests first; empty if no server counts them."""
     publishing: tuple[PublishingLag, ...] = ()
-    """Tables that wait to be published, or cannot be, of those that `published_tables` counts."""
+    """Tables with versions that are not published to their log yet, or cannot be, among
+    `published_tables`."""
     published_tables: int = 0
     """How many tables are published, those that wait included; 1,000 at most."""
     table: TableFigures | None = None
@@ -227,12 +228,12 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Landing(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request came to: its commits, oldest first, and the head after them."""
+    """The outcome of a request: its commits, oldest first, and the head after them."""
 
     commits: tuple[str, ...]
     head: str
     commit: Commit | None = None
-    """The one at the head, for who may read it as a whole; nothing if there is none, or it has expired."""
+    """The commit at the head, if the caller may read all of it; null if there is none, or it has expired."""
 
 
 class SweptTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -258,7 +259,7 @@ class SweptTable(msgspec.Struct, frozen=True, kw_only=True):
     names: tuple[str, ...] = ()
     """The first hundred of the data files that were removed, or would be, below the table's root."""
     problem: str = ""
-    """Why nothing more was removed of this table, if so."""
+    """Why the removal of this table's files stopped, if it did."""
     data_removed: bool = False
     """Whether data files were removed and not only counted."""
     dry_run: bool = False
@@ -277,23 +278,23 @@ class ErasedTable(msgspec.Struct, frozen=True, kw_only=True):
     begun: datetime
     """When the erase began, which may have been in an earlier run."""
     older_than: datetime | None = None
-    """The moment from which on history stays; without one, that at which the erase began."""
+    """History from this time on stays; without `older_than`, the time at which the erase began."""
     who: str = ""
     finished: bool = False
-    """Whether nothing is left of what was to go, as far as the lake can tell."""
+    """Whether everything that was to be erased is gone, as far as the lake knows."""
     until: datetime | None = None
     """If it is not finished: when the next run can remove the rest."""
     rewritten_files: int = 0
-    """Data files that held deleted rows beside others, and were written anew: by all runs of the erase."""
+    """Data files that held deleted rows beside others and were rewritten, by all runs of the erase."""
     log_files: int = 0
     """Files of the table's log that all runs of the erase removed, or that this one would remove."""
     data_files: int = 0
     """Data files that all runs of the erase removed, or that this one would remove."""
     data_bytes: int = 0
     objects: int = 0
-    """Objects of the lake's database that all runs removed: of this table, and of whatever else was over."""
+    """Objects of the lake's database that all runs removed: of this table, and other expired ones."""
     left: tuple[str, ...] = ()
-    """What still holds rows, or may, and what becomes of it: one sentence each."""
+    """What still holds rows, or may hold some, and what to do about it: one sentence each."""
     dry_run: bool = False
     """Whether nothing was changed."""
 
@@ -325,21 +326,21 @@ class SweptFiles(msgspec.Struct, frozen=True, kw_only=True):
     waiting: int = 0
     """Files that no commit names, but too young to be removed, or of a job that may yet commit."""
     kept: int = 0
-    """Files that are needed, of those that were looked at: what is written lately is not even listed."""
+    """Files that are needed, among those that were checked; recently written ones are not."""
     forked: int = 0
     """Files that stay because a fork of the lake may need them."""
     missing: int = 0
-    """Files that commits name, and that are not there. Nothing more is removed where one is missing."""
+    """Files that commits reference, but that do not exist. If one is missing, nothing more is removed."""
     names: tuple[str, ...] = ()
     """The first hundred of the files that were removed, or would be, below the lake's pool."""
     jobs_settled: int = 0
-    """Jobs that were about to commit when their process ended, of which the branch told what came of them."""
+    """Jobs whose process ended during their commit, and whose outcome was now read from the branch."""
     jobs_forgotten: int = 0
     """Jobs that ended long ago."""
     branches: int = 0
-    """Branches of jobs that are over, which were dropped."""
+    """Branches of ended jobs that were dropped."""
     problem: str = ""
-    """Why nothing more was removed, if so."""
+    """Why the removal stopped, if it did."""
     data_removed: bool = False
     """Whether files were removed and not only counted."""
     dry_run: bool = False
@@ -352,18 +353,19 @@ class RatifiedTable(msgspec.Struct, frozen=True, kw_only=True):
     key: Key
     version: int
     name: str
-    """Of a file that holds it, relative to the table's root; empty as long as only the lake does."""
+    """The file that contains it, relative to the table's root; empty while only the lake has it."""
     timestamp_ms: int
-    """When it was committed; 0 of one that landed before, if nobody knows it any more."""
+    """When it was committed; 0 for an earlier commit whose time is no longer known."""
     repeated: bool = False
-    """Whether the table had it already: this attempt, or this batch of an application, landed before."""
+    """Whether the table had it already: this attempt, or this batch of an application, was committed
+    before."""
 
 
 class Ratified(msgspec.Struct, frozen=True, kw_only=True):
-    """What a commit of rows came to."""
+    """The result of a commit to Delta tables."""
 
     commit: Commit
-    """The lake's commit that holds all of them."""
+    """The lake's commit that contains all of them."""
     tables: tuple[RatifiedTable, ...]
     """In the order of the request."""
 

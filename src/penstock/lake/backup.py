@@ -10,7 +10,7 @@ from datetime import datetime
 from enum import Enum, auto
 from functools import partial
 from pathlib import Path
-from typing import Final, Unpack
+from typing import Final, NamedTuple, Unpack
 
 import msgspec
 
@@ -78,8 +78,9 @@ from penstock.model.encoding import encode
 from penstock.storage.moved_roots import MovedRoot
 from penstock.storage.remote import SCHEMES
 from penstock.stores import is_local, open_store, place_of
-from penstock.stores.deferred import DeferredStore
+from penstock.stores.made_on_write import StoreMadeOnWrite
 from penstock.stores.port import Store
+from penstock.stores.sqlite import SqliteStore
 from penstock.stores.urls import without_secrets
 
 FILE_SUFFIX: Final = ".backup"
@@ -338,38 +339,39 @@ def restore_backup(
         lake = stack.enter_context(
             open_lake(view, create=False, author=author, settings=settings, clock=clock, catch_up=False)
         )
-        owner = _owner_of(point, place, source, clock)
+        owners = fork_notes(lake)
+        owner, owner_place = _find_owner(
+            point, place, source, [] if owners is None else owners.list_owners(lake.id), clock
+        )
         is_to_own = (
             owner in (_Owner.GONE, _Owner.SEALED)
             or (own and owner is _Owner.LIVE)
             or (source_is_gone and owner is _Owner.UNKNOWN)
         )
         files = stack.enter_context(_backup_files(store, backup, lake.kernel.settings, progress, clock))
-        put_back = None
         was_restored = description is not None and _is_restored(description, point, is_to_own)
-        if is_to_own and files is not None and point.data is not None and not was_restored:
-            if point.data.missing and not allow_missing:
-                raise _files_gone_error(point, point.data.missing, is_to_own)
-            put_back = files.put_back(point)
-        missing = [] if was_restored else [str(file) for file in missing_files(lake)]
-        if missing and not allow_missing:
-            raise _files_gone_error(point, missing, is_to_own)
+        put_back: RestoredFiles | None = None
+        missing: list[str] = []
+        if not was_restored:
+            put_back, missing = _restore_files(lake, point, files, is_to_own, allow_missing)
         if own and owner is _Owner.LIVE:
-            _seal_source(point, place, source, lake.author, settings, clock)
+            _seal_source(point, place, owner_place, lake.author, settings, clock)
             owner = _Owner.SEALED
         owns = owner in (_Owner.GONE, _Owner.SEALED) or (owner is _Owner.UNKNOWN and source_is_gone)
         if (own or source_is_gone) and not owns:
-            raise _cannot_own_error(point, owner)
+            raise _cannot_own_error(owner_place, owner)
         others = [*backups_elsewhere(store, point)]
         if owner is _Owner.SEALED:
-            others += _registered_at_source(point, source, place_of(store), clock)
+            others += _registered_at_source(point, owner_place, place_of(store), clock)
         unregistered: tuple[str, ...] = ()
+        if owns and owners is not None:  # before it takes writes
+            owners.note_owner(lake.id, place_of(place), clock())
         if owns and description is not None and _is_restored(description, point, is_to_own=False):
             taken_over = _take_over(lake, place, point, description, tuple(missing))
             with open_lake_at(place, author, settings, clock) as restored:
                 unregistered = _register_again(restored, store, others)
             return msgspec.structs.replace(taken_over, put_back=put_back, unregistered=unregistered)
-        notes = None if owns else fork_notes(lake)
+        notes = None if owns else owners
         if notes is not None:
             notes.begin(lake.id, place_of(place), None if description is None else description.id)
         copied = copy(
@@ -387,8 +389,6 @@ def restore_backup(
         if owns:
             with open_lake_at(place, author, settings, clock) as restored:
                 unregistered = _register_again(restored, store, others)
-            if description is not None:
-                _forget_fork(lake, place)  # who made an owner of a copy may have been killed before
         return RestoredLake(
             copied=copied,
             point=point,
@@ -398,6 +398,24 @@ def restore_backup(
             was_restored=was_restored,
             unregistered=unregistered,
         )
+
+
+def _restore_files(
+    lake: Lake, point: BackupPoint, files: BackupFiles | None, is_to_own: bool, allow_missing: bool
+) -> tuple[RestoredFiles | None, list[str]]:
+    """Put back files of tables, if the restored lake is to own them.
+
+    Returns what that came to, and which files are missing.
+    """
+    put_back = None
+    if is_to_own and files is not None and point.data is not None:
+        if point.data.missing and not allow_missing:
+            raise _files_gone_error(point, point.data.missing, is_to_own)
+        put_back = files.put_back(point)
+    missing = [str(file) for file in missing_files(lake)]
+    if missing and not allow_missing:
+        raise _files_gone_error(point, missing, is_to_own)
+    return put_back, missing
 
 
 def _with_moved_roots(
@@ -443,14 +461,15 @@ def _files_gone_error(point: BackupPoint, missing: Sequence[str], is_to_own: boo
     )
 
 
-def _cannot_own_error(point: BackupPoint, owner: _Owner) -> InvalidRequest:
-    message = f"the backed-up lake at {point.source} still accepts writes: --own makes it read-only"
+def _cannot_own_error(place: Place, owner: _Owner) -> InvalidRequest:
+    where = place_of(place) if isinstance(place, Store) else os.fspath(place)
+    message = f"the backed-up lake at {where} still accepts writes: --own makes it read-only"
     if owner is _Owner.UNKNOWN:
         message = (
-            f"the backed-up lake at {point.source} cannot be reached from here, and two lakes must not own "
+            f"the backed-up lake at {where} cannot be reached from here, and two lakes must not own "
             "one table\n  Give its address (--source), or if it is lost for good, use --source-is-gone."
         )
-    return InvalidRequest(message, source=point.source)
+    return InvalidRequest(message, source=where)
 
 
 def _is_restored(description: Description, point: BackupPoint, is_to_own: bool) -> bool:
@@ -475,7 +494,6 @@ def _take_over(
         )
 
     change_description(store, lake.kernel.settings, change)
-    _forget_fork(lake, store)
     copied = Copied(
         id=lake.id,
         source=arrival.source,
@@ -490,22 +508,15 @@ def _take_over(
     return RestoredLake(copied=copied, point=point, owns_tables=True, missing=missing)
 
 
-def _forget_fork(lake: Lake, store: Store) -> None:
-    """Let sweeps keep nothing more for a fork that is none any more."""
-    notes = fork_notes(lake)
-    if notes is not None:
-        notes.forget(place_of(store))
-
-
 def _registered_at_source(
-    point: BackupPoint, source: Place | None, target: str, clock: Clock
+    point: BackupPoint, source: Place, target: str, clock: Clock
 ) -> list[BackupElsewhere]:
     """The backups at other places that a lake has registered which was sealed for the restored one."""
     with ExitStack() as stack:
         if isinstance(source, Store):
             store = source
         else:
-            store = open_store(os.fspath(source) if source is not None else point.source, False, clock)
+            store = open_store(os.fspath(source), False, clock)
             stack.callback(store.close)
         lake = find_description(store)
         is_source = lake is not None and lake.id == description_of(point).id
@@ -533,18 +544,48 @@ def _register_again(restored: Lake, store: Store, others: Sequence[BackupElsewhe
     )
 
 
-def _owner_of(point: BackupPoint, target: Store, source: Place | None, clock: Clock) -> _Owner:
+class _FoundOwner(NamedTuple):
+    """What became of the lake that a backup is of, and where that was seen."""
+
+    state: _Owner
+    place: Place
+
+
+def _find_owner(
+    point: BackupPoint, target: Store, source: Place | None, later: Sequence[str], clock: Clock
+) -> _FoundOwner:
     """What became of the lake that a backup is of, as far as it can be seen from here.
 
-    That there is no directory on this machine says nothing: the backup may be of another machine. If the lake
-    comes back to the very place where it was, it is not elsewhere.
+    ``later`` are places to which it was moved or restored. If it comes back to the very place where it was,
+    it is not elsewhere, unless it is at one of these.
     """
-    lake_id, where = description_of(point).id, point.source
-    if source is None and where == place_of(target) and not where.startswith("memory:"):
-        return _Owner.GONE
+    here, where = place_of(target), point.source
+    found_owner = _FoundOwner(_Owner.GONE, where)
+    if source is not None or where != here or where.startswith("memory:"):
+        found_owner = _look_for_owner(point, here, source, where, clock)
+    for place in later if found_owner.state is not _Owner.LIVE else ():
+        if place in (here, where) or place.startswith("memory:"):  # one in memory has ended with its process
+            continue
+        later_owner = _look_for_owner(point, here, None, place, clock)
+        if later_owner.state is _Owner.LIVE:
+            return later_owner
+        if found_owner.state is not _Owner.SEALED and later_owner.state is not _Owner.GONE:
+            found_owner = later_owner
+    return found_owner
+
+
+def _look_for_owner(
+    point: BackupPoint, here: str, source: Place | None, where: str, clock: Clock
+) -> _FoundOwner:
+    """The same of a lake that was at one place.
+
+    That there is no directory on this machine says nothing: the backup may be of another machine.
+    """
+    lake_id = description_of(point).id
     seen: set[str] = set()
     description: Description | None = None
     while True:
+        looked_at: Place = where if source is None else source
         try:
             with ExitStack() as stack:
                 if isinstance(source, Store):
@@ -552,29 +593,32 @@ def _owner_of(point: BackupPoint, target: Store, source: Place | None, clock: Cl
                 else:
                     place = os.fspath(source) if source is not None else where
                     if place in seen or place.startswith("memory:"):
-                        return _Owner.UNKNOWN
+                        return _FoundOwner(_Owner.UNKNOWN, looked_at)
                     seen.add(place)
                     store = open_store(place, False, clock)
                     stack.callback(store.close)
                 description = find_description(store)
         except LakeNotFound:
             is_sure = source is not None or not is_local(where)
-            return _Owner.GONE if is_sure else _Owner.UNKNOWN
+            return _FoundOwner(_Owner.GONE if is_sure else _Owner.UNKNOWN, looked_at)
         except PenstockError:
-            return _Owner.UNKNOWN
+            return _FoundOwner(_Owner.UNKNOWN, looked_at)
         if description is None or description.id != lake_id or description.is_backup:
-            return _Owner.GONE
+            return _FoundOwner(_Owner.GONE, looked_at)
+        arrival = description.arrival
+        if arrival is not None and arrival.point and arrival.phase is not Phase.COMPLETE:
+            return _FoundOwner(_Owner.GONE, looked_at)  # a restore that has not ended looks again
         if description.sealed is None or not description.sealed.is_final:
-            return _Owner.LIVE
-        if description.sealed.target == place_of(target):
-            return _Owner.SEALED
+            return _FoundOwner(_Owner.LIVE, looked_at)
+        if description.sealed.target == here:
+            return _FoundOwner(_Owner.SEALED, looked_at)
         source, where = None, description.sealed.target  # it moved: what became of it there?
 
 
 def _seal_source(
     point: BackupPoint,
     target: Store,
-    source: Place | None,
+    source: Place,
     who: str,
     settings: Settings | None,
     clock: Clock,
@@ -582,7 +626,7 @@ def _seal_source(
     """Let the lake that a backup is of take no more writes; whoever writes there is told where it is now."""
     mark = f"restore/{point.id}"
     with (
-        open_lake_at(source if source is not None else point.source, who, settings, clock) as lake,
+        open_lake_at(source, who, settings, clock) as lake,
         ThreadPoolExecutor(WORKERS) as workers,
     ):
         for _ in seal(lake.kernel, mark, place_of(target), who, workers):
@@ -655,11 +699,9 @@ def _open_backup_store(where: str, create: bool, clock: Clock) -> Store:
     path = Path(where.removeprefix("sqlite://"))
     is_plain = "://" not in where or where.startswith("sqlite://")
     if is_plain and _is_one_file(path):
-        from penstock.stores.sqlite import SqliteStore
-
         make = partial(SqliteStore, path, create=create, clock=clock)
         is_new = create and not path.exists()
-        return DeferredStore(f"sqlite://{path.absolute()}", make) if is_new else make()
+        return StoreMadeOnWrite(f"sqlite://{path.absolute()}", make) if is_new else make()
     if create:
         return open_or_make_store(where, clock)
     try:

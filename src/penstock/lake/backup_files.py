@@ -263,7 +263,7 @@ class BackupFiles:
                 self._count_copied(folder.size_bytes - sum(file.size for file in files))
                 for some in _split_items(files):
                     keep_alone()
-                    copied = [*workers.map(partial(self._carry, source, target), some)]
+                    copied = [*workers.map(partial(self._back_up_file, source, target), some)]
                     lost += [
                         NeededFile(folder, file)
                         for file, is_there in zip(some, copied, strict=True)
@@ -289,7 +289,7 @@ class BackupFiles:
     def _open_folder(self, folder: BackupFolder) -> Place:
         return self._places.at(f"{self._location}/{folder.folder}")
 
-    def _carry(self, source: Place, target: Place, file: BackupFile) -> bool:
+    def _back_up_file(self, source: Place, target: Place, file: BackupFile) -> bool:
         """Copy a file from the lake's storage; whether it is there, and is the one that was listed."""
 
         def is_same() -> bool:
@@ -336,7 +336,7 @@ class BackupFiles:
                 continue
             place, lists = self._places.at(f"{self._location}/{name}"), needed.get(name, {})
             has_removed = False
-            for some in _portions_of(self._find_unneeded(place, lists), DELETE_MAX):
+            for some in _split_into_portions(self._find_unneeded(place, lists), DELETE_MAX):
                 keep_alone()
                 self._retry(partial(_delete, place, some))
                 self._progress("removing files", len(some), 0)
@@ -540,7 +540,7 @@ def _split_items(items: Sequence[T], count: int = AT_ONCE) -> Iterator[Sequence[
         yield items[start : start + count]
 
 
-def _portions_of(items: Iterable[T], count: int) -> Iterator[Sequence[T]]:
+def _split_into_portions(items: Iterable[T], count: int) -> Iterator[Sequence[T]]:
     waiting = iter(items)
     while some := [*islice(waiting, count)]:
         yield some

@@ -118,7 +118,7 @@ class Write(Call[R], frozen=True, kw_only=True):
     who: str = ""
     """Who acts. A server puts the name of the caller's token here, if there is one."""
     asked: ObjectId | None = None
-    """A hash of the request as it was asked, if it was put otherwise since. It does not travel."""
+    """A hash of the original request, if it was changed since. It is not sent to a server."""
 
     @property
     def target_name(self) -> str | None:
@@ -195,15 +195,15 @@ class CommitDescription(
     """What a writer says about a commit."""
 
     message: str | None = None
-    """If it is not given, one is made up that tells what was done."""
+    """The message; if left out, one is generated from what was done."""
     authors: tuple[str, ...] | None = None
-    """Who wrote it; whoever acts, if nothing is said."""
+    """The authors; the caller if left out."""
     signed_off_by: tuple[str, ...] = ()
     author_time_us: int = 0
     """As ``author_time``, in microseconds since 1970. Clients of the first release send 0 for nothing."""
     properties: dict[str, tuple[str, ...]] = {}
     author_time: datetime | None = None
-    """When it was written; when it is committed, if nothing is said."""
+    """When it was written; the time of the commit if left out."""
 
 
 class CommitOptions(TypedDict, total=False):
@@ -255,7 +255,8 @@ class ReadAt(Call[R], frozen=True, kw_only=True):
     at: str | None = None
     """A revision; the default branch's head if nothing is given."""
     via: str | None = None
-    """The reference that led to the commit, where ``at`` is only its id: who may read that may read this."""
+    """The reference by which the commit was found, if ``at`` is only its id: whoever may read the reference
+    may read this."""
 
 
 # What the handlers of calls share: what a commit says of itself, how a list is limited, what is refused.

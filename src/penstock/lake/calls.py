@@ -137,7 +137,7 @@ class ChangeRoots(Call[About], frozen=True, kw_only=True):
 
 
 class PutSetting(Call[str | None], frozen=True, kw_only=True):
-    """Note something with the lake under a name, or nothing any more; answers what was noted before.
+    """Set or remove a setting of the lake; answers its former value.
 
     A lake has at most 100 settings of at most 16,384 characters each, and at most 256 KiB of settings, roots
     and rules of history together.
@@ -158,7 +158,7 @@ class PutSetting(Call[str | None], frozen=True, kw_only=True):
 
 
 class KeepHistory(Call[None], frozen=True, kw_only=True):
-    """Keep so many commits, and all that are younger; without limits, all history is kept again."""
+    """Set how much history is kept: a number of commits, and all younger ones. Without limits, all of it."""
 
     method = "PUT"
     path = "/history-rules"
@@ -167,15 +167,16 @@ class KeepHistory(Call[None], frozen=True, kw_only=True):
     makes_lake = True
 
     pattern: str = "*"
-    """Of the names of references."""
+    """A pattern of names of references, such as ``dev/*``."""
     max_commits: int | None = None
-    """So many from the head on stay, whatever their age."""
+    """This many commits from the head on stay, whatever their age."""
     max_days: float | None = None
-    """What is younger stays, however much it is."""
+    """Commits that are younger than this many days stay, however many they are."""
 
 
 class SetGrace(Call[About], frozen=True, kw_only=True):
-    """Set how long sweeps leave alone what nothing leads to; answers what the lake says of itself then.
+    """Set the grace periods: how long sweeps keep unreferenced objects and files. Answers the lake's
+    description.
 
     A shorter period holds for writers at once, and for sweeps when those who relied on the longer one are
     done. A lake with periods of its own cannot be opened by a Penstock that does not know of them.
@@ -188,9 +189,9 @@ class SetGrace(Call[About], frozen=True, kw_only=True):
     makes_lake = False
 
     grace_s: float | None = None
-    """For objects that no reference leads to: 3600 or more. It stays as it is if nothing is given."""
+    """In seconds, for objects that no reference leads to: 3600 or more. Unchanged if left out."""
     data_grace_days: float | None = None
-    """For data files that no commit names: 4 or more. It stays as it is if nothing is given."""
+    """In days, for data files that no commit references: 4 or more. Unchanged if left out."""
 
 
 class Sweep(Call[Swept], frozen=True, kw_only=True):
@@ -233,7 +234,7 @@ class SweepTables(Call[tuple[SweptTable, ...]], frozen=True, kw_only=True):
     after: str = ""
     """Go on after this location, the last one of the page before."""
     limit: int | None = 100
-    """At most so many tables."""
+    """At most this many tables."""
 
 
 class EraseTable(Call[ErasedTable], frozen=True, kw_only=True):
@@ -256,15 +257,16 @@ class EraseTable(Call[ErasedTable], frozen=True, kw_only=True):
 
     key: Key
     all_references: bool = False
-    """Also let the table's earlier history go at tags, and at branches without changes of their own to it:
-    there it cannot be read any more. Without it, the erase is refused while one of them has the table."""
+    """Also remove the table's earlier history at tags, and at branches that did not change it: it can no
+    longer be read there. Without this, the erase is refused while one of them has the table."""
     dropped: bool = False
-    """The tables that were dropped at the key, whatever is there now: all of them goes, with their files."""
+    """Erase the tables that were dropped at the key, completely, with their files, whatever is at the key
+    now."""
     older_than: datetime | None = None
     """Only what was deleted before this moment: later history of the table stays. Without it, all that was
     deleted until now."""
     dry_run: bool = False
-    """Change nothing, and only tell what would happen."""
+    """Change nothing; only report what would happen."""
     who: str = ""
     """Who acts. A server puts the name of the caller's token here, if there is one."""
 
@@ -284,7 +286,7 @@ class Fsck(Call[Checked], frozen=True, kw_only=True):
 
 
 class PutToken(Call[Token], frozen=True, kw_only=True):
-    """Let a token be used. Its maker keeps the secret; here is only its hash.
+    """Register a token. The caller keeps the secret; the lake gets its hash only.
 
     The same token sent again is answered; another one under the same id is refused. So is one with the name
     of another token, which would be the same writer, unless it is to replace that one.
@@ -300,13 +302,13 @@ class PutToken(Call[Token], frozen=True, kw_only=True):
     id: str
     """12 hexadecimal digits, the part of the token before its secret."""
     name: str
-    """Who it is for; what they write says so."""
+    """The name of its user, which commits record as their author."""
     secret_hash: ObjectId
     """SHA-256 of the secret."""
     grants: tuple[Grant, ...]
-    """What it allows; each of them by itself."""
+    """What it allows: the sum of these grants."""
     expires: datetime | None = None
-    """Until when it can be used; for ever if nothing is given."""
+    """When it expires; never if left out."""
     replaces: str | None = None
     """The id of a token of the same name that this one takes over from. Both can be used until that is
     revoked, and are one writer: they have the same transactions and idempotency keys."""
@@ -352,7 +354,7 @@ class CreateReference(Write[Reference], frozen=True, kw_only=True):
     name: str
     kind: Kind = Kind.BRANCH
     at: str | None = None
-    """The revision that it names; the default branch's head if nothing is given."""
+    """The revision to point it to; the default branch's head if left out."""
 
     def check_sendable(self) -> None:
         check_name(self.name)
@@ -362,7 +364,7 @@ class CreateReference(Write[Reference], frozen=True, kw_only=True):
 
 
 class AssignReference(Write[Reference], frozen=True, kw_only=True):
-    """Let a branch or tag name another commit."""
+    """Move a branch or tag to another commit."""
 
     method = "PUT"
     path = "/references/{name}"
@@ -375,7 +377,7 @@ class AssignReference(Write[Reference], frozen=True, kw_only=True):
 
     name: str
     to: str
-    """The revision that it is to name."""
+    """The revision to move it to."""
     kind: Kind | None = None
     """Refuse it if the reference is of another kind."""
     expected: str | None = None
@@ -428,19 +430,19 @@ class CommitOperations(Write[Commit], frozen=True, kw_only=True):
     revisions = ("base", "if_head")
 
     operations: tuple[Operation, ...]
-    """What to do; no key twice, except to delete it and put it anew."""
+    """What to do. No key twice, except to delete it and put it again."""
     branch: str | None = None
     """The default branch if nothing is given."""
     said: CommitDescription = CommitDescription()
-    """What the commit says of itself."""
+    """Message, authors and properties of the commit."""
     base: str | None = None
     """The commit that was read: every key must still hold what it held there."""
     if_head: str | None = None
     """Refuse it unless the branch is at this commit."""
     incarnation: ObjectId | None = None
-    """Refuse a branch that was deleted and created anew."""
+    """Refuse a branch that was deleted and created again."""
     create_namespaces: bool = False
-    """Create the namespaces above what is put, where they are missing."""
+    """Create missing namespaces above the keys that are put."""
 
     def adds(self) -> bool:
         return any(isinstance(operation, Put | Change) for operation in self.operations)
@@ -468,7 +470,7 @@ class MergeCall(Write[MergeResult], frozen=True, kw_only=True):
     if_head: str | None = None
     """Refuse it unless the branch is at this commit."""
     dry_run: bool = False
-    """Only tell what would be done, and what is in the way."""
+    """Change nothing; only report what would be done, and the conflicts."""
 
     def check_sendable(self) -> None:
         for how in self.keys.values():
@@ -497,7 +499,7 @@ class Merge(MergeCall, frozen=True, kw_only=True):
     into: str | None = None
     """The branch that changes; the default one if nothing is given."""
     said: CommitDescription = CommitDescription()
-    """What the merge commit says of itself."""
+    """Message, authors and properties of the merge commit."""
 
 
 class Transplant(MergeCall, frozen=True, kw_only=True):
@@ -534,11 +536,11 @@ class Revert(MergeCall, frozen=True, kw_only=True):
     on: str | None = None
     """The branch that changes; the default one if nothing is given."""
     said: CommitDescription = CommitDescription()
-    """What the new commit says of itself."""
+    """Message, authors and properties of the new commit."""
 
 
 class Restore(Write[MergeResult], frozen=True, kw_only=True):
-    """Set tables of a branch to what they were at an earlier commit, by one new commit.
+    """Restore tables of a branch to their state at an earlier commit, by one new commit.
 
     Exactly one of `keys`, `namespace` and `all` says what, and one of `to` and `version` says when.
     """
@@ -566,11 +568,12 @@ class Restore(Write[MergeResult], frozen=True, kw_only=True):
     branch: str | None = None
     """The branch that changes; the default one if nothing is given."""
     said: CommitDescription = CommitDescription()
-    """What the new commit says of itself."""
+    """Message, authors and properties of the new commit."""
     if_head: str | None = None
-    """Refuse it unless the branch is at this commit. Without it, the restore wins over what came since."""
+    """Refuse it unless the branch is at this commit. Without this, the restore also replaces what was
+    committed since."""
     dry_run: bool = False
-    """Only tell what would be done, per table, and what is in the way."""
+    """Change nothing; only report what would be done to each table, and the conflicts."""
 
     def recover(self, ask: Ask, landing: Landing) -> MergeResult:  # noqa: ARG002
         return recovered_merge(landing)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NamedTuple, TypedDict
 
-from penstock.errors import InvalidRequest
+from penstock.errors import InvalidRequest, PenstockError
 from penstock.kernel.copy import Copied, CopyProgress, copy, silent
 from penstock.kernel.description import Description, Seal, find_description
 from penstock.kernel.object_copy import WORKERS
@@ -83,7 +83,7 @@ def move_lake(
     where they are: only the lake moves.
     """
     with open_lake_at(source, author, settings, clock) as lake, open_target(target, clock) as place:
-        return copy(
+        copied = copy(
             lake.kernel,
             place,
             source_place=lake.url,
@@ -91,6 +91,11 @@ def move_lake(
             who=lake.author,
             progress=progress,
         )
+        with suppress(PenstockError):  # who moves a database need not be able to write files of tables
+            notes = fork_notes(lake)
+            if notes is not None:
+                notes.note_owner(lake.id, place_of(place), clock())
+        return copied
 
 
 def undo_move(

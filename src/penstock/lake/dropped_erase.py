@@ -61,7 +61,10 @@ class DroppedErasure:
         if content.location and not reason and self._make_holder() not in (None, content.id):
             reason = f"was at {content.location}, which belongs to another table now"
         if reason:
-            raise NotManaged(f"'{self._key}' {reason}: the lake cannot remove its files", key=str(self._key))
+            raise NotManaged(
+                f"'{self._key}' {reason}: the lake cannot remove the files of this dropped table",
+                key=str(self._key),
+            )
 
     def _default_branch_head(self) -> ObjectId:
         return self._kernel.references.get(self._branch).head
@@ -87,7 +90,7 @@ class DroppedErasure:
     def spares(self, content: ManagedTable) -> bool:  # noqa: ARG002
         return False
 
-    def begins_at(self, content: ManagedTable, first: int) -> bool:  # noqa: ARG002
+    def is_cut_at(self, content: ManagedTable, first: int) -> bool:  # noqa: ARG002
         return False  # no state is retained
 
     def settle(self, erase: str) -> FirstVersionKept:

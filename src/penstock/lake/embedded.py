@@ -34,15 +34,16 @@ from penstock.kernel.state import Overlay, prefix_end
 from penstock.lake import calls
 from penstock.lake.answers import (
     Entry,
+    Figures,
     Landing,
     RequestCounts,
     Resolved,
 )
 from penstock.lake.audits import calls as audit_calls
-from penstock.lake.audits.embedded import ExpectationAnswers
+from penstock.lake.audits.embedded import ExpectationHandlers
 from penstock.lake.audits.engine import LakeEngine
 from penstock.lake.call import commit_meta, first, in_transaction_error, request_digest
-from penstock.lake.figures import gather_figures
+from penstock.lake.figures import OpenLake, gather_figures
 from penstock.lake.handlers.description import DescriptionHandlers, roots_of
 from penstock.lake.handlers.history import HistoryHandlers
 from penstock.lake.handlers.merges import MergeHandlers
@@ -53,7 +54,7 @@ from penstock.lake.log import (
 from penstock.lake.moved_locations import answer_outside, call_inside, note_in_error
 from penstock.lake.plugins import is_foreign, make_plugins, other_plugin_types, plugin_types
 from penstock.lake.transactions import calls as transaction_calls
-from penstock.lake.transactions.embedded import TransactionAnswers
+from penstock.lake.transactions.embedded import TransactionHandlers
 from penstock.model.commits import Commit
 from penstock.model.content import AnyContent, ManagedTable
 from penstock.model.encoding import NO_COMMIT, ObjectId
@@ -80,8 +81,14 @@ class Embedded:
     page_max: int | None = None
 
     def __init__(
-        self, kernel: Kernel, description: Description, plugins: Sequence[FormatPlugin] | None = None
+        self,
+        kernel: Kernel,
+        description: Description,
+        plugins: Sequence[FormatPlugin] | None = None,
+        *,
+        open_lake: OpenLake,
     ) -> None:
+        """``open_lake`` makes what a program holds over these calls; the figures of tables are read by it."""
         self.kernel = kernel
         self.loaded_plugins = make_plugins(lambda: self) if plugins is None else tuple(plugins)
         """Those of Penstock, and those of other packages once anything was asked of one."""
@@ -93,7 +100,8 @@ class Embedded:
         self.note_roots(description)
         self.moved = MovedRoots(description.moved_roots)
         self._opened: Places | None = None
-        self._transaction_ways: TransactionAnswers | None = None
+        self._open_lake = open_lake
+        self._transaction_ways: TransactionHandlers | None = None
         self.engine = kernel.checks.engine = LakeEngine(self)
         self._making = RLock()
         self._states = lru_cache(STATES_KEPT)(kernel.state)
@@ -109,7 +117,7 @@ class Embedded:
             calls.GetContents: self._get_contents,
             calls.ListEntries: self._list_entries,
             calls.CommitOperations: self._commit_operations,
-            calls.GetFigures: partial(gather_figures, self),
+            calls.GetFigures: self._gather_figures,
             calls.CountRequests: lambda _: self.count_requests(),
         }
         self._long_handlers: dict[type[calls.Call[Any]], Callable[[Any, Progress], Any]] = {}
@@ -129,6 +137,9 @@ class Embedded:
         if isinstance(call, calls.Write) and call.idempotency_key is not None:
             return cast("R", self._do_keyed(call))
         return cast("R", self._handler_for(call)(call))
+
+    def _gather_figures(self, call: calls.GetFigures) -> Figures:
+        return gather_figures(self, call, self._open_lake)
 
     def _require_unmoved(self) -> None:
         """``LakeMoved`` if the lake has moved, ``Unavailable`` if its files have since it was opened."""
@@ -152,7 +163,7 @@ class Embedded:
         if type(call) in transaction_calls.ANSWERED:
             return self.transactions.ways[type(call)]
         if type(call) in audit_calls.CALLS:
-            return ExpectationAnswers(self.kernel).ways[type(call)]
+            return ExpectationHandlers(self.kernel).ways[type(call)]
         plugin = self._find(lambda candidate: type(call) in candidate.calls)
         if plugin is None:
             raise not_installed(f"the lake cannot handle {type(call).__name__}")
@@ -228,10 +239,10 @@ class Embedded:
             return self._opened
 
     @property
-    def transactions(self) -> TransactionAnswers:
+    def transactions(self) -> TransactionHandlers:
         """What answers calls about transactions, and ends those that were left."""
         if self._transaction_ways is None:
-            self._transaction_ways = TransactionAnswers(self)
+            self._transaction_ways = TransactionHandlers(self)
         return self._transaction_ways
 
     def catch_up(self) -> None:
@@ -254,7 +265,11 @@ class Embedded:
             pass
         except (PenstockError, AttributeError, TypeError, ValueError, LookupError) as problem:
             # Where an object of another kind is in the place of one, any of these may come of it.
-            logger.warning("it is not known whether table versions are still to be published: %r", problem)
+            logger.warning(
+                "the tables whose versions still have to be published could not be "
+                "determined; the next write or start tries again: %r",
+                problem,
+            )
             logger.debug("the catch-up thread ended", exc_info=problem)
 
     def finish_background(self, timeout_s: float) -> None:

@@ -132,7 +132,7 @@ class Erasure(Protocol):
     def rewrite(self) -> int: ...
     def begin_at(self, start: ManagedTable, moment_us: int) -> int | None: ...
     def spares(self, content: ManagedTable) -> bool: ...
-    def begins_at(self, content: ManagedTable, first_version: int) -> bool: ...
+    def is_cut_at(self, content: ManagedTable, first_version: int) -> bool: ...
     def settle(self, erase: str) -> FirstVersionKept: ...
     def latest_version(self) -> int: ...
     def earlier_log_files(self) -> int: ...
@@ -194,8 +194,8 @@ class EraseRun:
             return self._preview(known_horizon)
         if self._is_nothing_older(known_horizon):
             if known_horizon is not None and known_horizon.is_under_way:
-                self._give_up_earlier(known_horizon)
-            return self._nothing_older(known_horizon)
+                self._withdraw_earlier_erase(known_horizon)
+            return self._report_nothing_older(known_horizon)
         is_new = self._is_new(known_horizon)
         if known_horizon is not None and known_horizon.is_set and not is_new:
             self._take_up(known_horizon)
@@ -207,13 +207,13 @@ class EraseRun:
             rewritten = self._format.rewrite()
             horizon = self._begin(known_horizon) if horizon is None else horizon
             if not horizon.is_set:
-                self._pass_turns(horizon)
+                self._commit_to_every_branch(horizon)
                 self._require_alone(self._wanted)  # who came since the first look
                 self._progress("ending history", 0)
                 horizon = self._set(horizon, self._format.settle(horizon.erase))
         except (ConflictError, RequestError, OutOfSync) as problem:
             if horizon is not None:
-                self._give_up(horizon)
+                self._withdraw_erase(horizon)
             raise self._vetoed_error(problem) if isinstance(problem, CommitVetoed) else problem from None
         return self._remove(horizon, rewritten)
 
@@ -266,7 +266,7 @@ class EraseRun:
             return False
         return self._wanted is None or (horizon is not None and horizon.first > self._wanted)
 
-    def _nothing_older(self, horizon: TableHorizon | None) -> ErasedTable:
+    def _report_nothing_older(self, horizon: TableHorizon | None) -> ErasedTable:
         assert self._call.older_than is not None
         since = (
             f": its history begins at {horizon.since}" if horizon is not None and horizon.first >= 0 else ""
@@ -284,7 +284,7 @@ class EraseRun:
             dry_run=self._call.dry_run,
         )
 
-    def _pass_turns(self, horizon: TableHorizon) -> None:
+    def _commit_to_every_branch(self, horizon: TableHorizon) -> None:
         """Commit to every other branch that has the table: what was about to be written or brought back there
         without a look at the horizon has landed by then, and is seen, or looks at it at its turn."""
         authors = (self._call.who,) if self._call.who else ()
@@ -380,7 +380,7 @@ class EraseRun:
         if reference.kind is Kind.TAG and isinstance(content, ManagedTable) and self._format.spares(content):
             return
         if not self._is_held(content, first_version):
-            yield from self._younger_holder(reference, content, first_version)
+            yield from self._find_younger_holder(reference, content, first_version)
             return
         transaction = transaction_of(reference)
         if transaction is not None:
@@ -405,7 +405,7 @@ class EraseRun:
             )
             yield TableHolder(f"branch '{reference.name}'", True, way)
 
-    def _younger_holder(
+    def _find_younger_holder(
         self, reference: Reference, content: AnyContent | None, first_version: int | None
     ) -> Iterator[TableHolder]:
         """A reference whose state of the table is retained, and that needs something from before all the
@@ -416,8 +416,8 @@ class EraseRun:
         if reference.kind is Kind.TAG:
             return
         transaction = transaction_of(reference)
-        if not self._format.begins_at(content, first_version):
-            yield from self._early_changes(reference) if transaction is None else ()
+        if not self._format.is_cut_at(content, first_version):
+            yield from self._find_branch_with_early_changes(reference) if transaction is None else ()
         elif transaction is not None:
             way = f"wait for it, or abort it: penstock tx abort {transaction.id}"
             yield TableHolder(f"transaction {transaction.id}", False, way)
@@ -428,7 +428,7 @@ class EraseRun:
             )
             yield TableHolder(f"branch '{reference.name}'", False, way)
 
-    def _early_changes(self, reference: Reference) -> Iterator[TableHolder]:
+    def _find_branch_with_early_changes(self, reference: Reference) -> Iterator[TableHolder]:
         """A branch that changed the table itself before the moment."""
         if self._moment_us is None:
             return
@@ -529,12 +529,12 @@ class EraseRun:
             )
         return after
 
-    def _give_up_earlier(self, horizon: TableHorizon) -> None:
+    def _withdraw_earlier_erase(self, horizon: TableHorizon) -> None:
         """An erase that an earlier run has begun is not wanted any more: this one has another moment."""
-        if self._give_up(horizon).is_given_up:
+        if self._withdraw_erase(horizon).is_given_up:
             self._left.append("an erase that had begun was cancelled: it had removed nothing")
 
-    def _give_up(self, horizon: TableHorizon) -> TableHorizon:
+    def _withdraw_erase(self, horizon: TableHorizon) -> TableHorizon:
         """The erase has changed nothing, and what was there before counts again."""
 
         def change(stored: TableHorizon | None) -> TableHorizon:
@@ -670,7 +670,7 @@ class EraseRun:
 
     def _preview(self, horizon: TableHorizon | None) -> ErasedTable:
         if self._is_nothing_older(horizon):
-            return self._nothing_older(horizon)
+            return self._report_nothing_older(horizon)
         is_under_way = (
             horizon is not None and horizon.is_set and horizon.ended_us is None and not self._is_new(horizon)
         )

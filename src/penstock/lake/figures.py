@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.errors import NotManaged
 from penstock.formats.plugin import DescribedTable, FileFacts, PastSize, VersionFacts
-from penstock.formats.registry import load, load_member
+from penstock.formats.registry import load_member
 from penstock.lake.answers import (
     DayCount,
     Figures,
@@ -39,12 +39,16 @@ SIZE_BOUNDS: Final = (64 * 1024, 1024**2, 16 * 1024**2, 128 * 1024**2, 1024**3)
 """Sizes of files that are counted together: those below each of these, and those above."""
 
 ReadRequests = Callable[[], "tuple[RequestCounts, ...] | None"]
+OpenLake = Callable[[Catalogue], "Lake"]
 
 
 def gather_figures(
-    catalogue: Catalogue, call: GetFigures, read_requests: ReadRequests | None = None
+    catalogue: Catalogue, call: GetFigures, open_lake: OpenLake, read_requests: ReadRequests | None = None
 ) -> Figures:
-    """The figures that a call asks for. ``read_requests`` tells what requests came to, if not the lake."""
+    """The figures that a call asks for. ``read_requests`` tells what requests came to, if not the lake.
+
+    ``open_lake`` makes a lake over the calls, through which a table is read.
+    """
     call.check_sendable()
     days: tuple[DayCount, ...] = ()
     if call.includes(FigureKind.COMMITS):
@@ -76,7 +80,7 @@ def gather_figures(
         requests=requests,
         publishing=waiting,
         published_tables=published,
-        table=None if table is None else _measure_table(catalogue, call, table),
+        table=None if table is None else _measure_table(open_lake(catalogue), call, table),
     )
 
 
@@ -93,8 +97,7 @@ def count_days(times: Sequence[datetime], *, is_cut: bool) -> tuple[DayCount, ..
     return tuple(DayCount(day=day.isoformat(), commits=counts[day]) for day in days)
 
 
-def _measure_table(catalogue: Catalogue, call: GetFigures, key: Key) -> TableFigures:
-    lake: Lake = load("penstock.lake.lake:Lake")(catalogue)
+def _measure_table(lake: Lake, call: GetFigures, key: Key) -> TableFigures:
     ref = call.ref if call.via is None else f"{call.via}@{call.ref}"
     return measure_table(lake.at(ref or lake.default_branch).outside_read_set.table(key))
 

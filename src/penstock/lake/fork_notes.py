@@ -5,6 +5,9 @@ and manifests that lead to them. The source's own commits may stop naming them. 
 a note in the pool, ``forks/<name>``; and as long as it is there, nothing of another lake removes a file that
 is older than the fork. The note comes before anything is copied, without a time: until the fork is complete,
 everything stays. A lake without a warehouse has its notes in each of its roots.
+
+A lake that was moved, or restored in the place of another one, leaves a note of where it is as well: whoever
+restores a backup of it elsewhere finds by it that there is an owner of the tables. No sweep heeds that one.
 """
 
 from __future__ import annotations
@@ -37,6 +40,11 @@ class ForkNote(msgspec.Struct, frozen=True, kw_only=True):
     """The id of the fork, once it is complete."""
     until_us: int | None = None
     """Files that were written until then may be the fork's; nothing while it is under way."""
+
+    @property
+    def is_of_owner(self) -> bool:
+        """Whether it is the note of a lake that took the place of its source."""
+        return self.lake == self.forked_from
 
 
 class ForkNotes:
@@ -82,10 +90,19 @@ class ForkNotes:
                 note = ForkNote(forked_from=forked_from, target=target, lake=lake_id, until_us=now_us)
                 pool.put(_note_name(target), msgspec.json.encode(note))
 
-    def forget(self, target: str) -> None:
-        """Remove the note of a fork that is none any more."""
+    def note_owner(self, lake_id: str, target: str, now_us: int) -> None:
+        """Note that a lake is at a place and owns its tables there. If it was a fork, it is none any more."""
         for pool in self._open_pools():
-            pool.delete([_note_name(target)])
+            (data,) = pool.read([_note_name(target)])
+            earlier_note = _decode_note(data) if data is not None else None
+            if earlier_note is None or earlier_note.lake != lake_id or not earlier_note.is_of_owner:
+                note = ForkNote(forked_from=lake_id, target=target, lake=lake_id, until_us=now_us)
+                pool.put(_note_name(target), msgspec.json.encode(note))
+
+    def list_owners(self, lake_id: str) -> list[str]:
+        """The places to which a lake came as the owner of its tables."""
+        notes = (note for pool in self._open_pools() for _, note in _read_notes(pool))
+        return sorted({note.target for note in notes if note and note.is_of_owner and note.lake == lake_id})
 
     def _open_pools(self) -> Iterator[Place]:
         lake = read_description(self._store)
@@ -96,11 +113,17 @@ class ForkNotes:
         """The address of each note that is not this lake's own, and the note if it can be read."""
         lake_id = read_description(self._store).id
         for pool in self._open_pools():
-            entries = [*pool.entries(FORKS)]
-            for entry, data in zip(entries, pool.read([entry.key for entry in entries]), strict=True):
-                note = None if data is None else _decode_note(data)
-                if data is not None and (note is None or note.lake != lake_id):
+            for entry, note in _read_notes(pool):
+                if note is None or (note.lake != lake_id and not note.is_of_owner):
                     yield f"{pool.url.rstrip('/')}/{entry.key}", entry, note
+
+
+def _read_notes(pool: Place) -> Iterator[tuple[BucketEntry, ForkNote | None]]:
+    """All notes in a pool; ``None`` for one that cannot be read."""
+    entries = [*pool.entries(FORKS)]
+    for entry, data in zip(entries, pool.read([entry.key for entry in entries]), strict=True):
+        if data is not None:
+            yield entry, _decode_note(data)
 
 
 def _until_us(entry: BucketEntry, note: ForkNote | None) -> int:

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
 from penstock.errors import InvalidName
-from penstock.formats.registry import load
-from penstock.kernel.reachable import Progress, silent
 from penstock.lake import calls
 from penstock.lake.answers import Comparison, Difference, Figures, LogSearch
 from penstock.lake.call_maker import CallMaker
-from penstock.lake.notebook_progress import show_progress
 from penstock.lake.options import CommitFilter
 from penstock.lake.read_calls import SEARCHED_MAX
 from penstock.model.commits import Commit
 from penstock.model.keys import Key
 from penstock.model.names import parse_time
-
-if TYPE_CHECKING:
-    from penstock.lake.sql.row_diff import RowDiff
-
 
 LOG_LIMIT = 100
 
@@ -126,29 +118,6 @@ class LakeHistory(CallMaker):
         call = calls.Diff(before=first, before_via=first_via, to=second, to_via=second_via, prefix=scope)
         return Differences(self.pages(call, None, lambda last: {"after": last.key}))
 
-    @show_progress
-    def diff_rows(
-        self,
-        key: str | Key,
-        before: str,
-        after: str,
-        *,
-        on: str | Sequence[str] | None = None,
-        columns: Sequence[str] | None = None,
-        progress: Progress = silent,
-    ) -> RowDiff:
-        """Compare the rows of a table between two revisions: ``added``, ``removed`` and ``changed``.
-
-        ``on`` names the columns that identify a row: rows with the same values there, and others elsewhere,
-        are changed. Without it whole rows are compared, as often as each is there. ``columns`` are those to
-        be compared, all that both revisions have if none are named. Only files are read that one revision has
-        and the other has not, in tables of all formats; DuckDB compares the rows.
-        """
-        diff: RowDiff = load("penstock.lake.sql.row_diff:diff_rows")(
-            self, key, before, after, on, columns, progress
-        )
-        return diff
-
     def compare(self, one: str, other: str) -> Comparison:
         """The common ancestor of two revisions, and how many commits only one of them has."""
         return self.do(calls.Compare(one=one, other=other))
@@ -169,13 +138,15 @@ class CommitLog(list[Commit]):
     """Commits, newest first."""
 
     def _repr_html_(self) -> str:
-        shown: str = load("penstock.lake.notebook:show_log")(self)
-        return shown
+        from penstock.lake.notebook import show_log
+
+        return show_log(self)
 
 
 class Differences(list[Difference]):
     """Keys that differ, in their order."""
 
     def _repr_html_(self) -> str:
-        shown: str = load("penstock.lake.notebook:show_differences")(self)
-        return shown
+        from penstock.lake.notebook import show_differences
+
+        return show_differences(self)

@@ -40,13 +40,13 @@ class JobStart(msgspec.Struct, frozen=True):
     @classmethod
     def now(cls, lake: Lake) -> JobStart:
         """A job that is about to begin. Its files are younger than it."""
-        return cls(time.monotonic(), time.time(), _grace_s(lake))
+        return cls(time.monotonic(), time.time(), _cached_grace_s(lake))
 
     @classmethod
     def at(cls, lake: Lake, time_us: int) -> JobStart:
         """A job that began in another process."""
         time_s = time_us / 1_000_000
-        return cls(time.monotonic() - max(0.0, time.time() - time_s), time_s, _grace_s(lake))
+        return cls(time.monotonic() - max(0.0, time.time() - time_s), time_s, _cached_grace_s(lake))
 
     def check_in_time(self) -> None:
         """``InvalidRequest`` if the job took so long that a sweep may soon take its files for leftovers."""
@@ -69,7 +69,7 @@ class _KnownGrace(msgspec.Struct, frozen=True):
 _TOLD: Final[WeakKeyDictionary[Lake, _KnownGrace]] = WeakKeyDictionary()
 
 
-def _grace_s(lake: Lake) -> float:
+def _cached_grace_s(lake: Lake) -> float:
     """A lake's grace time, asked once in a while: it stays as it is for as long as a process serves the lake,
     and to ask before every append would be a round trip each."""
     now_s = time.monotonic()

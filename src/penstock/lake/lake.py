@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 import msgspec
 
 from penstock.errors import InvalidRequest, KeyNotFound, LakeNotFound, NotFound
-from penstock.formats.registry import load, load_member
+from penstock.formats.registry import load_member
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake import calls
 from penstock.lake.answers import (
@@ -29,6 +29,7 @@ from penstock.lake.embedded import Embedded
 from penstock.lake.empty_place import EmptyPlace
 from penstock.lake.history import LOG_LIMIT, LakeHistory
 from penstock.lake.merges import LakeMerges
+from penstock.lake.notebook_progress import show_progress
 from penstock.lake.options import TransactionOptions
 from penstock.lake.suggestion import add_suggestion
 from penstock.lake.table import Table
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from penstock.kernel.kernel import Kernel
     from penstock.lake.audits.publication import Published, PublishOptions
     from penstock.lake.sql.result import SqlResult
+    from penstock.lake.sql.row_diff import RowDiff
 
 BACKGROUND_S = 60.0
 """How long is waited for what is done in the background; longer than the longest pause between two tries."""
@@ -89,8 +91,9 @@ class Lake(LakeHistory, LakeMerges, LakeCare):
         return f"<Lake {self.url} default branch {self.default_branch!r}>"
 
     def _repr_html_(self) -> str:
-        shown: str = load("penstock.lake.notebook:show_lake")(self)
-        return shown
+        from penstock.lake.notebook import show_lake
+
+        return show_lake(self)
 
     def __enter__(self) -> Lake:
         return self
@@ -103,12 +106,12 @@ class Lake(LakeHistory, LakeMerges, LakeCare):
     @property
     def catalogue(self) -> Catalogue:
         """The catalogue that answers calls, for servers of the lake. A missing lake is created."""
-        if isinstance(self._now, EmptyPlace):
-            return self._now.open(makes=True)
-        return self._now
+        if isinstance(self._current_catalogue, EmptyPlace):
+            return self._current_catalogue.open(makes=True)
+        return self._current_catalogue
 
     @property
-    def _now(self) -> Catalogue:
+    def _current_catalogue(self) -> Catalogue:
         """What answers the calls: a kernel in this process, a server, or a place without a lake."""
         if isinstance(self._catalogue, EmptyPlace) and self._catalogue.lake is not None:
             return self._catalogue.lake
@@ -117,14 +120,14 @@ class Lake(LakeHistory, LakeMerges, LakeCare):
     @property
     def page_max(self) -> int | None:
         """How many items a list gives at once; ``None`` if a call may ask for all of them."""
-        return self._now.page_max
+        return self._current_catalogue.page_max
 
     def begin_write(self, *, makes_lake: bool = True) -> None:
         """Create the lake if there is none yet. For operations that read, or store files, before they commit.
 
         ``Denied`` if this process may only read the lake, before anything is stored.
         """
-        catalogue = self._now
+        catalogue = self._current_catalogue
         if isinstance(catalogue, EmptyPlace) and makes_lake:
             catalogue = catalogue.open(makes=True)
         if isinstance(catalogue, Embedded):
@@ -136,7 +139,7 @@ class Lake(LakeHistory, LakeMerges, LakeCare):
         return isinstance(self._catalogue, EmptyPlace) and self._catalogue.is_made_here
 
     @property
-    def _about(self) -> About:
+    def _cached_description(self) -> About:
         """What never changes of a lake; ``LakeNotFound`` if there is none yet."""
         if self._known_about is None:
             self._known_about = self.do(calls.GetAbout())
@@ -168,7 +171,7 @@ class Lake(LakeHistory, LakeMerges, LakeCare):
         others commit to the same table all the time. ``InvalidRequest`` if the lake is behind a server, which
         does this work.
         """
-        catalogue = self._now
+        catalogue = self._current_catalogue
         if isinstance(catalogue, EmptyPlace):
             return
         if not isinstance(catalogue, Embedded):
@@ -179,7 +182,7 @@ class Lake(LakeHistory, LakeMerges, LakeCare):
 
     def do(self, call: Call[R], progress: Progress = silent) -> R:
         """Run a call. The error for a name that does not exist suggests a similar one."""
-        catalogue = self._now
+        catalogue = self._current_catalogue
         try:
             return catalogue.do(call, progress)
         except NotFound as problem:
@@ -191,7 +194,7 @@ class Lake(LakeHistory, LakeMerges, LakeCare):
         """Return the error for a key that does not exist, with a similar key as a suggestion."""
         where = f"commit {ref[:8]}" if len(ref) == COMMIT_ID_CHARS else f"'{ref}'"
         problem = KeyNotFound(f"there is no '{key}' at {where}", key=str(key), ref=ref)
-        add_suggestion(problem, self._now)
+        add_suggestion(problem, self._current_catalogue)
         return problem
 
     def pages(self, call: Call[tuple[T, ...]], limit: int | None, next_page: Callable[[T], Any]) -> list[T]:
@@ -214,7 +217,7 @@ class Lake(LakeHistory, LakeMerges, LakeCare):
     @property
     def is_embedded(self) -> bool:
         """Whether this process opens the lake itself, without a server."""
-        return isinstance(self._now, Embedded | EmptyPlace)
+        return isinstance(self._current_catalogue, Embedded | EmptyPlace)
 
     @property
     def kernel(self) -> Kernel:
@@ -229,11 +232,11 @@ class Lake(LakeHistory, LakeMerges, LakeCare):
     @property
     def places(self) -> Places:
         """The storage of tables, with this process's own access to it."""
-        if isinstance(catalogue := self._now, Embedded):
+        if isinstance(catalogue := self._current_catalogue, Embedded):
             return catalogue.places
         with self._opening_places:
             if self._places is None:
-                self._places = Places(MovedRoots(self._about.moved_roots))
+                self._places = Places(MovedRoots(self._cached_description.moved_roots))
             return self._places
 
     @property
@@ -250,18 +253,18 @@ class Lake(LakeHistory, LakeMerges, LakeCare):
     @property
     def id(self) -> str:
         """The lake's own id, which stays when it moves to another store."""
-        return self._about.id
+        return self._cached_description.id
 
     @property
     def url(self) -> str:
         """Where the lake is, without secrets."""
-        catalogue = self._now
-        return catalogue.url if isinstance(catalogue, EmptyPlace) else self._about.url
+        catalogue = self._current_catalogue
+        return catalogue.url if isinstance(catalogue, EmptyPlace) else self._cached_description.url
 
     @property
     def forked_from(self) -> str:
         """The id of the lake from which this one was forked; empty if it is not a fork."""
-        return self._about.forked_from
+        return self._cached_description.forked_from
 
     @property
     def moving_to(self) -> str:
@@ -273,15 +276,17 @@ class Lake(LakeHistory, LakeMerges, LakeCare):
     def default_branch(self) -> str:
         """The branch that is used if none is given."""
         try:
-            return self._about.default_branch
+            return self._cached_description.default_branch
         except LakeNotFound:
             return EmptyPlace.default_branch
 
     @property
     def warehouse(self) -> str:
         """The location in which tables are created by default."""
-        catalogue = self._now
-        return catalogue.warehouse if isinstance(catalogue, EmptyPlace) else self._about.warehouse
+        catalogue = self._current_catalogue
+        return (
+            catalogue.warehouse if isinstance(catalogue, EmptyPlace) else self._cached_description.warehouse
+        )
 
     @property
     def roots(self) -> tuple[str, ...]:
@@ -408,6 +413,28 @@ class Lake(LakeHistory, LakeMerges, LakeCare):
         ``KeyNotFound`` if a table does not exist.
         """
         return self.at(ref).sql(query)
+
+    @show_progress
+    def diff_rows(
+        self,
+        key: str | Key,
+        before: str,
+        after: str,
+        *,
+        on: str | Sequence[str] | None = None,
+        columns: Sequence[str] | None = None,
+        progress: Progress = silent,
+    ) -> RowDiff:
+        """Compare the rows of a table between two revisions: ``added``, ``removed`` and ``changed``.
+
+        ``on`` names the columns that identify a row: rows with the same values there, and others elsewhere,
+        are changed. Without it whole rows are compared, as often as each is there. ``columns`` are those to
+        be compared, all that both revisions have if none are named. Only files are read that one revision has
+        and the other has not, in tables of all formats; DuckDB compares the rows.
+        """
+        from penstock.lake.sql.row_diff import diff_rows
+
+        return diff_rows(self, key, before, after, on, columns, progress)
 
     # -- writing ---------------------------------------------------------------------------------------
 
@@ -611,9 +638,9 @@ class Lake(LakeHistory, LakeMerges, LakeCare):
         """Publish a branch: check its present commit, and merge exactly that if all ``checks`` hold.
 
         Each check has a name, and is a query that must return no row, with tables named by their keys, or a
-        function that gets an ``Audited`` and returns what a check returns. Spark runs queries if a session is
-        given, otherwise DuckDB. ``ChecksFailed`` names every check that does not hold; then the branch is
-        kept, or dropped if ``otherwise`` is ``"drop"`` and nobody wrote to it meanwhile.
+        function that gets an ``AuditedBranch`` and returns what a check returns. Spark runs queries if a
+        session is given, otherwise DuckDB. ``ChecksFailed`` names every check that does not hold; then the
+        branch is kept, or dropped if ``otherwise`` is ``"drop"`` and nobody wrote to it meanwhile.
         """
         from penstock.lake.audits.publication import publish
 

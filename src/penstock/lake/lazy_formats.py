@@ -16,7 +16,7 @@ from penstock.model.merges import ChangeSummary
 from penstock.model.operations import Change
 
 
-class OnDemand(Format):
+class LazyFormat(Format):
     """Stands for a format until it is needed. Which tables are its own is known without it."""
 
     def __init__(

@@ -87,7 +87,7 @@ class KeyChanges:
         if has_grown(parent, commit):
             if not is_known:
                 names = carried_keys(objects, commit)
-                self._places = [place for place, name in enumerate(names) if self._concerns(name)]
+                self._places = [place for place, name in enumerate(names) if self._is_about_table(name)]
             self._next = commit.parent
             own = range(count_carried(parent), count_carried(commit))
             if not any(place in own for place in self._places):
@@ -97,7 +97,7 @@ class KeyChanges:
             for start, stop in ((self._stored, self._below), (self._below, prefix_end(self._below)))
         )
 
-    def _concerns(self, name: bytes) -> bool:
+    def _is_about_table(self, name: bytes) -> bool:
         return name == self._stored or name.startswith(self._below)
 
 
@@ -138,9 +138,7 @@ def search(
     Where the time of the request ends before, it tells what it has found until then. It reads one commit at
     least, so that whoever goes on where it stopped comes to the end.
     """
-    for name, count in (("limit", limit), ("within", within)):
-        if count is not None and count < 1:
-            raise InvalidRequest(f"{name} must be 1 or greater, got {count}")
+    check_search(limit, within)
     choice, matched = _Choice(kernel, chosen), list[Commit]()
     searched = 0
     last: tuple[ObjectId, CommitObject] | None = None
@@ -162,6 +160,13 @@ def search(
         return LogSearch(commits=tuple(matched), searched=searched)
     reached = Commit.of(*last)
     return LogSearch(commits=tuple(matched), searched=searched, reached=reached.id, reached_time=reached.time)
+
+
+def check_search(limit: int | None, within: int | None) -> None:
+    """``InvalidRequest`` for a search of no commits."""
+    for name, count in (("limit", limit), ("within", within)):
+        if count is not None and count < 1:
+            raise InvalidRequest(f"{name} must be 1 or greater, got {count}")
 
 
 class LogPages:

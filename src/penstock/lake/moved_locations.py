@@ -37,7 +37,7 @@ def note_in_error(problem: PenstockError, moved: MovedRoots) -> None:
     """Replace old locations in the message and details of an error by the places where files are."""
     problem.message = _move_text(problem.message, moved)
     problem.args = (problem.message, *problem.args[1:])
-    problem.details = {name: _text_in(value, moved) for name, value in problem.details.items()}
+    problem.details = {name: _translate_texts(value, moved) for name, value in problem.details.items()}
 
 
 def location_fields(kind: type[msgspec.Struct]) -> tuple[str, ...]:
@@ -87,9 +87,13 @@ def _move_text(text: str, moved: MovedRoots) -> str:
     return text
 
 
-def _text_in(value: Any, moved: MovedRoots) -> Any:
+def _translate_texts(value: Any, moved: MovedRoots) -> Any:
     if isinstance(value, str):
         return moved.to_storage(value)
     if isinstance(value, list | tuple):
-        return type(value)(_text_in(item, moved) for item in value) if type(value) in (list, tuple) else value
+        return (
+            type(value)(_translate_texts(item, moved) for item in value)
+            if type(value) in (list, tuple)
+            else value
+        )
     return value

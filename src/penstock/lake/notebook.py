@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from penstock.lake.sql.row_diff import RowDiff
     from penstock.lake.table import Table
     from penstock.lake.transactions.transaction import Transaction
-    from penstock.lake.views import Branch, Snapshot, Tag
+    from penstock.lake.views import NamedReference, Snapshot
 
 ROWS_SHOWN: Final = 10
 COLUMNS_SHOWN: Final = 30
@@ -64,7 +64,7 @@ def show_lake(lake: Lake) -> str:
     return _show(build, f"Lake {lake.url}")
 
 
-def show_reference(named: Branch | Tag) -> str:
+def show_reference(named: NamedReference) -> str:
     """A branch or tag: its newest commit, and its tables."""
 
     def build() -> list[str]:

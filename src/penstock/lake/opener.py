@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from penstock.errors import Denied, InvalidRequest, LakeExists, LakeNotFound, ReferenceExists
+from penstock.formats.registry import format_metrics
 from penstock.kernel.description import (
     Description,
     is_incomplete_lake,
@@ -26,15 +27,15 @@ from penstock.lake.embedded import Embedded
 from penstock.lake.empty_place import EmptyPlace
 from penstock.lake.lake import Lake
 from penstock.lake.plugins import make_plugins
-from penstock.metrics.meter import SILENT, Meter
+from penstock.metrics.meter import SILENT, LabelledMeter, Meter
 from penstock.model.clock import Clock, now_us
 from penstock.model.encoding import NO_COMMIT
 from penstock.model.names import check_name
 from penstock.model.references import Kind
 from penstock.storage.locations import normalise
 from penstock.stores import DATABASE_FILE, is_local, open_store
-from penstock.stores.deferred import DeferredStore
 from penstock.stores.directory import directory_of, require_room
+from penstock.stores.made_on_write import StoreMadeOnWrite
 from penstock.stores.observed import ObservedStore
 from penstock.stores.port import Store
 from penstock.stores.urls import without_secrets
@@ -128,6 +129,8 @@ class _Opening(NamedTuple):
         """The lake in a store, which is closed if that fails."""
         if self.meter is not SILENT:
             store = ObservedStore(store, self.meter)
+        if isinstance(self.meter, LabelledMeter):
+            self.meter.declare(format_metrics())
         try:
             try:
                 description = read_description(store)
@@ -213,7 +216,7 @@ def open_or_make_store(place: str, clock: Clock) -> Store:
     scheme, directory = directory_of(place)
     path = directory / DATABASE_FILE if scheme == "sqlite" else directory
     url = without_secrets(place) if scheme == "file" else f"{scheme}://{path}"
-    return DeferredStore(url, lambda: open_store(place, True, clock))
+    return StoreMadeOnWrite(url, lambda: open_store(place, True, clock))
 
 
 def _build_embedded(
@@ -229,7 +232,7 @@ def _build_embedded(
     given_names = {format_.name for format_ in formats}
     rules = (*formats, *(plugin.rules for plugin in plugins if plugin.name not in given_names))
     kernel = Kernel(store, rules, settings, clock, meter, description.default_branch)
-    catalogue = Embedded(kernel, description, plugins)
+    catalogue = Embedded(kernel, description, plugins, open_lake=Lake)
     return catalogue
 
 

@@ -42,7 +42,7 @@ class GetAbout(Call[About], frozen=True, kw_only=True):
 
 
 class GetSetting(Call[str | None], frozen=True, kw_only=True):
-    """What somebody noted with the lake under a name."""
+    """A setting of the lake, by its name."""
 
     path = "/settings/{name}"
     answer = str | None
@@ -78,7 +78,7 @@ class ListReferences(Call[tuple[Reference, ...]], frozen=True, kw_only=True):
     after: str = ""
     """Go on after this name, the last one of the page before."""
     limit: int | None = 100
-    """At most so many."""
+    """At most this many."""
 
 
 class GetReference(Call[Reference], frozen=True, kw_only=True):
@@ -103,7 +103,7 @@ class GetReferenceLog(Call[tuple[LogLine, ...]], frozen=True, kw_only=True):
     before: int | None = None
     """Go on before this position, the last one of the page before."""
     limit: int | None = 100
-    """At most so many."""
+    """At most this many."""
 
     def check_sendable(self) -> None:
         check_name(self.name)
@@ -124,7 +124,7 @@ class Resolve(Call[Resolved], frozen=True, kw_only=True):
 
 
 class GetContents(ReadAt[tuple[Entry, ...]], frozen=True, kw_only=True):
-    """What keys hold; those that hold nothing are left out."""
+    """The contents of keys; keys without a content are left out."""
 
     path = "/contents"
     answer = tuple[Entry, ...]
@@ -146,7 +146,7 @@ class ListEntries(ReadAt[tuple[Entry, ...]], frozen=True, kw_only=True):
     after: Key | None = None
     """Go on after this key, the last one of the page before."""
     limit: int | None = 100
-    """At most so many."""
+    """At most this many."""
 
 
 class GetCommit(Call[Commit], frozen=True, kw_only=True):
@@ -158,7 +158,7 @@ class GetCommit(Call[Commit], frozen=True, kw_only=True):
 
     revision: str
     via: str | None = None
-    """The reference that led to the commit, where only its id is given."""
+    """The reference by which the commit was found, if only its id is given."""
 
     def check_sendable(self) -> None:
         parse_revision(self.revision)
@@ -173,11 +173,11 @@ class GetChanges(Call[tuple[Difference, ...]], frozen=True, kw_only=True):
 
     revision: str
     via: str | None = None
-    """The reference that led to the commit, where only its id is given."""
+    """The reference by which the commit was found, if only its id is given."""
     after: Key | None = None
     """Go on after this key, the last one of the page before."""
     limit: int | None = 100
-    """At most so many."""
+    """At most this many."""
 
     def check_sendable(self) -> None:
         parse_revision(self.revision)
@@ -192,7 +192,7 @@ class ListCommits(Call[tuple[Commit, ...]], frozen=True, kw_only=True):
     ref: str | None = None
     """The revision to begin at; the default branch if nothing is given."""
     via: str | None = None
-    """The reference that led to the commit, where only its id is given."""
+    """The reference by which the commit was found, if only its id is given."""
     table: Key | None = None
     """Only those that changed this key, or something below it."""
     author: str | None = None
@@ -208,7 +208,7 @@ class ListCommits(Call[tuple[Commit, ...]], frozen=True, kw_only=True):
     all_parents: bool = False
     """Also show merged commits."""
     limit: int | None = 100
-    """At most so many."""
+    """At most this many."""
 
 
 class SearchLog(Call[LogSearch], frozen=True, kw_only=True):
@@ -220,7 +220,7 @@ class SearchLog(Call[LogSearch], frozen=True, kw_only=True):
     ref: str | None = None
     """The revision to begin at; the default branch if nothing is given."""
     via: str | None = None
-    """The reference that led to the commit, where only its id is given."""
+    """The reference by which the commit was found, if only its id is given."""
     table: Key | None = None
     """Only those that changed this key, or something below it."""
     author: str | None = None
@@ -236,9 +236,9 @@ class SearchLog(Call[LogSearch], frozen=True, kw_only=True):
     all_parents: bool = False
     """Also look at what was merged."""
     limit: int | None = 100
-    """At most so many."""
+    """At most this many."""
     within: int | None = SEARCHED_MAX
-    """Read at most so many commits."""
+    """Read at most this many commits."""
 
 
 class FigureKind(StrEnum):
@@ -264,19 +264,21 @@ class GetFigures(Call[Figures], frozen=True, kw_only=True):
     """The revision whose commits are counted, and at which a table is measured; the default branch if nothing
     is given."""
     via: str | None = None
-    """The reference that led to the commit, where only its id is given."""
+    """The reference by which the commit was found, if only its id is given."""
     about: tuple[str, ...] = ()
     """`commits`, `requests`, `publishing` or `sizes`; may be given several times. All if nothing is given."""
     table: Key | None = None
-    """The table whose `sizes` are told."""
+    """The table whose `sizes` are wanted."""
 
     def check_sendable(self) -> None:
         kinds = [kind.value for kind in FigureKind]
         for name in self.about:
             if name not in kinds:
-                raise InvalidRequest(f"there are no figures about '{name}'; there are {', '.join(kinds)}")
+                raise InvalidRequest(
+                    f"there are no figures about '{name}'; there are figures about {', '.join(kinds)}"
+                )
         if FigureKind.SIZES in self.about and self.table is None:
-            raise InvalidRequest("sizes are those of a table: name one in table")
+            raise InvalidRequest("sizes are given for one table: give its key as 'table'")
 
     def includes(self, kind: FigureKind) -> bool:
         return not self.about or kind in self.about
@@ -298,17 +300,17 @@ class Diff(Call[tuple[Difference, ...]], frozen=True, kw_only=True):
     before: str
     """The revision to compare with."""
     before_via: str | None = None
-    """The reference that led to it, where only a commit's id is given."""
+    """The reference by which it was found, if only a commit's id is given."""
     to: str
     """The revision that is compared."""
     to_via: str | None = None
-    """The reference that led to it, where only a commit's id is given."""
+    """The reference by which it was found, if only a commit's id is given."""
     prefix: Key | None = None
     """Only this key and what is below it."""
     after: Key | None = None
     """Go on after this key, the last one of the page before."""
     limit: int | None = 100
-    """At most so many."""
+    """At most this many."""
 
 
 class Compare(Call[Comparison], frozen=True, kw_only=True):
@@ -324,7 +326,7 @@ class Compare(Call[Comparison], frozen=True, kw_only=True):
 
 
 class GetOutcome(Call[Landing | None], frozen=True, kw_only=True):
-    """What the request with an idempotency key came to; nothing if it was not applied."""
+    """The outcome of the request with an idempotency key; null if it was not applied."""
 
     path = "/outcomes/{key}"
     answer = Landing | None
@@ -334,7 +336,8 @@ class GetOutcome(Call[Landing | None], frozen=True, kw_only=True):
     branch: str | None = None
     """The branch or tag that the request was about; the default branch if nothing is given."""
     asked: ObjectId | None = None
-    """A hash of the request as it was asked; with it, only what this very request came to is told."""
+    """A hash of the original request; with it, only the outcome of exactly that request is answered."""
     who: str | None = None
-    """The name of the token that used the key. Through a server, a token has keys of its own, and only who
-    administers the lake asks for others'; with access to the store, without a name, for keys of nobody."""
+    """The name of the token that used the key. Behind a server, keys belong to tokens, and only an
+    administrator of the lake may ask for another token's. With direct access to the store, leave it out for
+    keys that belong to no token."""

@@ -44,8 +44,8 @@ class RefusedVerdict(msgspec.Struct, frozen=True):
     error: PenstockError
 
 
-class UnsettledVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """It got no answer that settles it."""
+class UnansweredTry(msgspec.Struct, frozen=True, kw_only=True):
+    """A try without an answer: the request may or may not have been carried out."""
 
     error: PenstockError
     """What to raise if it is not tried again, and certainly was not carried out."""
@@ -60,31 +60,33 @@ class UnsettledVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """How long the server asks to wait."""
 
 
-Verdict: TypeAlias = DoneVerdict | RefusedVerdict | UnsettledVerdict
+Verdict: TypeAlias = DoneVerdict | RefusedVerdict | UnansweredTry
 
 
 def judge(heard: Reply | LostAnswer | NotSent, call: Call[Any], url: str) -> Verdict:
     """What was heard of the server at an address, after a call was sent to it."""
     if isinstance(heard, NotSent):
         unsent = heard.error or Unavailable(f"cannot connect to {url}: {heard}", url=url)
-        return UnsettledVerdict(error=unsent, in_doubt=False, again=not heard.is_final)
+        return UnansweredTry(error=unsent, in_doubt=False, again=not heard.is_final)
     if isinstance(heard, LostAnswer):
         error = Unavailable(f"the connection to {url} was lost: {heard}", url=url)
         is_long = call.is_long  # starting anew is for the caller to decide
-        return UnsettledVerdict(error=error, in_doubt=True, again=not is_long)
+        return UnansweredTry(error=error, in_doubt=True, again=not is_long)
     if 200 <= heard.status < 300:
-        return _of_success(heard, call, url)
+        return _judge_success(heard, call, url)
     decoded_error = decode_error(heard.status, heard.body) if heard.is_json else None
     return (
-        _of_gateway(heard, call, url) if decoded_error is None else _of_error(decoded_error, heard, call, url)
+        _judge_proxy_reply(heard, call, url)
+        if decoded_error is None
+        else _judge_error(decoded_error, heard, call, url)
     )
 
 
-def _of_success(reply: Reply, call: Call[Any], url: str) -> Verdict:
+def _judge_success(reply: Reply, call: Call[Any], url: str) -> Verdict:
     if call.answer is None and reply.status == HTTPStatus.NO_CONTENT:
         return DoneVerdict(None)
     if not reply.is_json:
-        return UnsettledVerdict(error=_proxy_error(reply, url), in_doubt=True, is_spoilt=True)
+        return UnansweredTry(error=_proxy_error(reply, url), in_doubt=True, is_spoilt=True)
     if call.answer is None:
         return DoneVerdict(None)
     try:
@@ -93,22 +95,22 @@ def _of_success(reply: Reply, call: Call[Any], url: str) -> Verdict:
         error = UnsupportedFormat(
             f"{url} is newer than this Penstock, or not a Penstock server: {problem}", url=url
         )
-        return UnsettledVerdict(error=error, in_doubt=True, is_spoilt=True)
+        return UnansweredTry(error=error, in_doubt=True, is_spoilt=True)
 
 
-def _of_error(error: PenstockError, reply: Reply, call: Call[Any], url: str) -> Verdict:
+def _judge_error(error: PenstockError, reply: Reply, call: Call[Any], url: str) -> Verdict:
     if isinstance(error, StorageFull):  # it stays so until somebody makes room
-        return UnsettledVerdict(error=error, in_doubt=False, again=False)
+        return UnansweredTry(error=error, in_doubt=False, again=False)
     if isinstance(error, Unavailable | Throttled):
-        return UnsettledVerdict(error=error, in_doubt=False, wait_s=reply.retry_after_s)
+        return UnansweredTry(error=error, in_doubt=False, wait_s=reply.retry_after_s)
     if isinstance(error, OutcomeUnknown):
-        return UnsettledVerdict(error=error, in_doubt=True, wait_s=reply.retry_after_s)
+        return UnansweredTry(error=error, in_doubt=True, wait_s=reply.retry_after_s)
     if isinstance(error, TimedOut):
         # A read that took too long would take as long again.
         again = retry_of(call) is not Retry.READ
-        return UnsettledVerdict(error=error, in_doubt=True, again=again, wait_s=reply.retry_after_s)
+        return UnansweredTry(error=error, in_doubt=True, again=again, wait_s=reply.retry_after_s)
     if type(error) is AdministratorError:  # a fault of the server, before or after it was carried out
-        return UnsettledVerdict(error=error, in_doubt=True, is_spoilt=True)
+        return UnansweredTry(error=error, in_doubt=True, is_spoilt=True)
     return RefusedVerdict(_no_route_error(error, call, url) if isinstance(error, RouteNotFound) else error)
 
 
@@ -127,17 +129,17 @@ def _no_route_error(error: RouteNotFound, call: Call[Any], url: str) -> Penstock
     return not_found
 
 
-def _of_gateway(reply: Reply, call: Call[Any], url: str) -> Verdict:
+def _judge_proxy_reply(reply: Reply, call: Call[Any], url: str) -> Verdict:
     """The answer is from a proxy, or there is no Penstock at that address."""
     is_passing = reply.status in _PASSING
     if retry_of(call) is not Retry.READ:  # it may have been passed on, whatever is said of it then
         is_passing = reply.status == HTTPStatus.REQUEST_TIMEOUT or reply.status >= 500
     if is_passing:
         error = Unavailable(f"{url} returned {reply.status} from a proxy, not from Penstock", url=url)
-        return UnsettledVerdict(error=error, in_doubt=True, wait_s=reply.retry_after_s)
+        return UnansweredTry(error=error, in_doubt=True, wait_s=reply.retry_after_s)
     if reply.status == Throttled.http_status:
         busy = Throttled(f"{url} accepts no more requests at the moment", url=url)
-        return UnsettledVerdict(error=busy, in_doubt=False, wait_s=reply.retry_after_s)
+        return UnansweredTry(error=busy, in_doubt=False, wait_s=reply.retry_after_s)
     return RefusedVerdict(_proxy_error(reply, url))
 
 

@@ -29,7 +29,7 @@ from penstock.lake.call import AFTER_DOUBT, Ask, Call, Retry, Write, request_dig
 from penstock.lake.read_calls import GetOutcome
 from penstock.lake.remote_connection import Connection, LostAnswer, NotSent, Reply
 from penstock.lake.remote_outcome import holds_for_every_try, recover, unknown_outcome_error
-from penstock.lake.remote_reply import DoneVerdict, RefusedVerdict, UnsettledVerdict, judge
+from penstock.lake.remote_reply import DoneVerdict, RefusedVerdict, UnansweredTry, judge
 from penstock.wire.requests import WireRequest, request_of
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class RemoteSender:
                     self._doubt = verdict.error
                 self._doubt_s = sent_s
             if not self._may_repeat(call, verdict):
-                return self._give_up(call, verdict.error)
+                return self._raise_final_error(call, verdict.error)
             if not self._wait(verdict.wait_s):
                 raise verdict.error if self._doubt is None else unknown_outcome_error(call, self._doubt)
 
@@ -103,7 +103,7 @@ class RemoteSender:
         except (LostAnswer, NotSent) as problem:
             return problem
 
-    def _may_repeat(self, call: Call[Any], verdict: UnsettledVerdict) -> bool:
+    def _may_repeat(self, call: Call[Any], verdict: UnansweredTry) -> bool:
         retry = retry_of(call)
         if self._doubt is not None and retry is Retry.ONCE:
             return False
@@ -123,7 +123,7 @@ class RemoteSender:
 
     # -- after a doubt -------------------------------------------------------------------------------------
 
-    def _give_up(self, call: Call[Any], error: PenstockError) -> Any:
+    def _raise_final_error(self, call: Call[Any], error: PenstockError) -> Any:
         """Another try is of no use. If this one may have been carried out, the lake may know."""
         if self._doubt is None:
             raise error

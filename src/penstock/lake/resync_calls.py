@@ -12,7 +12,7 @@ from penstock.model.keys import Key
 
 
 class ResyncedTable(msgspec.Struct, frozen=True, kw_only=True):
-    """A table that was out of sync with its log or folder, and what a resync made of it."""
+    """A table that was out of sync with its log or folder, and the result of its resync."""
 
     location_fields: ClassVar[tuple[str, ...]] = ("location",)
 
@@ -25,7 +25,7 @@ class ResyncedTable(msgspec.Struct, frozen=True, kw_only=True):
     own: tuple[int, ...] = ()
     """The first and the last version that only the lake had, if there were any."""
     repeated: bool = False
-    """Whether the rows of those were added again on top."""
+    """Whether the rows of these versions were added again on top."""
     commit: str = ""
     """The commit of the lake at which they can be read."""
     doubtful: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ def describe_ahead(table: ResyncedTable) -> str:
 
 
 class Resynced(msgspec.Struct, frozen=True, kw_only=True):
-    """What a resync came to."""
+    """The result of a resync."""
 
     tables: tuple[ResyncedTable, ...]
     """Those that were out of sync."""
@@ -58,8 +58,8 @@ class Resynced(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Resync(Call[Resynced], frozen=True, kw_only=True):
-    """Take over the versions that tables' own logs and folders have and the lake does not know, as after a
-    restore of the lake's database from a backup.
+    """Import versions that tables' own logs and folders have and the lake does not know, as after a restore
+    of the lake's database from a backup.
 
     A table that is in sync is left alone. Without a key, all tables of the default branch are looked at, and
     those of the warehouse that name this lake as their owner and that it never had.
@@ -79,7 +79,7 @@ class Resync(Call[Resynced], frozen=True, kw_only=True):
     """Whether versions that only the lake has, and that cannot be repeated, may be left behind: they can be
     read at the commit before."""
     dry_run: bool = False
-    """Only say what would be done."""
+    """Change nothing; only report what would be done."""
     who: str = ""
     """Who asks. A server puts the name of the caller's token here, if there is one."""
 

@@ -36,7 +36,7 @@ Tell = Callable[[ObjectId, CommitObject, bool], Iterator[T]]
 """What a commit tells: all that it has if it is the first one that is kept, else what it has changed."""
 
 
-class Neighbours:
+class NeighbourTables:
     """Where kept commits have tables of other kinds than one, also those that were dropped.
 
     A sweep of one kind of table knows which files its own tables name, and nothing of those of others. So it
@@ -117,38 +117,47 @@ class RetainedHistory(Generic[T]):
     def unseen(self) -> Iterator[T]:
         """What commits tell at which nobody has looked before, some of it repeatedly.
 
+        Whoever does not come to the end is told all of it again next time.
         ``Damaged`` if something is missing that has not expired.
         """
+        seen, self._seen = self._seen, {NO_COMMIT}
         for attempt in range(ATTEMPTS_MAX):
             heads, expired = kept_heads(self._kernel), self._expired_commits()
             self._horizons = TableHorizons.read(self._kernel.store, self._kernel.formats)
             try:
-                yield from self._walk(heads.live, expired, self._kernel.history.link)
-                yield from self._walk(heads.left, expired, self._find_stored, may_lack=True)
+                yield from self._walk(heads.live, expired, self._kernel.history.link, seen)
+                yield from self._walk(heads.left, expired, self._find_stored, seen, may_lack=True)
             except Damaged:
                 is_known = self._expired_commits() == expired and heads.left <= kept_heads(self._kernel).left
                 if is_known or attempt == ATTEMPTS_MAX - 1:
                     raise
                 # Another sweep goes on, and removes what was kept until now: all is looked at again.
-                self._seen = {NO_COMMIT}
+                seen = {NO_COMMIT}
             else:
+                self._seen = seen
                 return
 
     def _walk(
-        self, heads: Iterable[ObjectId], expired: Collection[ObjectId], link: Link, *, may_lack: bool = False
+        self,
+        heads: Iterable[ObjectId],
+        expired: Collection[ObjectId],
+        link: Link,
+        seen: set[ObjectId],
+        *,
+        may_lack: bool = False,
     ) -> Iterator[T]:
-        """What commits tell from some heads on, which are kept themselves, up to those that have expired."""
+        """What commits tell that were not seen: from heads that are kept up to those that have expired."""
         waiting = [*heads]
         while waiting:
             commit_id = waiting.pop()
-            if commit_id in self._seen:
+            if commit_id in seen:
                 continue
             commit = self._find_commit(commit_id, link, may_lack)
             if commit is None:
                 continue
-            self._seen.add(commit_id)
-            if not len(self._seen) % 100:
-                self._progress("commits", len(self._seen))
+            seen.add(commit_id)
+            if not len(seen) % 100:
+                self._progress("commits", len(seen))
             is_first = commit.parent in expired or self._find_commit(commit.parent, link, may_lack) is None
             yield from self._tell(commit_id, commit, is_first)
             waiting.extend(parent for parent in commit.parents if parent not in expired)

@@ -69,7 +69,7 @@ def map_root(
     tables are not there, unless ``allow_missing`` says that it does not matter.
     """
     change = partial(with_moved_root, old=old, new=new)
-    return _change(source, change, allow_missing, author, settings, clock)
+    return _rewrite_mapped_roots(source, change, allow_missing, author, settings, clock)
 
 
 def unmap_root(
@@ -86,10 +86,10 @@ def unmap_root(
     ``location`` is its old place or its new one. Raises as ``map_root``.
     """
     change = partial(without_moved_root, location=location)
-    return _change(source, change, allow_missing, author, settings, clock)
+    return _rewrite_mapped_roots(source, change, allow_missing, author, settings, clock)
 
 
-def _change(
+def _rewrite_mapped_roots(
     source: Place,
     change: Callable[[Description], Description],
     allow_missing: bool,

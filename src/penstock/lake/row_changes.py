@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -25,6 +25,18 @@ NOT_MATCHED_BY_SOURCE: Final = "not matched by source"
 UPDATE: Final = "update"
 DELETE: Final = "delete"
 INSERT: Final = "insert"
+
+
+def check_assigned_once(name: str, path: tuple[str, ...], others: Iterable[tuple[str, ...]]) -> None:
+    """``InvalidRequest`` if a column, or a part of one, is among others that have new values already."""
+    for other in others:
+        if path[: len(other)] == other[: len(path)]:
+            raise InvalidRequest(
+                f"'{name}' is assigned twice"
+                if path == other
+                else f"'{name}' is assigned both as a whole and in part",
+                column=name,
+            )
 
 
 class ChangedRows(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,24 +161,32 @@ class MergeStatement(NamedTuple):
         return self._replace(clauses=(*self.clauses, clause))
 
 
+class RowFunctions(NamedTuple):
+    """What a format changes rows with. Each takes the table, and what the method of ``RowStatements``
+    takes."""
+
+    delete: Callable[[Table, str | None, CommitDescription, str | None], ChangedRows]
+    update: Callable[[Table, RowValues, str | None, CommitDescription, str | None], ChangedRows]
+    merge: Callable[
+        [Table, Any, str | Sequence[str], tuple[MergeClause, ...], CommitDescription, str | None], ChangedRows
+    ]
+
+
 class RowStatements:
     """The statements that change rows of a table, as a format carries them out."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
 
-    def load_statement(self, name: str) -> Any:
-        """``delete_rows``, ``update_rows`` or ``merge_rows`` of the format, loaded when it is used: what it
-        needs takes a while to import, and much memory."""
+    def load_functions(self) -> RowFunctions:
+        """What the format changes rows with, loaded when it is used: it takes a while to import, and much
+        memory."""
         raise NotImplementedError
 
     def delete(
         self, where: str | None, description: CommitDescription, idempotency_key: str | None
     ) -> ChangedRows:
-        changed: ChangedRows = self.load_statement("delete_rows")(
-            self._table, where, description, idempotency_key
-        )
-        return changed
+        return self.load_functions().delete(self._table, where, description, idempotency_key)
 
     def update(
         self,
@@ -175,9 +195,7 @@ class RowStatements:
         description: CommitDescription,
         idempotency_key: str | None,
     ) -> ChangedRows:
-        update = self.load_statement("update_rows")
-        changed: ChangedRows = update(self._table, values, where, description, idempotency_key)
-        return changed
+        return self.load_functions().update(self._table, values, where, description, idempotency_key)
 
     def merge(
         self,
@@ -187,6 +205,4 @@ class RowStatements:
         description: CommitDescription,
         idempotency_key: str | None,
     ) -> ChangedRows:
-        merge = self.load_statement("merge_rows")
-        changed: ChangedRows = merge(self._table, source, on, clauses, description, idempotency_key)
-        return changed
+        return self.load_functions().merge(self._table, source, on, clauses, description, idempotency_key)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 from uuid import UUID
 
 from penstock.errors import InvalidRequest, NotManaged
-from penstock.formats.registry import TableFormat, load, load_member, table_formats
+from penstock.formats.registry import TableFormat, load_member, table_formats
 from penstock.formats.rows.reader import RowReader, TableRows
 from penstock.formats.rows.schema import StructType, parse_schema
 from penstock.lake import calls
@@ -60,8 +60,9 @@ class Table(RowReader):
         return f"<Table {self.key} at {self.ref if len(self.ref) < 64 else self.ref[:8]}>"
 
     def _repr_html_(self) -> str:
-        shown: str = load("penstock.lake.notebook:show_table")(self)
-        return shown
+        from penstock.lake.notebook import show_table
+
+        return show_table(self)
 
     @property
     def outside_read_set(self) -> Table:
@@ -448,8 +449,9 @@ class Table(RowReader):
         except NotManaged:
             if find_plugin(self._find_content()) is None:
                 raise
-        columns: StructType = load("penstock.formats.rows.arrow_types:schema_of")(self.arrow_schema)
-        return columns
+        from penstock.formats.rows.arrow_types import schema_of
+
+        return schema_of(self.arrow_schema)
 
     @property
     def properties(self) -> Mapping[str, str]:

@@ -46,7 +46,8 @@ class OptimizedTable(msgspec.Struct, frozen=True, kw_only=True):
 
     key: Key
     version: int | None = None
-    """The last version that came of it; ``None`` if there was nothing to do, or tables have no versions."""
+    """The last version that it made; ``None`` if there was nothing to do, or tables of the format have no
+    versions."""
     files_removed: int = 0
     files_added: int = 0
     bytes_removed: int = 0

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from penstock.errors import InvalidRequest, ReferenceNotFound
-from penstock.formats.registry import load
 from penstock.lake import calls
 from penstock.lake.answers import Entry, LogLine
 from penstock.lake.call import CommitOptions
@@ -35,7 +34,7 @@ FIRST_PAGE = 100
 """So many entries are read ahead for whoever may only want the first."""
 
 
-class _NamedReference:
+class NamedReference:
     """What branches and tags share."""
 
     kind: Kind
@@ -47,8 +46,9 @@ class _NamedReference:
         return f"<{type(self).__name__} {self.name}>"
 
     def _repr_html_(self) -> str:
-        shown: str = load("penstock.lake.notebook:show_reference")(self)
-        return shown
+        from penstock.lake.notebook import show_reference
+
+        return show_reference(self)
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and (other.name, other._lake) == (self.name, self._lake)
@@ -140,7 +140,7 @@ class _NamedReference:
         return self._lake.reflog(self.name, limit=limit)
 
 
-class Branch(_NamedReference):
+class Branch(NamedReference):
     """A line of work that commits are added to."""
 
     kind = Kind.BRANCH
@@ -191,7 +191,7 @@ class Branch(_NamedReference):
         return self._lake.rebase(self.name, onto, **options)
 
 
-class Tag(_NamedReference):
+class Tag(NamedReference):
     """A fixed name for a commit."""
 
     kind = Kind.TAG
@@ -209,8 +209,9 @@ class Snapshot:
         return f"<Snapshot {self.id[:8]} of {self._lake.url}>"
 
     def _repr_html_(self) -> str:
-        shown: str = load("penstock.lake.notebook:show_snapshot")(self)
-        return shown
+        from penstock.lake.notebook import show_snapshot
+
+        return show_snapshot(self)
 
     @property
     def outside_read_set(self) -> Snapshot:
@@ -284,8 +285,9 @@ class Snapshot:
 
     def sql(self, query: str) -> SqlResult:
         """Run a query over the tables at this reference; see ``Lake.sql``."""
-        result: SqlResult = load("penstock.lake.sql.result:run_sql")(self, query)
-        return result
+        from penstock.lake.sql.result import run_sql
+
+        return run_sql(self, query)
 
     def log(self, **options: Unpack[LogOptions]) -> list[Commit]:
         """The commits that led here, newest first."""

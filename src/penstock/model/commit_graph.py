@@ -38,7 +38,7 @@ def graph(commits: Iterable[tuple[str, Sequence[str]]]) -> Iterator[GraphRow]:
     freed: set[int] = set()
     for commit, parents in commits:
         mine = [lane for lane, waits_for in enumerate(lanes) if waits_for == commit]
-        node = mine[0] if mine else _free_lane(lanes, freed)
+        node = mine[0] if mine else _find_free_lane(lanes, freed)
         before = lanes.copy()
         for lane in mine:
             lanes[lane] = None
@@ -49,7 +49,7 @@ def graph(commits: Iterable[tuple[str, Sequence[str]]]) -> Iterator[GraphRow]:
             if parent == lanes[node]:
                 continue
             if parent not in lanes:
-                lane = _free_lane(lanes, set(), node + 1)
+                lane = _find_free_lane(lanes, set(), node + 1)
                 lanes[lane : lane + 1] = [parent]
             touched.add(lanes.index(parent))
         freed = {lane for lane in {*mine, node} if lanes[lane] is None}
@@ -58,7 +58,7 @@ def graph(commits: Iterable[tuple[str, Sequence[str]]]) -> Iterator[GraphRow]:
             lanes.pop()
 
 
-def _free_lane(lanes: Sequence[str | None], avoid: set[int], start: int = 0) -> int:
+def _find_free_lane(lanes: Sequence[str | None], avoid: set[int], start: int = 0) -> int:
     """The first lane that leads nowhere. One that ended just above would look as if it went on here."""
     for lane in range(start, len(lanes)):
         if lanes[lane] is None and lane not in avoid:

@@ -72,7 +72,7 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     """64 hexadecimal digits."""
     parents: tuple[str, ...]
-    """The commit it follows first, then what it merged; none for a first commit."""
+    """The previous commit first, then merged ones; empty for a first commit."""
     time: datetime
     """When it was committed."""
     author: str
@@ -92,9 +92,9 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
     author_time: datetime
     """When it was written."""
     committer: str
-    """Who had it committed."""
+    """The committer: who sent the commit."""
     signed_off_by: tuple[str, ...]
-    """Who signed it off."""
+    """Names of signed-off-by lines."""
     is_merge: bool
     """Whether it has further parents."""
 

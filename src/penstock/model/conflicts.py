@@ -65,7 +65,7 @@ _REVERT_ANYWAY = (
 
 
 class Conflict(msgspec.Struct, frozen=True):
-    """One key, what the writer expected there and what was found, each told for people.
+    """A conflict at one key: what the writer expected there and what was found, both in words.
 
     ``why`` is a format's reason. Its clauses, between semicolons, are what is in the way, then what else is
     to be known of it, then the ways out. ``path`` is where inside a table of files, if it is about one file.

@@ -56,6 +56,14 @@ def json_decoder(
     )
 
 
+def own_json_decoder(
+    kind: Any, *, float_hook: Callable[[str], Any] | None = None
+) -> msgspec.json.Decoder[Any]:
+    """A decoder of JSON of a type that its caller made and nobody else decodes: it goes with the caller."""
+    with _filling:
+        return msgspec.json.Decoder(kind, float_hook=float_hook)
+
+
 @overload
 def msgpack_decoder(kind: type[T]) -> msgspec.msgpack.Decoder[T]: ...
 @overload

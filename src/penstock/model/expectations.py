@@ -22,12 +22,12 @@ _MARK: Final = b"penstock expects\0"
 
 
 class Expectation(msgspec.Struct, frozen=True, kw_only=True):
-    """A query that must return no row, whatever the branch shows."""
+    """A data check: a query that must find no row."""
 
     name: str
     sql: str
     tables: tuple[str, ...]
-    """The keys of the tables that it names. It is asked of a change of one of these."""
+    """The keys of the tables that it names. It runs when one of them changes."""
     who: str = ""
     """Added it."""
     added_us: int = 0

@@ -61,7 +61,7 @@ class Job(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     who: str = ""
     began_us: int
     expires_us: int
-    """After that it cannot commit any more."""
+    """Its deadline: after it, the job can no longer commit."""
     changed_us: int
     commit: ObjectId = NO_COMMIT
     """That it came to."""

@@ -45,7 +45,7 @@ HowToMerge: TypeAlias = KeyMerge | MergeMode | str | Mapping[str, MergeMode | st
 
 
 class ChangeSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """What a change does to a table, counted. ``null`` is what nobody knows without reading the data files.
+    """Counts of what a change does to a table. ``null`` if it is not known without reading data files.
 
     A file whose deletion vector changes is neither added nor removed: it is among ``files_changed``, and the
     rows that it loses or gets back are among those removed or added.
@@ -72,7 +72,7 @@ CONFLICTS_SHOWN: Final = 10
 
 
 class MergedKey(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one key: ``before`` and ``after`` on the target, or the conflicts."""
+    """The result for one key: its state ``before`` and ``after`` on the target, or the conflicts."""
 
     key: Key
     mode: MergeMode = MergeMode.NORMAL
@@ -80,7 +80,7 @@ class MergedKey(msgspec.Struct, frozen=True, kw_only=True):
     after: AnyContent | None = None
     conflicts: tuple[Conflict, ...] = ()
     change: ChangeSummary | None = None
-    """In a dry run: what would change of a table that the lake manages."""
+    """In a dry run: what would change in a table that the lake manages."""
 
     @property
     def action(self) -> str:
@@ -103,7 +103,7 @@ class MergeResult(msgspec.Struct, frozen=True, kw_only=True):
 
     commits: tuple[str, ...] = ()
     head: str
-    """The target's head: after it, or as a dry run found it."""
+    """The target's head afterwards; in a dry run, its present head."""
     base: str | None = None
     """The common ancestor that the merge started from."""
     source: str | None = None

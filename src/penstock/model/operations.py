@@ -11,7 +11,7 @@ from penstock.model.keys import Key
 
 
 class Put(msgspec.Struct, frozen=True):
-    """Let ``key`` hold ``content``.
+    """Put ``content`` at ``key``.
 
     A content that replaces another keeps its id; leave ``content.id`` empty or give the same. Renaming is
     a ``Delete`` of the old key and a ``Put`` of the same content (with its id) under the new one, in one
@@ -23,7 +23,7 @@ class Put(msgspec.Struct, frozen=True):
 
 
 class Delete(msgspec.Struct, frozen=True):
-    """Let ``key`` hold nothing. A namespace must be empty."""
+    """Delete what is at ``key``. A namespace must be empty."""
 
     key: Key
 

@@ -13,7 +13,7 @@ PARTS_MAX: Final = 32
 
 
 class Read(msgspec.Struct, frozen=True, kw_only=True):
-    """What was looked at, at a key and in the state that a transaction sees."""
+    """A read of a transaction: at a key, in the state that the transaction sees."""
 
     key: Key | None = None
     """``None`` for the lake as a whole, whose names were listed."""
@@ -21,4 +21,4 @@ class Read(msgspec.Struct, frozen=True, kw_only=True):
     """Which part of the table, in words of its format: a condition on its rows (Delta), a path inside of it
     (files). ``None`` if it was looked at as a whole, or if nothing was there."""
     is_listing: bool = False
-    """Only the names at and below the key were looked at, not what they hold."""
+    """Whether only the names at and below the key were read, not their contents."""

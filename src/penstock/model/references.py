@@ -69,7 +69,7 @@ class Reference(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     created_us: int
     note: bytes = b""
     was: Kind | None = None
-    """Of a deleted reference: what it was."""
+    """Of a deleted reference: its former kind."""
 
     @property
     def id(self) -> str:

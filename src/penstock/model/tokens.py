@@ -99,14 +99,14 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     """12 hexadecimal digits; the token itself contains them."""
     name: str
-    """Who it was made for; commits made with it say so."""
+    """The name of its user, which commits record as their author."""
     secret_hash: ObjectId
     """SHA-256 of the secret."""
     grants: tuple[Grant, ...]
     """What it allows."""
     created: datetime
     expires: datetime | None = None
-    """From when on it cannot be used."""
+    """When it expires."""
 
     def check(self) -> Token:
         """Return ``self`` if a lake can keep it."""

@@ -55,7 +55,7 @@ class StoredTransaction(msgspec.Struct, frozen=True, array_like=True, kw_only=Tr
     """32 hexadecimal digits."""
     state: TransactionState
     target: str
-    """The branch that it lands on."""
+    """Its target branch."""
     incarnation: bytes
     """Of the target, when the transaction began."""
     base: ObjectId

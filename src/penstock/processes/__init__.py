@@ -4,7 +4,7 @@ What other people send, an expression, a query or packed rows, may need any amou
 process that is lost to it must not be the one that answers everybody else. ``ProcessPool.run`` has a function
 run in a process of its own:
 
-    pool = ProcessPool(ProcessLimits(memory_max_bytes=2**30))
+    pool = ProcessPool(WorkerPoolLimits(memory_max_bytes=2**30))
     output = pool.run("package.module:function", argument)
 
 - ``pool``: keeps processes ready, and has requests wait their turn.

@@ -72,7 +72,7 @@ class Task:
         """Send a question to the process that gave the task; its answer. Safe to call from many threads."""
         with self._lock:
             if self._is_over:
-                raise RuntimeError("the task that sent this question has already ended")
+                raise RuntimeError("the task of the row worker that asks this has already ended")
             self._parent.send(FrameKind.ASKED, data=question)
             return self._parent.receive().data
 

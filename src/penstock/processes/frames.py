@@ -61,7 +61,7 @@ class BrokenConnection(Exception):
     """The other side has ended, or does not keep to what frames are."""
 
 
-class Receiving(Protocol):
+class ReceiveBytes(Protocol):
     """Gives as many bytes as are asked for, and descriptors that came with the first of them."""
 
     def __call__(self, size: int, /) -> tuple[bytes, Sequence[int]]: ...
@@ -82,11 +82,14 @@ def pack_head(kind: FrameKind, head: bytes = b"", size: int = 0) -> bytes:
     return HEAD.pack(kind, len(head), size) + head
 
 
-def receive(receiving: Receiving, data_max_bytes: int) -> Frame:
+def receive(receiving: ReceiveBytes, data_max_bytes: int) -> Frame:
     """The next frame; ``BrokenConnection`` if it is none, or larger than it may be."""
     start, files = receiving(HEAD.size)
     kind, head_size, size = HEAD.unpack(start)
     if head_size > HEAD_MAX_BYTES or size > data_max_bytes or kind not in FrameKind._value2member_map_:
-        raise BrokenConnection(f"a frame of kind {kind} with {head_size} and {size} bytes")
+        raise BrokenConnection(
+            f"an invalid message between the server and a row worker: kind {kind}, "
+            f"{head_size} and {size} bytes"
+        )
     head = receiving(head_size)[0] if head_size else b""
     return Frame(FrameKind(kind), head, receiving(size)[0] if size else b"", files)

@@ -16,7 +16,7 @@ RESERVED_BYTES: Final = 1024**3
 _PAGE_BYTES: Final = resource.getpagesize()
 
 
-class ProcessLimits(msgspec.Struct, frozen=True, kw_only=True):
+class WorkerPoolLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How much the processes of a pool may take."""
 
     count_max: int = 0

@@ -17,7 +17,7 @@ from typing import Final
 
 from penstock.errors import PenstockError, Throttled, TimedOut, Unavailable, WorkerLost, WorkTooLarge
 from penstock.processes.child import Start
-from penstock.processes.limits import ProcessLimits
+from penstock.processes.limits import WorkerPoolLimits
 from penstock.processes.line import ProcessLine
 from penstock.processes.process import (
     Answer,
@@ -41,7 +41,10 @@ Say = Callable[[str], None]
 
 def refuse_question(_question: bytes) -> bytes:
     """For functions that send no questions."""
-    raise RuntimeError("the function sent a question, but the caller gave no function to answer it")
+    raise RuntimeError(
+        "the function in the row worker asked the server something, but its caller gave "
+        "no function that answers"
+    )
 
 
 def never() -> bool:
@@ -52,7 +55,10 @@ class ProcessPool:
     """Runs functions in processes. May be used by many threads; nothing is started before it is used."""
 
     def __init__(
-        self, limits: ProcessLimits = ProcessLimits(), imports: Sequence[str] = (), say: Say | None = None
+        self,
+        limits: WorkerPoolLimits = WorkerPoolLimits(),
+        imports: Sequence[str] = (),
+        say: Say | None = None,
     ) -> None:
         """``imports`` are modules that each process imports before it is given work. ``say`` is told what
         who looks after the program should know."""
@@ -90,7 +96,7 @@ class ProcessPool:
     def await_started(self) -> None:
         """Until a process is ready, or cannot be started: work that needs it then says why."""
         with suppress(PenstockError):
-            self._give_back(self._take_idle_process("", inf, never), "")
+            self._return_process(self._take_idle_process("", inf, never), "")
 
     def run(
         self,
@@ -139,14 +145,14 @@ class ProcessPool:
         try:
             output = process.run(function, head, body, answer, watch)
         except FunctionRefused as refused:
-            self._give_back(process, caller)
+            self._return_process(process, caller)
             raise refused.error from None
         except FunctionFailed:
-            self._give_back(process, caller)
+            self._return_process(process, caller)
             raise
         except MemoryExhausted:
             self._replace(process, caller, f"needed more than {self.limits.memory_max_bytes:,} bytes")
-            raise self._too_large() from None
+            raise self._too_large_error() from None
         except (WorkerLost, WorkNotBegun):
             self._replace(process, caller, process.describe_end())
             raise
@@ -156,7 +162,7 @@ class ProcessPool:
         except BaseException:
             self._replace(process, caller, "was stopped: answering a question of its function failed")
             raise
-        self._give_back(process, caller)
+        self._return_process(process, caller)
         return output
 
     def close(self) -> None:
@@ -229,7 +235,7 @@ class ProcessPool:
             process.end()
         return bool(self._idle)
 
-    def _give_back(self, process: Process, caller: str) -> None:
+    def _return_process(self, process: Process, caller: str) -> None:
         if process.tasks >= TASKS_MAX or self._has_kept_much(process):
             self._replace(process, caller)
             return
@@ -318,7 +324,7 @@ class ProcessPool:
         if is_cancelled() or self._is_closed:
             raise TimedOut("the client no longer waits for the response")
 
-    def _too_large(self) -> WorkTooLarge:
+    def _too_large_error(self) -> WorkTooLarge:
         return WorkTooLarge(
             f"the work on rows needed more than {self.limits.memory_max_bytes:,} bytes of memory, this "
             f"server's limit ({self.limits.memory_option}), and was stopped: request fewer rows or columns, "

@@ -149,7 +149,9 @@ class Process:
         except (BrokenConnection, ConnectionError):
             raise Unavailable(f"a row worker did not start: {self.describe_end()}") from None
         if frame.kind is not FrameKind.READY:
-            raise Unavailable(f"a row worker did not start: it sent {frame.kind.name}")
+            raise Unavailable(
+                f"a row worker did not start: its first message was {frame.kind.name}, not READY"
+            )
         self.idle_bytes = self.used_bytes
 
     def run(self, function: str, head: bytes, body: bytes, answer: Answer, watch: Watch) -> TaskOutput:
@@ -181,7 +183,7 @@ class Process:
                     case FrameKind.TOO_LARGE:
                         raise MemoryExhausted
                     case _:
-                        raise BrokenConnection(f"an unexpected frame {frame.kind.name}")
+                        raise BrokenConnection(f"an unexpected message {frame.kind.name} from the row worker")
         except (BrokenConnection, ConnectionError) as problem:
             lost = self._describe_lost_process(problem)
             if isinstance(lost, WorkerLost) and not has_begun:
@@ -282,7 +284,7 @@ class Process:
 def _decode_error(data: bytes) -> PenstockError:
     error = decode_error(500, data)
     if error is None:
-        raise BrokenConnection("an error frame that cannot be decoded")
+        raise BrokenConnection("the row worker sent an error that cannot be decoded")
     return error
 
 
@@ -292,7 +294,7 @@ def _open_frame_file(frame: Frame) -> IO[bytes] | None:
     file = os.fdopen(frame.files[0], "rb")
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
-        raise BrokenConnection("a file descriptor that is not a regular file")
+        raise BrokenConnection("the row worker sent its result in something other than a regular file")
     return file
 
 

@@ -73,7 +73,7 @@ class Acceptor:
         self._protocol, self._lost = protocol, lost
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._channel, self._receive)
-        self._beat_again()
+        self._signal_running()
 
     async def stop(self) -> None:
         """Have no more connections accepted. Those that were accepted already are taken."""
@@ -85,9 +85,9 @@ class Acceptor:
         await asyncio.gather(*self._connecting, return_exceptions=True)
         self._end_process()
 
-    def _beat_again(self) -> None:
+    def _signal_running(self) -> None:
         self._show_running()
-        self._timer = self._loop.call_later(BEAT_EVERY_S, self._beat_again)
+        self._timer = self._loop.call_later(BEAT_EVERY_S, self._signal_running)
 
     def _show_running(self) -> None:
         """Show the process that the event loop runs, and has taken the connections that came."""

@@ -92,7 +92,7 @@ class AcceptorLoop:
         """Until the serving process closes its end of the channel."""
         self._selector.register(self._channel, selectors.EVENT_READ, self._receive)
         while not self._is_ending:
-            self._accept_or_not()
+            self._update_accepting()
             for key, _ in self._selector.select(self._timeout_s()):
                 act: Callable[[], None] = key.data
                 act()
@@ -106,19 +106,21 @@ class AcceptorLoop:
         is_pausing = self._send_from_s is not None or time.monotonic() < self._accept_from_s
         return SILENT_MAX_S if self._silent or is_pausing else None
 
-    def _accept_or_not(self) -> None:
+    def _update_accepting(self) -> None:
         """Nothing is accepted before the serving process sends its first byte, nor beyond the limit, nor in
         the pause after the system had no room, nor what others may take sooner."""
         has_room = len(self._silent) + len(self._handed) < self._held_max
         is_time = time.monotonic() >= self._accept_from_s
-        accepts = self._beat_s is not None and has_room and is_time and not self._leaves_to_others()
+        accepts = (
+            self._beat_s is not None and has_room and is_time and not self._must_leave_to_other_workers()
+        )
         if accepts and not self._is_accepting:
             self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
         elif self._is_accepting and not accepts:
             self._selector.unregister(self._listener)
         self._is_accepting = accepts
 
-    def _leaves_to_others(self) -> bool:
+    def _must_leave_to_other_workers(self) -> bool:
         """Whether the serving process is too late in taking connections, and there are others that can."""
         if self._untaken_s is None or self._beat_s is None:
             return False
@@ -128,7 +130,7 @@ class AcceptorLoop:
     def _accept(self) -> None:
         self._receive()  # what came since the listener was found ready
         for _ in range(ACCEPT_AT_ONCE):
-            if self._is_ending or self._leaves_to_others():
+            if self._is_ending or self._must_leave_to_other_workers():
                 return
             try:
                 connection, _ = self._listener.accept()

@@ -14,8 +14,8 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from penstock.kernel.reachable import Progress
+from penstock.server.client_watch import Watch
 from penstock.server.request_handler import HandledRequest
-from penstock.server.watch import Watch
 
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 

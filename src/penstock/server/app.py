@@ -29,11 +29,13 @@ from penstock.processes.pool import ProcessPool, never
 from penstock.server.access import AccessGate, Caller
 from penstock.server.answer_stream import Send, stream
 from penstock.server.body import ClientGone, Receive, RequestBody, body_size, too_large_error
+from penstock.server.client_watch import WATCH_AFTER_S, Watch
 from penstock.server.clients import send_file
 from penstock.server.headers import Headers
 from penstock.server.large_bodies import LARGE_BODIES_MAX, LargeBodies
 from penstock.server.limits import Limits
 from penstock.server.logs import Level, Log, LogLineWriter, mask_secrets, now
+from penstock.server.read_starts import ReadStarter
 from penstock.server.request_handler import (
     STATUS_CLIENT_GONE,
     HandledRequest,
@@ -45,10 +47,8 @@ from penstock.server.request_handler import (
 from penstock.server.request_slots import RequestSlot, RequestSlots, address_of
 from penstock.server.route_matcher import MatchedRoute, RouteMatcher
 from penstock.server.routes import Api, HttpAnswer, Route
-from penstock.server.starts import ReadStarter
 from penstock.server.threads import Ended, Threads, Work
 from penstock.server.turns import Pace, Turns
-from penstock.server.watch import WATCH_AFTER_S, Watch
 from penstock.wire.requests import KEY_HEADER
 
 VITAL_MAX: Final = 16
@@ -204,7 +204,7 @@ class Application:
             begin = partial(_begin_stream, exchange)
             return await stream(run, partial(self._handling, request), begin, exchange.send, exchange.watch)
         future = self._run(exchange, request, partial(self._handling, request), ended)
-        handled: HandledRequest = await self._in_time(future, exchange)
+        handled: HandledRequest = await self._run_with_time_limit(future, exchange)
         return handled
 
     def _run(
@@ -248,7 +248,7 @@ class Application:
             exchange.share,
         )
 
-    async def _in_time(self, future: asyncio.Future[Any], exchange: Exchange) -> Any:
+    async def _run_with_time_limit(self, future: asyncio.Future[Any], exchange: Exchange) -> Any:
         """What a thread comes to; ``TimedOut`` if that takes too long. A client that is watched is looked at
         after a moment; most reads are answered before, and have one timer only."""
         patience = _ResponseTimer(future, exchange, self._limits.request_timeout_s)
@@ -305,7 +305,7 @@ class Application:
         exchange.is_read = False
         body = RequestBody(receive, most, lambda: self._large_bodies.take(exchange.share))
         caller, place = None, None
-        if size > BODY_FROM_ANYBODY_MAX_BYTES or not await self._arrives_soon(body):
+        if size > BODY_FROM_ANYBODY_MAX_BYTES or not await self._is_body_at_hand(body):
             if match.route.body is None:
                 return b"", None, None  # nobody would look at it; the connection is closed after the answer
             caller = await self._admit(exchange, match.route)
@@ -323,7 +323,7 @@ class Application:
         exchange.request_bytes = body.size_bytes
         return body.whole, caller, place
 
-    async def _arrives_soon(self, body: RequestBody) -> bool:
+    async def _is_body_at_hand(self, body: RequestBody) -> bool:
         """Whether a body is there at once, whoever sends it."""
         if self._arriving >= ARRIVING_MAX * self._limits.open_requests_max:
             return False
@@ -337,7 +337,7 @@ class Application:
         """Who sends a request, before all of it is there. It may take a look at the store."""
         place = self._take_place(route, exchange)
         admission = self._threads.run(partial(self._handling.admit, exchange.headers), place.give_back)
-        caller: Caller = await self._in_time(admission, exchange)
+        caller: Caller = await self._run_with_time_limit(admission, exchange)
         return caller
 
     async def _read_rest(self, body: RequestBody) -> None:

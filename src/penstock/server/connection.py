@@ -160,7 +160,9 @@ class ServerConnection(HttpToolsProtocol):
         self._head_bytes += size_bytes
         if self._head_bytes > HEAD_MAX_BYTES:
             self._is_too_large = True
-            raise ValueError("the head is too large")  # ends the parser, and comes to data_received
+            raise ValueError(
+                "the request's header is too large"
+            )  # ends the parser, and comes to data_received
 
     # -- offers of another protocol ------------------------------------------------------------------------
 
@@ -196,7 +198,10 @@ class ServerConnection(HttpToolsProtocol):
     def _give_up(self) -> None:
         """Read no more requests. The connection is closed now, or when those that wait are answered."""
         if self._is_full:
-            self.logger.warning("closing a connection: more than %d requests wait on it", WAITING_MAX)
+            self.logger.warning(
+                "closing a connection: more than %d requests were sent on it without waiting for a response",
+                WAITING_MAX,
+            )
         else:
             self.logger.warning(
                 "closing a connection: it sent an invalid request, or a header that is too large"

@@ -94,11 +94,13 @@ class _Probe:
             about = catalogue.do(GetAbout())
             catalogue.do(ListReferences(limit=1))
             if about.moving_to:
-                self.problem = Unavailable("the lake is being moved, or has moved, to another location")
+                self.problem = Unavailable(
+                    "the lake is being moved, or has moved, to another location; start a server on it there"
+                )
             elif writability is not None:
-                self.write_problem = _not_ready(writability.require)
+                self.write_problem = _explain_not_ready(writability.require)
         except PenstockError as error:
-            self.problem = _in_words(error)
+            self.problem = _reason_for_anybody(error)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is why the server is not ready
             self.problem = Unavailable(f"the lake does not answer: {type(error).__name__}")
         finally:
@@ -106,15 +108,15 @@ class _Probe:
             self.ended.set()
 
 
-def _not_ready(look: Callable[[], None]) -> PenstockError | None:
+def _explain_not_ready(look: Callable[[], None]) -> PenstockError | None:
     try:
         look()
     except PenstockError as error:
-        return _in_words(error)
+        return _reason_for_anybody(error)
     return None
 
 
-def _in_words(error: PenstockError) -> PenstockError:
+def _reason_for_anybody(error: PenstockError) -> PenstockError:
     """Why a server is not ready, in words that may be told to anybody."""
     kind: type[PenstockError] = Unavailable
     if isinstance(error, StorageFull):

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from penstock.processes.limits import ProcessLimits
+from penstock.processes.limits import WorkerPoolLimits
 
 DAY_S: Final = 86_400
 PROCESSES_MAX: Final = 1_000
@@ -70,9 +70,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         return self.request_timeout_s * CHECKS_SHARE
 
     @property
-    def processes(self) -> ProcessLimits:
+    def processes(self) -> WorkerPoolLimits:
         """Those of the row workers."""
-        return ProcessLimits(
+        return WorkerPoolLimits(
             count_max=self.row_workers,
             memory_max_bytes=self.row_memory_max_bytes,
             timeout_s=self.row_timeout_s,

@@ -38,11 +38,11 @@ def bind(host: str, port: int) -> socket.socket:
             listener.close()
             raise
     except OSError as problem:
-        raise InvalidRequest(_why_not(problem, host, port), host=host, port=port) from None
+        raise InvalidRequest(_explain_bind_error(problem, host, port), host=host, port=port) from None
     return listener
 
 
-def _why_not(problem: OSError, host: str, port: int) -> str:
+def _explain_bind_error(problem: OSError, host: str, port: int) -> str:
     if isinstance(problem, socket.gaierror):
         return f"--host: unknown host '{host}'; give an address of this machine"
     if problem.errno == errno.EADDRINUSE:

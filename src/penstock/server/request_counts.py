@@ -5,17 +5,15 @@ from __future__ import annotations
 from typing import Final
 
 from penstock.errors import CommitConflict, PenstockError
-from penstock.formats.registry import load
 from penstock.lake.answers import RequestCounts
 from penstock.metrics.table import REQUESTS
+from penstock.server.metrics_endpoint import read_samples
 
 OK: Final = "ok"
 
 
 def count_requests(figures: bytes) -> tuple[RequestCounts, ...]:
     """By branch, those with the most requests first."""
-    # The library of Prometheus looks at its environment when it is loaded, which the server sets before.
-    read_samples = load("penstock.server.metrics_endpoint:read_samples")
     codes = conflict_codes()
     counts: dict[str, RequestCounts] = {}
     for labels, value in read_samples(figures, REQUESTS.name):

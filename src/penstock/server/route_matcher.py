@@ -139,7 +139,7 @@ def _decode(raw: str, name: str) -> str:
     try:
         return unquote_to_bytes(raw).decode()
     except UnicodeDecodeError:
-        raise InvalidRequest(f"'{name}' in the path is not UTF-8", field=name) from None
+        raise InvalidRequest(f"'{name}' in the address is not percent-encoded UTF-8", field=name) from None
 
 
 def parameters(query: Any) -> dict[str, bool]:

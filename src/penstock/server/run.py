@@ -20,7 +20,7 @@ from importlib.metadata import version
 from math import inf
 from time import monotonic
 from types import FrameType
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import uvicorn
 
@@ -41,10 +41,14 @@ from penstock.server.background_sweep import BackgroundSweep
 from penstock.server.connection import connection_type
 from penstock.server.error_redaction import RedactingCatalogue
 from penstock.server.health import Readiness, server_api
-from penstock.server.imports import has_row_libraries, import_libraries
+from penstock.server.library_preload import has_row_libraries, import_libraries
 from penstock.server.limits import CHECKS_SHARE
 from penstock.server.listener import bind, is_loopback, url_of
 from penstock.server.logs import Level, Log, take_over
+from penstock.server.metrics_endpoint import MetricsEndpoint
+from penstock.server.native import native_api
+from penstock.server.nessie.v1 import V1
+from penstock.server.nessie.v2 import V2
 from penstock.server.options import ServerOptions
 from penstock.server.request_counts import count_requests
 from penstock.server.routes import Api
@@ -53,9 +57,6 @@ from penstock.server.sockets import Sockets
 from penstock.server.transaction_reaper import TransactionReaper
 from penstock.server.ui.api import ui_api
 from penstock.server.workers import supervise
-
-if TYPE_CHECKING:
-    from penstock.server.metrics_endpoint import MetricsEndpoint
 
 KEEP_ALIVE_S: Final = 75
 """How long a connection may be idle; longer than most clients keep one, so that they close it."""
@@ -91,8 +92,6 @@ def serve(serving: ServerOptions, announce: Announce) -> None:
                 lambda: _announce_start(serving, listener, place, doubts, log, announce),
             )
         return
-    from penstock.server.metrics_endpoint import MetricsEndpoint
-
     figures = MetricsEndpoint()
     with open_for(serving, figures.meter) as lake, bind(serving.host, serving.port) as listener:
         place, doubts = lake.url, list(_startup_warnings(serving, lake))
@@ -188,10 +187,6 @@ def _missing_tokens(lake: Lake) -> str:
 
 def all_apis(log: Log | None = None) -> tuple[Api, ...]:
     """The APIs that a lake is offered through. What cannot be used of other packages is logged."""
-    from penstock.server.native import native_api
-    from penstock.server.nessie.v1 import V1
-    from penstock.server.nessie.v2 import V2
-
     usable, problems = usable_formats()
     if log is not None:
         for problem in problems:

@@ -42,9 +42,11 @@ class TransactionReaper:
             try:
                 self.look()
             except PenstockError as problem:
-                self._log.say(Level.WARNING, f"abandoned transactions could not be listed: {problem.message}")
+                self._log.say(
+                    Level.WARNING, f"the search for abandoned transactions failed: {problem.message}"
+                )
             except Exception:  # the next look may find it mended, and there is nobody else to have it
-                logger.exception("abandoned transactions could not be listed")
+                logger.exception("the search for abandoned transactions failed")
 
     def look(self) -> int:
         """End what was left; how many that were."""

@@ -17,7 +17,7 @@ from penstock.errors import OutcomeUnknown, PenstockError, StorageRefused, Unava
 from penstock.kernel.rows import decode_reference_row
 from penstock.lake.calls import GetAbout
 from penstock.lake.embedded import Embedded
-from penstock.storage.room import has_room, storage_full_error
+from penstock.storage.disk_space import has_room, storage_full_error
 
 LOOK_EVERY_S: Final = 5.0
 """How often a suspicion is looked into, however often somebody asks."""

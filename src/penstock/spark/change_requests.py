@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from penstock.model.keys import Key
 from penstock.spark.requests import ChangeRequest
-from penstock.spark.sessions import lake_of
+from penstock.spark.session_lakes import lake_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from penstock.errors import InvalidRequest, PenstockError
-from penstock.formats.registry import load
 from penstock.spark import failures, jar
 from penstock.spark.format import files_format
 from penstock.spark.job.concurrent_jobs import ConcurrentJobsWarning
@@ -30,10 +30,6 @@ LakeOfId = Callable[[str], "Lake | None"]
 
 READ: Final = "read"
 """The step that is a read; all others are of a write."""
-_ANSWER: Final = "penstock.spark.catalog.answers:answer_question"
-_STATE: Final = "penstock.spark.catalog.answers:state_after_failure"
-"""What answers for the catalog is loaded by sessions that use it: it needs reads and writes, which need
-sessions."""
 _LOG: Final = logging.getLogger("penstock.spark")
 
 
@@ -65,11 +61,17 @@ class Driver:
         """
         answer: Any
         try:
-            answer = load(_ANSWER)(_wrap_session(session), self._lake, step, request, list(parts))
+            from penstock.spark.catalog.answers import answer_question
+
+            answer = answer_question(
+                partial(_wrap_session, session), self._lake, step, request, partial(_list_parts, parts)
+            )
         except Exception as problem:  # noqa: BLE001 - answer in a sentence, where a trace would be shown
             answer = _describe_error(problem, "statement", step)
             with suppress(Exception):  # the first error is the one to be answer
-                answer |= load(_STATE)(self._lake, request)
+                from penstock.spark.catalog.answers import state_after_failure
+
+                answer |= state_after_failure(self._lake, request)
         return answer._jdf if hasattr(answer, "_jdf") else msgspec.json.encode(answer).decode()
 
     @property
@@ -94,6 +96,12 @@ def _describe_error(problem: Exception, subject: str, step: str) -> dict[str, An
         return {"error": str(problem)}
     _LOG.error("Penstock failed at a %s of Spark (%s)", subject, step, exc_info=problem)
     return {"error": f"Penstock failed at this {subject} ({step}): {type(problem).__name__}: {problem}"}
+
+
+def _list_parts(java: Any) -> list[Any]:
+    """A list of the JVM as one of Python's. To iterate over it would end by an error of the JVM, of which
+    PySpark asks a hundred times what it is."""
+    return [java[place] for place in range(len(java))]
 
 
 def _wrap_session(java: Any) -> SparkSession:

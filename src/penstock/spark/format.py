@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from penstock.formats.rows.reader import RowPart
     from penstock.formats.rows.row_difference import StoredRows
     from penstock.lake.lake import Lake
+    from penstock.lake.scan_files import TableScan
     from penstock.lake.table import Table
     from penstock.lake.upkeep import OptimizedTable, OptimizeOrder
     from penstock.spark.requests import (
@@ -43,6 +44,9 @@ if TYPE_CHECKING:
     from penstock.spark.source.options import Options
 
 T = TypeVar("T")
+
+ReadByPlans: TypeAlias = "Callable[[SparkSession], DataFrame]"
+"""Makes the rows of a table in a session."""
 
 
 class TableSource(Protocol):
@@ -94,6 +98,16 @@ class SparkFormat:
         format."""
         raise NotImplementedError
 
+    def plan_read(
+        self,
+        table: Table,
+        request: ReadRequest,
+        zone: str | None,  # noqa: ARG002
+    ) -> TableScan | ReadByPlans:
+        """The same for a session whose JVM has Penstock's classes: as data, of which these make the rows,
+        where that says it all. ``zone`` is that of the session."""
+        return lambda spark: self.read(spark, table, request)
+
     def scan(self, spark: SparkSession, table: Table) -> ScannedTable:
         """The rows of a table, at the commit that it names by its id, and what they are stored in."""
         rows = self.read(spark, table, ReadRequest())
@@ -125,6 +139,10 @@ class SparkFormat:
         """A table as SQL sees it. It counts as no read."""
         rows = self.read(spark, table.outside_read_set, ReadRequest(version=version))
         return TableDescription(provider=self.source_name or "", schema=rows.schema.json())
+
+    def describe_stored(self, table: Table, version: int | None) -> TableDescription | None:  # noqa: ARG002
+        """The same where it takes no Spark; ``None`` where it does."""
+        return None
 
     def widen(self, spark: SparkSession, table: Table, schema: str) -> str:  # noqa: ARG002
         """The columns of a table, and those that rows of a schema add to it: both as Spark's JSON."""

@@ -115,7 +115,8 @@ def is_in(jvm: Any) -> bool:
     """Whether a JVM, as py4j shows it, finds our classes."""
     from py4j.protocol import Py4JJavaError
 
-    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    thread: Any = getattr(jvm, "java.lang.Thread")  # at once: by its packages it takes a question for each
+    loader = thread.currentThread().getContextClassLoader()
     try:
         loader.loadClass(COMMIT_PROTOCOL)
     except Py4JJavaError:

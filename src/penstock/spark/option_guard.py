@@ -57,9 +57,9 @@ def _guard(owner: type, method: str, names: Callable[..., Iterable[str]]) -> Non
 
     @wraps(original)
     def check_options(self: Any, *given: Any, **named: Any) -> Any:
-        for name in names(*given, **named):
-            if str(name).lower().startswith(OPTION):
-                _check(self, name)
+        ours = (name for name in names(*given, **named) if str(name).lower().startswith(OPTION))
+        if (first := next(ours, None)) is not None:
+            _check(self, first)
         return original(self, *given, **named)
 
     setattr(check_options, _MARK, True)

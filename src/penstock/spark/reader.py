@@ -29,7 +29,7 @@ from penstock.spark.format import (
 )
 from penstock.spark.requests import ReadOptions, ReadRequest
 from penstock.spark.schemas import quote_name
-from penstock.spark.sessions import lake_of
+from penstock.spark.session_lakes import lake_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

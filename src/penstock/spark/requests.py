@@ -44,7 +44,8 @@ class WriteResult(msgspec.Struct, frozen=True, kw_only=True):
     job: str | None = None
     """The id of the job, by which it is done once, in formats whose writes have one."""
     is_repeated: bool = False
-    """Whether the table had it already: this attempt, or this batch of an application, landed before."""
+    """Whether the table had it already: this attempt, or this batch of an application, was committed
+    before."""
 
 
 class TableOptions(TypedDict, total=False):

@@ -26,7 +26,7 @@ from penstock.model.keys import Key
 from penstock.spark.analysis import explain_analysis
 from penstock.spark.format import ScannedTable, ask_format
 from penstock.spark.schemas import quote_name
-from penstock.spark.sessions import lake_of
+from penstock.spark.session_lakes import lake_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -65,7 +65,7 @@ def diff_rows(
     found_lake = lake_of(spark, lake)
     path, keys = Key.parse(key), list_key_columns(on)
     sides = [_scan(spark, found_lake, path, ref) for ref in (before, after)]
-    old, new = (side or _without_rows(sides[1 - n]) for n, side in enumerate(sides))
+    old, new = (side or _empty_like(sides[1 - n]) for n, side in enumerate(sides))
     if old is None or new is None:
         raise found_lake.key_not_found(path, after)
     names = choose_columns(path, old.schema.names, new.schema.names, keys, columns)
@@ -86,7 +86,7 @@ def _scan(spark: SparkSession, lake: Lake, key: Key, ref: str) -> ScannedTable |
         return None
 
 
-def _without_rows(other: ScannedTable | None) -> ScannedTable | None:
+def _empty_like(other: ScannedTable | None) -> ScannedTable | None:
     """A table that is not there, with the columns that it has elsewhere."""
     if other is None:
         return None

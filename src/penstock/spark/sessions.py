@@ -6,31 +6,25 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
-from weakref import WeakSet, WeakValueDictionary
+from weakref import WeakValueDictionary
 
-from penstock.errors import InvalidRequest, LakeNotFound, PenstockError, TryAgainError
+from penstock.errors import InvalidRequest
 from penstock.lake.lake import Lake
-from penstock.lake.opener import open_lake
 from penstock.lake.session_settings import check_settings
 from penstock.spark import driver, jar, settings
-from penstock.spark.arguments import check_session
 from penstock.spark.java import find_java
 from penstock.spark.option_guard import guard_options
+from penstock.spark.session_lakes import find_lake, keep_lake, lake_identity
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOG_FILE: Final = Path(__file__).parent / "log4j2.properties"
 
-_LAKES: Final[dict[str, Lake]] = {}
-"""The lakes that sessions of this process were made for, by id; and those opened for one, by address."""
-_TWINS: Final[dict[str, WeakSet[Lake]]] = {}
-"""By id, further objects for the same lakes, which another one took the place of, while somebody has them."""
-_OPENING: Final = Lock()
 _STARTING: Final = Lock()
 _BESIDE: Final[WeakValueDictionary[str, SparkSession]] = WeakValueDictionary()
 """Sessions for further lakes in a Spark that ran already, by the lake's id."""
@@ -61,13 +55,13 @@ def session(
     if master is not None:
         settings_text["spark.master"] = master
     builder = _spark_session().builder.config(map={"spark.app.name": app, **settings_text})
-    opened = _open_lake(lake)
+    opened = keep_lake(lake)
     guard_options()
     with _STARTING:
         running = _running_session()
         if running is not None:
             joined = _join(running, opened, settings_text, settings.settings_of_tables(tables or {}))
-            driver.register(joined, _lake_identity(opened), _find_lake)
+            driver.register(joined, lake_identity(opened), find_lake)
             return joined
         # Spark imports its own test kit, which has a word on pandas' version; nothing here uses pandas.
         warnings.filterwarnings("ignore", "PySpark does not yet", FutureWarning, r"pyspark\.testing\.")
@@ -91,7 +85,7 @@ def configure(
     Spark would not find a Java otherwise: Spark reads them when the session is made. A builder for Spark
     Connect gets only the settings of the lake and of writers, because Spark runs elsewhere.
     """
-    opened = _open_lake(lake)
+    opened = keep_lake(lake)
     of_lake = _of_lake(opened) | settings.settings_of_tables(tables or {})
     builder_options: dict[str, Any] = dict(builder._options)
     check_settings(builder_options)
@@ -118,102 +112,12 @@ def configure(
         raise _passed_over(jar.lack_of_protocol(given_settings[jar.COMMIT_PROTOCOL_SETTING]))
     started = settings.of_start(given_settings, jar.path() if has_classes else None, log_file)
     if has_classes:
-        driver.register_when_made(builder, _lake_identity(opened), _find_lake)
+        driver.register_when_made(builder, lake_identity(opened), find_lake)
     return builder.config(map={**settings.of_writes(given_settings, has_classes), **started, **of_lake})
 
 
-def lake_of(spark: SparkSession, lake: Lake | None = None) -> Lake:
-    """The lake that a session works with, unless another one is given.
-
-    It is the very object that the session was made with, the latest one that is not closed if there were
-    several; in another process, and for sessions that were only given the lake's address
-    (``spark.penstock.lake``), one that is opened once. ``InvalidRequest`` if the session knows no lake, if it
-    was stopped, and if it is none.
-    """
-    check_session(spark)
-    guard_options()
-    if isinstance(lake, Lake):
-        return lake
-    if lake is not None:
-        # An address is not shown: it may have a password.
-        raise InvalidRequest(
-            f"'lake' must be a lake, as penstock.open('./lake') returns it, got {type(lake).__name__}"
-        )
-    if (known_lake := _find_lake(spark.conf.get(settings.LAKE_ID, None) or "")) is not None:
-        return known_lake
-    address = spark.conf.get(settings.LAKE, None)
-    if not address:
-        raise InvalidRequest(
-            "this Spark session has no lake: create it by penstock.spark.session(lake), or set "
-            f"{settings.LAKE} to the lake's address"
-        )
-    return _opened_once(address, create=False)
-
-
-def _open_lake(lake: Lake | str | os.PathLike[str]) -> Lake:
-    """The lake, known from now on to this process's sessions. ``InvalidRequest`` if it was closed."""
-    if not isinstance(lake, Lake | str | os.PathLike):
-        raise InvalidRequest(
-            "a session needs a lake, as penstock.open('./lake') returns it, or its address, got "
-            f"{type(lake).__name__}"
-        )
-    opened = lake if isinstance(lake, Lake) else _opened_once(os.fspath(lake), create=None)
-    # Whether it can be reached now, or is there yet, is for those to find out who use it.
-    with suppress(TryAgainError, LakeNotFound):
-        _ = opened.about
-    identity = _lake_identity(opened)
-    with _OPENING:
-        before = _LAKES.get(identity)
-        if before is not None and before is not opened:
-            _TWINS.setdefault(identity, WeakSet()).add(before)
-        _LAKES[identity] = opened
-    return opened
-
-
-def _lake_identity(lake: Lake) -> str:
-    """What sessions know a lake by: its id, or its place if there is no lake before the first write."""
-    try:
-        return lake.id
-    except LakeNotFound:
-        return lake.url
-
-
-def _find_lake(lake_id: str) -> Lake | None:
-    """The lake of an id. If it was closed, and another object for the same lake is open, that one.
-
-    Only where there are several is it worth a question to the lake whether it is open.
-    """
-    lake = _LAKES.get(lake_id)
-    twins = list(_TWINS.get(lake_id, ()))
-    if lake is None or not twins or not _is_closed(lake):
-        return lake
-    for twin in twins:
-        if twin is not lake and not _is_closed(twin):
-            _LAKES[lake_id] = twin
-            return twin
-    return lake
-
-
-def _is_closed(lake: Lake) -> bool:
-    try:
-        _ = lake.about
-    except InvalidRequest:
-        return True
-    except PenstockError:
-        return False  # it cannot answer now
-    return False
-
-
-def _opened_once(address: str, create: bool | None) -> Lake:
-    with _OPENING:
-        lake = _LAKES.get(address)
-        if lake is None or (create is None and _is_closed(lake)):
-            lake = _LAKES[address] = open_lake(address, create=create)
-        return lake
-
-
 def _of_lake(lake: Lake) -> dict[str, str]:
-    return {settings.LAKE: lake.url, settings.LAKE_ID: _lake_identity(lake)}
+    return {settings.LAKE: lake.url, settings.LAKE_ID: lake_identity(lake)}
 
 
 def _join(
@@ -224,10 +128,10 @@ def _join(
     owner = running.conf.get(settings.LAKE_ID, None)
     spark = (
         running
-        if owner in (None, _lake_identity(lake), lake.url)
+        if owner in (None, lake_identity(lake), lake.url)
         else _session_in_running_spark(running, lake)
     )
-    late = [name for name, value in wanted.items() if not _set(spark, name, value)]
+    late = [name for name, value in wanted.items() if not _set_if_modifiable(spark, name, value)]
     if late:
         warnings.warn(
             f"Spark is already running; it is too late to set {', '.join(sorted(late))}", stacklevel=3
@@ -248,7 +152,7 @@ def _join(
 
 def _session_in_running_spark(running: SparkSession, lake: Lake) -> SparkSession:
     """The lake's own session in the Spark that runs for another one too."""
-    identity = _lake_identity(lake)
+    identity = lake_identity(lake)
     spark_session = _BESIDE.get(identity)
     if spark_session is None or spark_session.sparkContext is not running.sparkContext:
         spark_session = _BESIDE[identity] = type(running).newSession(running)
@@ -281,7 +185,7 @@ def _passed_over(lack: jar.MissingJar) -> InvalidRequest:
     )
 
 
-def _set(spark: SparkSession, name: str, value: str) -> bool:
+def _set_if_modifiable(spark: SparkSession, name: str, value: str) -> bool:
     """Whether a setting of a running Spark is as wanted now."""
     if spark.conf.isModifiable(name):
         spark.conf.set(name, value)

@@ -12,7 +12,7 @@ from penstock.spark import jar
 from penstock.spark.failures import mark_errors
 from penstock.spark.format import check_known, default_format
 from penstock.spark.requests import TableOptions, WriteOptions, WriteResult
-from penstock.spark.sessions import lake_of
+from penstock.spark.session_lakes import lake_of
 from penstock.spark.writer import check_write_options, write
 
 if TYPE_CHECKING:

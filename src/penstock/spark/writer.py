@@ -22,7 +22,7 @@ from penstock.spark.format import (
     spark_formats,
 )
 from penstock.spark.requests import WriteOptions, WriteRequest, WriteResult
-from penstock.spark.sessions import lake_of
+from penstock.spark.session_lakes import lake_of
 from penstock.spark.settings import as_text
 from penstock.spark.write_arguments import parse_mode
 

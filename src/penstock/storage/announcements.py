@@ -169,7 +169,11 @@ class Announcements:
         except UnansweredWrite as problem:
             raise Unavailable(str(problem)) from None
         if entry is None:
-            raise Unavailable(f"{self._bucket.url} does not list an object that was just written", key=probe)
+            raise Unavailable(
+                f"{self._bucket.url} does not list an object that was just written, so "
+                "files cannot be deleted there safely; nothing was deleted",
+                key=probe,
+            )
         return entry.modified_us
 
     async def _drop_void(self, view: AnnouncementView, now_us: int) -> bool:

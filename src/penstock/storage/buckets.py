@@ -57,7 +57,7 @@ class Bucket(ABC):
     """Which part of a lake it holds, where that is known: ``"storage"`` of tables."""
 
     @property
-    def _part(self) -> dict[str, str]:
+    def _part_detail(self) -> dict[str, str]:
         """The same as a detail of errors."""
         return {"part": self.part} if self.part else {}
 

@@ -32,7 +32,7 @@ from penstock.storage.buckets import (
     UnansweredWrite,
     WriteRefused,
 )
-from penstock.storage.room import NO_ROOM, storage_full_error
+from penstock.storage.disk_space import NO_ROOM, storage_full_error
 
 LOCKS: Final = 64
 MADE_MAX: Final = 10_000
@@ -272,16 +272,16 @@ class LocalBucket(Bucket):
     def _explain(self, problem: OSError) -> PenstockError:
         reason = f"{self._root} cannot be used: {problem.strerror}"
         if problem.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            return StorageRefused(reason, path=str(self._root), **self._part)
+            return StorageRefused(reason, path=str(self._root), **self._part_detail)
         if problem.errno in NO_ROOM:
-            return storage_full_error(str(self._root), problem, path=str(self._root), **self._part)
+            return storage_full_error(str(self._root), problem, path=str(self._root), **self._part_detail)
         if problem.errno in NEVER:
             name = str(problem.filename2 or problem.filename or self._root)
             shown = name if len(name) <= SHOWN_MAX else f"{name[:SHOWN_MAX]}…"
             return InvalidRequest(
                 f"{shown} cannot be used: {problem.strerror}; choose another name", path=shown
             )
-        return Unavailable(reason, path=str(self._root), **self._part)
+        return Unavailable(reason, path=str(self._root), **self._part_detail)
 
     def _read(self, key: str) -> TaggedContent | None:
         data = self._read_data(key)

@@ -27,14 +27,14 @@ MOVED_MAX: Final = 100
 
 
 class MovedRoot(msgspec.Struct, frozen=True, array_like=True):
-    """A root of a lake's tables, and where it lies now."""
+    """A root of a lake whose files were moved, and their present location."""
 
     old: str
-    """Where it was at first. What is stored in the lake names it so."""
+    """The original location, which the lake's stored data names."""
     new: str
-    """Where it is; the same, if it is back."""
+    """The present location; the original one, if the files were moved back."""
     passed: tuple[str, ...] = ()
-    """Where it was in between."""
+    """Locations in between."""
 
     @property
     def places(self) -> tuple[str, ...]:

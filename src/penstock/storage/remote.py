@@ -23,7 +23,7 @@ from penstock.storage.buckets import (
     UnansweredWrite,
     WriteRefused,
 )
-from penstock.storage.room import storage_full_error
+from penstock.storage.disk_space import storage_full_error
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta, PutMode
@@ -255,10 +255,10 @@ class RemoteBucket(Bucket):
                 )
             return LakeNotFound(f"there is no such bucket: {self.url}; create it first", url=self.url)
         if _says_full(status, code):
-            return storage_full_error(self.url, f"it answered {reason}", url=self.url, **self._part)
+            return storage_full_error(self.url, f"it answered {reason}", url=self.url, **self._part_detail)
         if status is not None:
-            return Unavailable(f"{self.url} answered {reason}", url=self.url, **self._part)
-        return Unavailable(f"{self.url} does not answer", url=self.url, **self._part)
+            return Unavailable(f"{self.url} answered {reason}", url=self.url, **self._part_detail)
+        return Unavailable(f"{self.url} does not answer", url=self.url, **self._part_detail)
 
     def _refused_error(self, subject: str, reason: str, mending: str, right: str) -> StorageRefused:
         return StorageRefused(
@@ -267,7 +267,7 @@ class RemoteBucket(Bucket):
             "does not help until that is fixed",
             url=self.url,
             right=right,
-            **self._part,
+            **self._part_detail,
         )
 
 

@@ -27,9 +27,11 @@ def check_sizes(objects: Mapping[ObjectId, bytes], row: Row | None, most_bytes: 
     for object_id, data in objects.items():
         if len(data) > most_bytes:
             raise InvalidRequest(
-                f"object {object_id.hex()} has {len(data)} bytes; the limit of {database} is {most_bytes}"
+                f"object {object_id.hex()} cannot be stored: it has {len(data)} bytes, and "
+                f"{database} takes at most {most_bytes} in one object"
             )
     if row is not None and len(row.data) > most_bytes:
         raise InvalidRequest(
-            f"the row of '{row.name}' has {len(row.data)} bytes; the limit of {database} is {most_bytes}"
+            f"'{row.name}' cannot be stored: its row would have {len(row.data)} bytes, and "
+            f"{database} takes at most {most_bytes} in one row"
         )

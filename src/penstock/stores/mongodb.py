@@ -46,7 +46,7 @@ from penstock.errors import (
 )
 from penstock.model.clock import Clock, now_us
 from penstock.model.encoding import ObjectId
-from penstock.storage.room import storage_full_error
+from penstock.storage.disk_space import storage_full_error
 from penstock.stores.checks import check_sizes, check_version
 from penstock.stores.port import AdvanceResult, Row, Store, StoredObject, Turn
 from penstock.stores.urls import split_url
@@ -139,7 +139,9 @@ class MongoStore(Store):
             return None
         version = mark.get("version")
         if not isinstance(version, int):
-            raise InvalidRequest(f"{self.url} has a collection {ROWS} that does not belong to a lake")
+            raise InvalidRequest(
+                f"{self.url} has a collection {ROWS} that does not belong to a lake; choose another database"
+            )
         return version
 
     def _write_mark(self) -> None:
@@ -147,7 +149,8 @@ class MongoStore(Store):
         document = self._retry(lambda: self._rows.find_one() or self._objects.find_one(projection=["_id"]))
         if document and self._read_version() is None:
             raise InvalidRequest(
-                f"{self.url} has collections {ROWS} and {OBJECTS} that do not belong to a lake"
+                f"{self.url} has collections {ROWS} and {OBJECTS} that do not belong to a lake; "
+                "choose another database"
             )
         self._retry(lambda: self._rows.create_index([("kind", 1), ("_id", 1)], name="kind"))
         mark = {"$setOnInsert": {"version": SCHEMA_VERSION}}

@@ -26,7 +26,7 @@ from penstock.errors import (
 )
 from penstock.model.clock import Clock, now_us
 from penstock.model.encoding import ObjectId
-from penstock.storage.room import storage_full_error
+from penstock.storage.disk_space import storage_full_error
 from penstock.stores.port import AdvanceResult, Row, Store, StoredObject, Turn
 from penstock.stores.postgres_sql import (
     BEGIN,

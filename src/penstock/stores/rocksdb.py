@@ -23,7 +23,7 @@ import rocksdict
 from penstock.errors import Damaged, Denied, InvalidRequest, OutcomeUnknown, PenstockError, Unavailable
 from penstock.model.clock import Clock, now_us
 from penstock.model.encoding import ObjectId
-from penstock.storage.room import NO_ROOM, has_room, storage_full_error
+from penstock.storage.disk_space import NO_ROOM, has_room, storage_full_error
 from penstock.stores.directory import PRIVATE_DIRECTORY
 from penstock.stores.port import AdvanceResult, Row, Store, StoredObject, Turn
 from penstock.stores.rocksdb_directory import DATA_DIRECTORY, claim

@@ -27,7 +27,7 @@ from penstock.errors import (
 )
 from penstock.model.clock import Clock, now_us
 from penstock.model.encoding import ObjectId
-from penstock.storage.room import NO_ROOM, has_room, storage_full_error
+from penstock.storage.disk_space import NO_ROOM, has_room, storage_full_error
 from penstock.stores.directory import PRIVATE_FILE
 from penstock.stores.port import AdvanceResult, Row, Store, StoredObject, Turn
 from penstock.stores.sqlite_reader import ReadOnlyFile, is_read_only
@@ -228,12 +228,12 @@ class SqliteStore(Store):
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             return self._damaged_error(str(problem))
         if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH):
-            return Denied(f"{self._path} cannot be written: {problem}")
+            return Denied(f"the lake's database {self._path} cannot be written: {problem}")
         # SQLite makes files beside its own. If it cannot, it does not say that there is no room for them.
         is_about_files = code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR)
         if code == sqlite3.SQLITE_FULL or (is_about_files and not has_room(self._path.parent)):
             return storage_full_error(str(self._path), str(problem), path=str(self._path))
-        return Unavailable(f"{self._path} cannot be used: {problem}")
+        return Unavailable(f"the lake's database {self._path} cannot be used: {problem}")
 
     def _check_open(self) -> None:
         if self._closed:
@@ -407,7 +407,10 @@ class SqliteStore(Store):
             self._writer.execute("VACUUM")
             is_busy, *_ = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         if is_busy:
-            raise Unavailable(f"{self._path} is being read by another process; its log cannot be emptied")
+            raise Unavailable(
+                f"{self._path} is being read by another process, so SQLite's write-ahead log could not "
+                "be emptied"
+            )
         return ""
 
     def erase(self) -> None:

@@ -81,7 +81,9 @@ def request_of(call: Any) -> WireRequest:
     try:
         return _make_wire_request(call)
     except (msgspec.MsgspecError, AttributeError, TypeError, ValueError, RecursionError) as problem:
-        raise InvalidRequest(f"{type(call).__name__} cannot be sent: {problem}") from None
+        raise InvalidRequest(
+            f"the request {type(call).__name__} has a value that cannot be encoded: {problem}"
+        ) from None
 
 
 def call_of(kind: type[C], path: Mapping[str, str], rest: Any, headers: Mapping[str, str]) -> C:
@@ -145,7 +147,9 @@ def _check_value(value: Any, field: FieldInfo) -> Any:
     try:
         return json.dump_checked(value, field.type)
     except msgspec.ValidationError as problem:
-        raise InvalidRequest(f"'{field.name}' cannot be sent: {problem}", field=field.name) from None
+        raise InvalidRequest(
+            f"the argument '{field.name}' cannot be encoded: {problem}", field=field.name
+        ) from None
 
 
 def _field_default(field: FieldInfo) -> Any:

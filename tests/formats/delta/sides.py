@@ -13,8 +13,8 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from deltalake import DeltaTable as ForeignTable
 
 from penstock import Lake
-from penstock.formats.delta.branch_log.difference import union
 from penstock.formats.delta.branch_log.replacements import removal
+from penstock.formats.delta.branch_log.state_difference import union
 from penstock.formats.delta.lake.calls import CommitTables, TableCommit, TablePart, WriterReads
 from penstock.formats.delta.lake.snapshot import TableSnapshot
 from penstock.formats.delta.protocol.actions import (

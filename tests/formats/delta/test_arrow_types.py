@@ -69,15 +69,15 @@ def test_a_schema_comes_back_as_it_was() -> None:
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        ([("c", pa.null())], "the column 'c' holds nothing but nulls"),
-        ([("c", pa.time64("us"))], "the column 'c' is of Arrow's type time64"),
+        ([("c", pa.null())], "the column 'c' contains only nulls"),
+        ([("c", pa.time64("us"))], "the column 'c' has the Arrow type time64"),
         ([("c", pa.duration("s"))], "duration"),
         ([("c", pa.decimal256(50, 2))], "decimal256"),
         (
             [("s", pa.struct([("a", pa.list_(pa.null()))]))],
-            "the column 's.a.element' holds nothing but nulls",
+            "the column 's.a.element' contains only nulls",
         ),
-        ([("a", pa.int8()), ("A", pa.int8())], "differ in case alone"),
+        ([("a", pa.int8()), ("A", pa.int8())], "differ only in upper and lower case"),
     ],
     ids=["null", "time", "duration", "digits", "nested", "case"],
 )

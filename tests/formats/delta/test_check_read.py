@@ -15,7 +15,7 @@ import penstock
 from penstock import Lake
 from penstock.errors import MergeConflict
 from penstock.formats.delta.branch_log.line import CommitTerms
-from penstock.formats.delta.branch_log.net import NetStep
+from penstock.formats.delta.branch_log.net_change import NetStep
 from penstock.formats.delta.branch_log.read_check import _changed_files
 from penstock.formats.delta.format import DeltaFormat
 from penstock.formats.delta.lake.calls import WriterReads

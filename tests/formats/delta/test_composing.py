@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from penstock.errors import InvalidContent, InvalidRequest, Unavailable
-from penstock.formats.delta.branch_log.commit_body import (
+from penstock.formats.delta.branch_log.composed_commit import (
     HELD_MAX_BYTES,
     TERMS_MAX_BYTES,
     ComposedCommit,
@@ -98,7 +98,9 @@ def test_the_name_follows_from_version_and_bytes(owner: Owner) -> None:
 
 def test_each_branch_has_a_folder_of_its_own_and_a_new_branch_of_the_same_name_another(owner: Owner) -> None:
     lines = {
-        composed(owner, SMALL, table=owner.table()._replace(is_default=False, incarnation=name)).entry.line
+        composed(
+            owner, SMALL, table=msgspec.structs.replace(owner.table(), is_default=False, incarnation=name)
+        ).entry.line
         for name in (b"one", b"two")
     }
     assert len(lines) == 2
@@ -118,7 +120,7 @@ def test_few_bytes_are_held_by_the_kernel_and_remembered(owner: Owner) -> None:
 
 def test_many_bytes_are_a_body_that_was_put_before_the_turn(owner: Owner) -> None:
     table = owner.table()
-    turn = table._replace(may_read=False)
+    turn = msgspec.structs.replace(table, may_read=False)
     with pytest.raises(PrepareAgain):
         composed(owner, LARGE, table=turn)
     staged = stage_body(table, owner.commits, owner.content().location, LARGE)

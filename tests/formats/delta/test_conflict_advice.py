@@ -517,7 +517,7 @@ CASES = [
         {"fewer commits": bring_fewer},
     ),
     Case(
-        "cannot take the change in its present state: {}{}",
+        "cannot get the changes of the other side: {}{}",
         transplant_a_delete_alone,
         {
             "drop": transplanted("drop", [1, 2, 3, 4, 5, 6]),
@@ -531,9 +531,10 @@ OTHERWISE = {
     "{}is being adopted, and the outcome is not known yet": "owned/test_format_custody.py",
     "has {}, and the rows to be merged were not checked against it": "test_constraints.py",
     "was partitioned by the column '{}' at that version": "test_mapped_columns.py",
-    "has on each side a new column with the id {}, which files hold and readers go by": (
-        "test_mapped_columns.py"
-    ),
+    (
+        "got a new column on both sides, and both columns have the column mapping id {}, "
+        "by which readers find them in files"
+    ): ("test_mapped_columns.py"),
     "would track rows ('{ENABLED}'), but {} files that were added on the other side have no row ids": (
         "test_row_tracking.py"
     ),
@@ -544,7 +545,7 @@ FOLLOWED = [pytest.param(case, way, id=f"{case.kind[:40]}: {way}") for case in C
 
 
 def test_every_kind_of_conflict_has_a_case() -> None:
-    lines = ("merge_rules", "next_versions", "clash", "prepared_table", "undo")
+    lines = ("merge_rules", "next_versions", "merge_conflict", "prepared_table", "undo")
     kinds = {kind for name in lines for kind in refusals(f"delta/branch_log/{name}.py")}
     kinds |= set(refusals("delta/format.py", ("merge", "restore", "revert", "_managed_content")))
     assert kinds == {case.kind for case in CASES} | OTHERWISE.keys()

@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 import penstock
-from penstock.formats.delta.branch_log.commit_body import operation_metrics
+from penstock.formats.delta.branch_log.composed_commit import operation_metrics
 from penstock.formats.delta.branch_log.past_operations import (
     TEXT_MAX_CHARS,
     PastOperation,

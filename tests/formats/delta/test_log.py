@@ -6,7 +6,7 @@ import pytest
 
 from penstock.formats.delta.errors import LogGap, TableNotFound, VersionNotFound
 from penstock.formats.delta.log import segments
-from penstock.formats.delta.log.files import LogFile, Overlaid
+from penstock.formats.delta.log.files import LogFile, OverlaidFiles
 from penstock.formats.delta.log.segments import Checkpoint, LogSegment, find_segment
 from penstock.formats.delta.protocol.names import END_OF_VERSIONS, LAST_CHECKPOINT, LOG, CommitName
 from tests.formats.delta.logs import UUIDS, Listed, Table, add
@@ -217,7 +217,7 @@ def test_files_that_are_held_elsewhere_are_read_by_their_names_among_the_others(
     table.create(add("a"))
     table.commit(1, add("b"))
     held = {"_delta_log/_commits/x.json": b"held", str(CommitName(1)): b"instead"}
-    files = Overlaid(table.files, held)
+    files = OverlaidFiles(table.files, held)
     names = [
         str(CommitName(0)),
         "_delta_log/_commits/x.json",

@@ -319,7 +319,7 @@ def test_ids_that_other_engines_gave_twice_are_a_conflict_with_ways_out(
         lake.delta.drop_column(KEY, "theirs", branch="dev")
     add_as_others_do(table, "ours")
     table.append(rows(4).append_column("ours", [[40]]))
-    with pytest.raises(MergeConflict, match="on each side a new column with the id 8, which files hold"):
+    with pytest.raises(MergeConflict, match="both columns have the column mapping id 8"):
         dev.merge_into("main")
     if way == "redo":
         lake.rebase("dev", "main", keys={KEY: "drop"})

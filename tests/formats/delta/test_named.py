@@ -9,7 +9,7 @@ import pytest
 
 from penstock.formats.delta.errors import InvalidLog
 from penstock.formats.delta.log.checkpoint_writer import write_checkpoint
-from penstock.formats.delta.log.referenced_files import DeltaNamedFiles, LogRead, read_log
+from penstock.formats.delta.log.referenced_files import DeltaNamedFiles, LogCoverage, read_log
 from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.formats.delta.protocol.actions import Action, Cdc, DeletionVector, FileKey, write_commit
 from penstock.formats.delta.protocol.names import LOG, CommitName
@@ -35,7 +35,7 @@ def first(*actions: Action) -> tuple[Action, ...]:
     return (protocol(), metadata(), *actions)
 
 
-def read(table: Table) -> tuple[LogRead, DeltaNamedFiles]:
+def read(table: Table) -> tuple[LogCoverage, DeltaNamedFiles]:
     named = DeltaNamedFiles()
     return read_log(table.place, named), named
 

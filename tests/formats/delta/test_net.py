@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.formats.delta.branch_log.difference import union
+from penstock.formats.delta.branch_log.file_transitions import files_before
 from penstock.formats.delta.branch_log.line import CommitTerms
-from penstock.formats.delta.branch_log.net import NetChange, NetStep, fold, fold_all, with_terms_of
+from penstock.formats.delta.branch_log.net_change import NetChange, NetStep, fold, fold_all, with_terms_of
 from penstock.formats.delta.branch_log.replacements import Replacement
-from penstock.formats.delta.branch_log.shifts import files_before
+from penstock.formats.delta.branch_log.state_difference import union
 from penstock.formats.delta.branch_log.unmerged_commits import drop_repeated_replacements, select_unmerged
 from penstock.formats.delta.protocol.actions import Action, Add, Cdc, CommitInfo, DomainMetadata, Remove, Txn
 from penstock.formats.delta.protocol.transaction import DeltaReads, Partitions

@@ -17,8 +17,8 @@ from penstock.formats.delta.protocol.partition_conditions import (
     partition_part,
 )
 from penstock.formats.delta.protocol.predicate_sql import write_predicate
-from penstock.formats.delta.protocol.transaction import Partitions, Region
-from penstock.formats.rows.predicate_text import parse_predicate
+from penstock.formats.delta.protocol.transaction import PartitionRegion, Partitions
+from penstock.formats.rows.predicate_parser import parse_predicate
 from penstock.formats.rows.predicates import And, Column, ComparedValues, Like, Not, Or, Predicate
 from penstock.formats.rows.schema import Field, StructType, parse_schema, write_schema
 from penstock.model.encoding import decoder, encode
@@ -77,7 +77,7 @@ def test_a_condition_comes_to_one_thing_for_known_values(
 ) -> None:
     check_condition(where, SCHEMA, COLUMNS)
     assert condition_outcomes(where, SCHEMA, values) == {outcome}
-    region = Region(SCHEMA, (Partitions(where=where),))
+    region = PartitionRegion(SCHEMA, (Partitions(where=where),))
     assert region.holds(values) is (outcome is True)
     assert region.is_decided(values)
 
@@ -94,15 +94,15 @@ def test_a_condition_comes_to_one_thing_for_known_values(
 def test_what_cannot_be_told_may_be_in_the_partitions_and_is_no_certain_part(
     where: str, values: dict[str, str | None]
 ) -> None:
-    region = Region(SCHEMA, (Partitions(where=where),))
+    region = PartitionRegion(SCHEMA, (Partitions(where=where),))
     assert region.holds(values)
     assert not region.is_decided(values)
-    certain = Region(SCHEMA, (Partitions(where=where), Partitions()))
+    certain = PartitionRegion(SCHEMA, (Partitions(where=where), Partitions()))
     assert certain.is_decided(values)
 
 
 def test_values_and_a_condition_must_both_fit() -> None:
-    region = Region(SCHEMA, (Partitions({"city": ("x",)}, "day < '2026-11-01'"),))
+    region = PartitionRegion(SCHEMA, (Partitions({"city": ("x",)}, "day < '2026-11-01'"),))
     assert region.holds({"city": "x", "day": "2026-10-01"})
     assert not region.holds({"city": "y", "day": "2026-10-01"})
     assert not region.holds({"city": "x", "day": "2026-12-01"})

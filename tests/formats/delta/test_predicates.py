@@ -9,7 +9,7 @@ from decimal import Decimal
 import pytest
 
 from penstock.errors import InvalidRequest
-from penstock.formats.rows.predicate_text import parse_predicate
+from penstock.formats.rows.predicate_parser import parse_predicate
 from penstock.formats.rows.predicates import (
     And,
     Column,
@@ -116,22 +116,22 @@ def test_a_text_means_its_condition(text: str, meant: Predicate) -> None:
         ("idd = 1", "the table has no column 'idd'; did you mean 'id'? There are id, small, name"),
         ("upper(name) = 'X'", "calls the function 'upper', and a condition here can only compare columns"),
         ("address.town = 'x'", "the column 'address' has no part 'town'; there are City"),
-        ("id.x = 1", "the column 'id' has no parts"),
+        ("id.x = 1", "the column 'id' has no field 'x'"),
         (
             "id = 'x'",
             "'x' cannot be compared with the column 'id', which is of the type long: not a whole number",
         ),
         ("id = 1.5", "not a whole number"),
         ("id = 99999999999999999999", "does not fit into 64 bits"),
-        ("id = true", "true and false belong to boolean columns"),
-        ("done = 1", "true and false belong to boolean columns"),
-        ("name = 1", "put it into single quotes"),
-        ("day = 20261114", "put it into single quotes"),
+        ("id = true", "only boolean columns are compared with true and false"),
+        ("done = 1", "only boolean columns are compared with true and false"),
+        ("name = 1", "value is written in single quotes"),
+        ("day = 20261114", "value is written in single quotes"),
         ("day = '14.11.2026'", "not a date"),
         ("day = '2026-02-30'", "day"),
         ("day = ''", "the text is empty"),
         ("at = 'noon'", "not a timestamp"),
-        ("local = '2026-11-14 10:00:00Z'", "has a zone, and the column has none"),
+        ("local = '2026-11-14 10:00:00Z'", "it has a time zone, but the column has none"),
         ("amount = 'NaN'", "not a decimal number"),
         ("amount = 1e99", "not a decimal number of at most 38 digits"),
         ("id = null", "write 'is null' or 'is not null'"),
@@ -142,9 +142,9 @@ def test_a_text_means_its_condition(text: str, meant: Predicate) -> None:
         ("id = 1 id = 2", "'id' at character 8, where 'and', 'or' or the end should be"),
         ("id not = 1", "'in', 'between' or 'like' after 'not'"),
         ("(id = 1", "ends where ')' should be"),
-        ("id like 'a'", "'like' compares a column of text"),
-        ("raw = 'x'", "can only be asked whether it is null"),
-        ("address = 'x'", "a struct, which can only be asked whether it is null"),
+        ("id like 'a'", "'like' compares a string column"),
+        ("raw = 'x'", "can only be 'is null' or 'is not null'"),
+        ("address = 'x'", "a struct; a condition on it can only be 'is null' or 'is not null'"),
         ("id = 1; drop", "'; drop' at character 7"),
         ("id = 'unended", "at character 6"),
         ('name = "id"', "a literal, such as"),

@@ -24,7 +24,7 @@ from penstock.formats.delta.rows.stats import Statistics, indexed_leaves
 from penstock.formats.delta.rows.writing import partition_text
 from penstock.formats.rows.arrow_types import arrow_schema
 from penstock.formats.rows.filtering import rows_where
-from penstock.formats.rows.predicate_text import parse_predicate
+from penstock.formats.rows.predicate_parser import parse_predicate
 from penstock.formats.rows.predicates import (
     And,
     Column,

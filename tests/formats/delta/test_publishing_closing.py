@@ -35,9 +35,9 @@ def test_who_publishes_after_closing_does_not_wait_for_a_job_that_hangs(tmp_path
         waiting = threads.submit(publisher.publish, content)
         publisher.close(0.01)
         try:
-            with pytest.raises(Unavailable, match="is closed"):
+            with pytest.raises(Unavailable, match="was closed"):
                 waiting.result(WAIT_S / 2)
-            with pytest.raises(Unavailable, match="is closed"):
+            with pytest.raises(Unavailable, match="was closed"):
                 publisher.publish(content)
         finally:
             go_on.set()

@@ -16,7 +16,7 @@ import pytest
 
 import penstock
 from penstock.errors import InvalidContent, InvalidRequest, MergeConflict
-from penstock.formats.delta.branch_log.commit_body import HELD_MAX_BYTES
+from penstock.formats.delta.branch_log.composed_commit import HELD_MAX_BYTES
 from penstock.formats.delta.branch_log.replacements import removal
 from penstock.formats.delta.branch_log.row_ids import PROVISIONAL
 from penstock.formats.delta.lake.calls import CommitTables, WriterReads

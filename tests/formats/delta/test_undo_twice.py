@@ -311,3 +311,47 @@ def test_files_that_came_and_went_within_a_merged_branch_and_were_restored_are_a
     lake.transplant(merged, "dev") if undo == "transplant" else lake.revert(merged, "third")
     expected = [1, 2, 3] if undo == "transplant" else [1]
     assert sorted(lake.table("t", branch).to_arrow()["id"].to_pylist()) == expected
+
+
+def test_rows_that_were_restored_and_rewritten_are_a_conflict_with_what_took_their_place(lake: Lake) -> None:
+    """The files that were restored are gone by now, and their rows are in others."""
+    table = lake.create_table("t", data=rows(1, 2))
+    first = lake.branch().head
+    table.update({"day": "'tue'"}, "id = 1")
+    table.overwrite(rows(3))
+    overwritten = lake.branch().head
+    lake.restore(["t"], to=first)
+    table.update({"day": "'wed'"})
+    with pytest.raises(MergeConflict, match=r"\(RESTORE\) of commit .* from before it"):
+        lake.revert(overwritten)
+    assert sorted(table.to_arrow()["id"].to_pylist()) == [1, 2]
+
+
+@pytest.mark.parametrize("rewritten", ["main", "dev"])
+def test_rows_that_a_merge_brought_and_the_next_one_rewrote_are_a_conflict(
+    lake: Lake, rewritten: str
+) -> None:
+    """The branch takes main's versions as they are, so that the merge itself is no version of its line."""
+    main = create(lake)
+    Side(lake, "dev").append(9)
+    main.append(10, 11)
+    lake.merge("main", "dev")
+    merged = lake.branch("dev").head
+    main.delete(10) if rewritten == "main" else main.append(12)
+    lake.merge("main", "dev")
+    if rewritten == "dev":
+        Side(lake, "dev").delete(10)
+    with pytest.raises(MergeConflict, match=r"\(DELETE\) of commit .* wrote rows of"):
+        lake.revert(merged, "dev")
+
+
+def test_rows_that_a_merge_brought_go_after_the_next_one(lake: Lake) -> None:
+    main = create(lake)
+    Side(lake, "dev").append(9)
+    main.append(10, 11)
+    lake.merge("main", "dev")
+    merged = lake.branch("dev").head
+    main.append(12)
+    lake.merge("main", "dev")
+    lake.revert(merged, "dev")
+    assert Side(lake, "dev").ids() == [1, 2, 3, 4, 5, 6, 9, 12]

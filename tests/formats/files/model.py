@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from penstock.formats.files import trees
 from penstock.formats.files.content import FilesTable
 from penstock.formats.files.files import File, FilesState, state_of, with_state
-from penstock.formats.files.intents import WriteCondition, WriteIntent, encode_write, for_merges
+from penstock.formats.files.intents import WriteCondition, WriteIntent, encode_write, part_for_merges
 from penstock.formats.files.table_changes import apply_write
 from penstock.kernel.format import AppliedChange, CrossedHistory, Refused, Table
 from penstock.kernel.objects import Objects
@@ -168,7 +168,7 @@ class Shelf:
 
 def intents(writes: Sequence[WriteIntent]) -> list[bytes]:
     """What commits keep of some writes."""
-    return [encode_write(for_merges(write)) for write in writes]
+    return [encode_write(part_for_merges(write)) for write in writes]
 
 
 class Clashed(NamedTuple):

@@ -364,3 +364,53 @@ def test_a_commit_that_was_undone_and_brought_again_is_undone_once_more(lake: La
         assert ids(lake) == [1, 5]
         lake.transplant(commit)
         assert ids(lake) == [1, 2, 3, 5]
+
+
+# -- an undo on the branch, after a merge or a transplant of what it undoes --------------------------------
+
+
+@pytest.fixture(params=["parquet", "delta"])
+def undone(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lake]:
+    """A table that dev added rows to, overwrote, and set back; main has a row that dev has not."""
+    with penstock.open(tmp_path / "lake", create=True) as lake:
+        lake.table("t").write(rows(1, 2), format=request.param)
+        lake.branch("dev").create()
+        lake.table("t").write(rows(9), mode="append")
+        lake.table("t", "dev").write(rows(3, 4), mode="append")
+        lake.table("t", "dev").write(rows(1, 2), mode="overwrite")
+        lake.revert("dev", "dev")
+        assert ids(lake, "dev") == [1, 2, 3, 4]
+        yield lake
+        assert lake.fsck().damages == ()
+
+
+@pytest.mark.parametrize("bring", ["merge", "transplant", "rebase"])
+def test_an_undo_brings_all_back_where_a_merge_had_carried_out_what_it_undoes(
+    undone: Lake, bring: str
+) -> None:
+    """The merge removed the files because the branch had, and has them again."""
+    undone.merge("dev~1")
+    assert ids(undone) == [1, 2]
+    if bring == "rebase":
+        undone.rebase("dev")
+        assert ids(undone, "dev") == [1, 2, 3, 4]
+    else:
+        undone.merge("dev") if bring == "merge" else undone.transplant("dev")
+        assert ids(undone) == [1, 2, 3, 4]
+
+
+def test_an_undo_brings_all_back_where_transplants_had_carried_out_what_it_undoes(undone: Lake) -> None:
+    for commit in ("dev~2", "dev~1", "dev"):
+        undone.transplant(commit)
+    assert ids(undone) == [1, 2, 3, 4]
+
+
+def test_what_a_merged_branch_ended_stays_so(lake: Lake) -> None:
+    """The merge that takes the file brings what was decided on another branch than the one that has it."""
+    lake.branch("third").create(at="main")
+    lake.table("t", "third").write(rows(1, 2), mode="overwrite")
+    lake.table("t").write(rows(5), mode="append")
+    lake.merge("third", keys={"t": "force"})
+    assert ids(lake) == [1, 2]
+    lake.merge("dev")
+    assert ids(lake) == [1, 2]

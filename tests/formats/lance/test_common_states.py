@@ -98,6 +98,6 @@ def test_a_deletion_after_crossed_merges_is_not_lost_where_the_rows_were_rewritt
         forked.merge("dev", "main")
         assert keys_seen(forked) == sorted({*START, 10, 11, 20} - {*gone})
         return
-    with pytest.raises(MergeConflict, match="has the same rows updated or deleted on both sides"):
+    with pytest.raises(MergeConflict, match="had the same rows updated or deleted on both sides"):
         forked.merge("dev", "main")
     assert keys_seen(forked) == [*START, 10, 11, 20]

@@ -228,7 +228,7 @@ def test_a_writer_that_went_on_from_a_strangers_version_is_refused(forked: Lake)
         lance.write_dataset(rows(20), early, mode="append")
     assert keys_of(forked) == [1, 2, 3, 4, 5, 10]
     (damage,) = forked.fsck().damages
-    assert "'items' is out of sync: versions 3 to 3 of the lake are others" in damage.what
+    assert "'items' is out of sync: versions 3 to 3 of the lake differ" in damage.what
     (done,) = forked.resync(ITEMS, leave_own=True).tables
     own = forked.at(done.commit).table(ITEMS).to_arrow()["k"].to_pylist()
     assert keys_of(forked) == [1, 2, 3, 4, 5, 66]

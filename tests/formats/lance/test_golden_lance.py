@@ -12,12 +12,12 @@ from penstock.formats.lance.intents import Create, Declare, NumberedStep, Steps,
 from penstock.formats.lance.manifests import ManifestOperation
 from penstock.formats.lance.names import head_id, line_folder
 from penstock.formats.lance.state import (
-    Arrived,
     LanceState,
+    MergeArrivals,
     OwnBranch,
     OwnTag,
-    Recent,
-    Trace,
+    RecentVersion,
+    RowTrace,
     Version,
     VersionAt,
     decode_entry,
@@ -37,7 +37,7 @@ VECTORS = {
         is_private=True,
         properties={"a": "b"},
         newest=7,
-        recent=(Recent("", 7, Version(staged="_versions/7.manifest-8", size=9, sha256=b"\x66" * 32)),),
+        recent=(RecentVersion("", 7, Version(staged="_versions/7.manifest-8", size=9, sha256=b"\x66" * 32)),),
     ),
     "version": Version(
         chain="",
@@ -48,12 +48,12 @@ VECTORS = {
         operation=ManifestOperation.APPEND,
         e_tag="x",
         metadata={"m": "n"},
-        arrived=Arrived(
+        arrived=MergeArrivals(
             number=4,
             id=b"\x44" * 32,
             operations=(ManifestOperation.APPEND, ManifestOperation.DELETE),
             taken=(b"\x77" * 12,),
-            trace=Trace(
+            trace=RowTrace(
                 rewrites=(VersionAt(3, "_penstock/0123/", "_versions/3.manifest-4", 5, b"\x88" * 32),),
                 deletes=((VersionAt(1, "", "a", 2, b""), VersionAt(2, "", "b", 3, b"")),),
                 has_inserts=True,
@@ -134,7 +134,7 @@ def test_a_version_from_before_merges_were_noted_is_read() -> None:
 @pytest.mark.parametrize(("length", "taken"), [(3, ()), (4, (b"\x77" * 12,))])
 def test_what_came_before_more_was_noted_of_it_is_read(length: int, taken: tuple[bytes, ...]) -> None:
     fields = msgspec.msgpack.decode(encode(VECTORS["version"].arrived))  # type: ignore[attr-defined]
-    found = msgspec.msgpack.decode(encode(fields[:length]), type=Arrived)
+    found = msgspec.msgpack.decode(encode(fields[:length]), type=MergeArrivals)
     assert (found.number, found.taken, found.trace) == (4, taken, None)
 
 

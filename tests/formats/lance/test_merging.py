@@ -286,7 +286,7 @@ def test_a_column_that_became_another_one_is_told(forked: Lake) -> None:
 def test_nothing_is_grafted_onto_a_table_that_was_overwritten(forked: Lake) -> None:
     write(forked, "dev", 10)
     write(forked, "main", 1, mode="overwrite")
-    assert "no other change after overwrite" in refusal(forked)
+    assert "the target has had overwrite, after which" in refusal(forked)
 
 
 def test_deletions_in_one_fragment_are_united(forked: Lake) -> None:
@@ -383,7 +383,7 @@ def test_columns_that_were_written_anew_in_place_clash_with_deletions_there(
     if is_compacted:
         opened(forked, branch).optimize.compact_files()
     delete(forked, "main" if branch == "dev" else "dev", 2)
-    assert "one rewrote columns of data files" in refusal(forked, source, target)
+    assert "one side rewrote columns of data files" in refusal(forked, source, target)
 
 
 def test_appends_go_with_an_update_that_the_target_has(forked: Lake) -> None:

@@ -15,7 +15,7 @@ from penstock.formats.lance.state import (
     LanceState,
     OwnBranch,
     OwnTag,
-    Recent,
+    RecentVersion,
     Version,
     Versions,
     apply_changes,
@@ -66,7 +66,7 @@ class Table:
 
     def add(self, branch: str = "") -> None:
         number = next(iter(self.numbers(branch)), 0) + 1
-        one = Recent(branch, number, version_of_number(number))
+        one = RecentVersion(branch, number, version_of_number(number))
         self.content, blobs = with_next(self.objects, self.content, self.state, one)
         self._keep(blobs)
         self.entries[version_key(branch, number)] = one.version
@@ -159,14 +159,19 @@ def test_no_difference_of_two_states_is_missed(seed: int) -> None:
 @pytest.mark.parametrize(
     ("recent", "said"),
     [
-        ((Recent("", 2, version_of_number(2)),), "a version 2 after version 3"),
-        ((Recent("", 5, version_of_number(5)), Recent("", 4, version_of_number(4))), "4 after version 5"),
-        ((Recent("gone", 1, version_of_number(1)),), "of branch 'gone', which it does not have"),
-        ((Recent("", 4, Version(sha256=b"short")),), "without a size and hash"),
+        ((RecentVersion("", 2, version_of_number(2)),), "a version 2 after version 3"),
+        (
+            (RecentVersion("", 5, version_of_number(5)), RecentVersion("", 4, version_of_number(4))),
+            "4 after version 5",
+        ),
+        ((RecentVersion("gone", 1, version_of_number(1)),), "of branch 'gone', which it does not have"),
+        ((RecentVersion("", 4, Version(sha256=b"short")),), "without a size and hash"),
     ],
     ids=["older-than-the-tree", "out-of-order", "of-no-branch", "no-hash"],
 )
-def test_versions_beside_the_tree_that_cannot_be_are_told(recent: tuple[Recent, ...], said: str) -> None:
+def test_versions_beside_the_tree_that_cannot_be_are_told(
+    recent: tuple[RecentVersion, ...], said: str
+) -> None:
     table = Table()
     for _ in range(3):
         table.add()

@@ -12,7 +12,7 @@ from penstock.formats.lance import version_writer
 from tests.formats.lance.tables import delete, keys_of, keys_seen, opened, write
 
 START = [1, 2, 3, 4, 5]
-REPEATED = "one side got by a repeated commit"
+REPEATED = "one side got from transplanted or reverted commits"
 ONCE = [*START, 10, 20]
 
 
@@ -123,7 +123,7 @@ def test_a_deletion_of_rows_that_never_came_is_told(forked: Lake) -> None:
     opened(forked, "dev").update({"v": "0.5"}, where="k = 1")
     delete(forked, "dev", 1)
     write(forked, "main", 20)
-    with pytest.raises(MergeConflict, match="lacks rows that the commit removes"):
+    with pytest.raises(MergeConflict, match="no longer has the rows that the commit deletes"):
         forked.transplant("dev~1..dev", "main")
     assert 1 in keys_seen(forked)
 
@@ -177,7 +177,7 @@ def test_a_transplant_of_more_fragments_than_are_remembered_is_refused(
     monkeypatch.setattr(version_writer, "TAKEN_MAX", 0)
     write(forked, "dev", 10)
     write(forked, "main", 20)
-    with pytest.raises(MergeConflict, match="1 fragments from repeated commits"):
+    with pytest.raises(MergeConflict, match="1 fragments from transplanted or rebased commits"):
         forked.transplant("dev~1..dev", "main")
     forked.merge("dev", "main")
     assert keys_seen(forked) == [*START, 10, 20]

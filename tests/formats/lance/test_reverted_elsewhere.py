@@ -117,7 +117,7 @@ def test_an_update_that_one_side_had_reverted_is_a_conflict_with_a_deletion_of_i
     write(forked, "dev", 6)
     forked.merge("main", "dev")
     delete(forked, "feature", 1)
-    assert "because their update was reverted" in refusal_of_merge(forked, *way)
+    assert "because the change was reverted" in refusal_of_merge(forked, *way)
 
 
 def test_an_append_that_one_side_had_reverted_and_the_other_deleted_is_no_conflict(forked: Lake) -> None:

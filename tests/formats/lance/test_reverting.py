@@ -180,7 +180,7 @@ def test_rows_that_were_deleted_since_do_not_come_back_by_a_transplant(forked: L
     bad = append(forked, 6, 7)
     remove(forked, 6)
     forked.revert(bad, "main")
-    with pytest.raises(MergeConflict, match="has deleted or updated rows of the commit"):
+    with pytest.raises(MergeConflict, match="has deleted or updated rows that the commit added"):
         forked.transplant([bad], "main")
     assert keys_seen(forked) == [1, 2, 3, 4, 5]
 
@@ -219,11 +219,11 @@ def test_a_revert_is_not_repeated_where_its_rows_never_were(
     append(forked, 6)
     undone = commit(forked, lambda: forked.revert(bad, "main"))
     append(forked, 10, branch="dev")
-    with pytest.raises(MergeConflict, match="never had the rows that the revert restores"):
+    with pytest.raises(MergeConflict, match="never had, on this branch, the rows"):
         forked.transplant([undone], "dev")
     gone = remove(forked, 10, branch="dev")
     monkeypatch.setattr(lineage, "TRACED_MAX", 1)
-    with pytest.raises(MergeConflict, match="revert the commit here"):
+    with pytest.raises(MergeConflict, match="revert the original commit on this branch instead"):
         forked.transplant([undone], "dev")
     forked.revert(gone, "dev")
     assert keys_of(forked, "dev") == [1, 2, 3, 4, 5, 10]
@@ -543,7 +543,7 @@ def test_a_column_of_another_type_with_rows_since_is_a_conflict(forked: Lake) ->
     bad = commit(forked, lambda: opened(forked).alter_columns({"path": "v", "data_type": pa.float32()}))
     more = pa.table({"k": pa.array([6], pa.int64()), "v": pa.array([6.0], pa.float32())})
     commit(forked, lambda: lance.write_dataset(more, opened(forked), mode="append"))
-    with pytest.raises(MergeConflict, match="do not match its former columns"):
+    with pytest.raises(MergeConflict, match="do not fit the columns that it had before"):
         forked.revert(bad, "main")
     remove(forked, 6)
     forked.revert(bad, "main")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import penstock
 import penstock.spark
-from penstock.spark.sessions import lake_of
+from penstock.spark.session_lakes import lake_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

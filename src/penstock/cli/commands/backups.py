@@ -69,7 +69,7 @@ class BackupTotals(msgspec.Struct, frozen=True, kw_only=True):
     new_bytes: int
     """Their size."""
     missing: tuple[str, ...]
-    """What was gone already when the backup was made."""
+    """Files that were missing already when the backup was made."""
 
     @classmethod
     def of(cls, data: BackupData) -> BackupTotals:
@@ -531,14 +531,14 @@ def restore_backup(
             source=source,
             source_is_gone=source_is_gone,
             allow_missing=missing_ok,
-            moved_roots=dict(map(_old_and_new, mapped)),
+            moved_roots=dict(map(_parse_root_mapping, mapped)),
             author=call.who,
             progress=bar,
         )
     call.answer(lambda: RestoredBackup.of(made), lambda screen: _render_restored_lake(screen, made))
 
 
-def _old_and_new(given: str) -> tuple[str, str]:
+def _parse_root_mapping(given: str) -> tuple[str, str]:
     old, equals, new = given.partition("=")
     if not (old and equals and new):
         raise click.UsageError(f"--map must be OLD=NEW, such as s3://old=s3://new, got {given!r}")

@@ -59,7 +59,7 @@ def _parse_shapes(ctx: click.Context, param: click.Parameter, value: str) -> tup
 
 
 class Measurement(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one load on a store, done one way."""
+    """The result of one load on a store, with one way of committing."""
 
     shape: str
     """`one-branch`, `many-branches` or `one-table`: how the writers meet."""
@@ -181,7 +181,7 @@ def bench(
         pairs = list(run(site, plan, line.announce))
         place = site.store.url
     call.answer(
-        lambda: _bench_answer(place, plan, pairs), lambda screen: _format_result(screen, place, plan, pairs)
+        lambda: _describe_bench(place, plan, pairs), lambda screen: _format_result(screen, place, plan, pairs)
     )
     if in_lake:
         call.note("the branches are deleted; 'penstock sweep' removes their objects when they are old enough")
@@ -207,7 +207,7 @@ class _BenchProgress(Progress):
         self._stream.flush()
 
 
-def _bench_answer(url: str, plan: Plan, pairs: Sequence[Pair]) -> Bench:
+def _describe_bench(url: str, plan: Plan, pairs: Sequence[Pair]) -> Bench:
     return Bench(
         url=url,
         seconds=plan.seconds,

@@ -74,7 +74,9 @@ def _render_check(screen: Screen, checked: Checked) -> Iterator[str]:
     yield f"  {RESTORE}."
 
 
-def _number_option(name: str, metavar: str, kind: type[float], lowest: int, text: str) -> Callable[[F], F]:
+def _make_number_option(
+    name: str, metavar: str, kind: type[float], lowest: int, text: str
+) -> Callable[[F], F]:
     return click.option(
         f"--{name.replace('_', '-')}",
         name,
@@ -96,8 +98,8 @@ $ penstock horizon 'job/*' --keep-all
 """,
 )
 @click.argument("pattern", required=False, metavar="[PATTERN]")
-@_number_option("max_commits", "COUNT", int, 1, "Keep at least this number of commits.")
-@_number_option("max_days", "DAYS", float, 0, "Keep commits for at least this number of days.")
+@_make_number_option("max_commits", "COUNT", int, 1, "Keep at least this number of commits.")
+@_make_number_option("max_days", "DAYS", float, 0, "Keep commits for at least this number of days.")
 @click.option("--keep-all", is_flag=True, help="Remove the rule for PATTERN: keep everything again.")
 @pass_call
 def horizon(
@@ -151,10 +153,10 @@ $ penstock grace
 $ penstock grace --data-grace-days 30
 """,
 )
-@_number_option(
+@_make_number_option(
     "grace_s", "SECONDS", float, 0, "The grace period of unreferenced objects, in seconds: 3600 or more."
 )
-@_number_option(
+@_make_number_option(
     "data_grace_days", "DAYS", float, 0, "The grace period of unreferenced data files, in days: 4 or more."
 )
 @pass_call
@@ -193,14 +195,14 @@ $ penstock sweep --grace-s 172800
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be removed, and remove nothing.")
 @click.option("--remove-data", is_flag=True, help="Also remove data files of tables, not only count them.")
-@_number_option(
+@_make_number_option(
     "grace_s",
     "SECONDS",
     float,
     0,
     "A longer grace period of unreferenced objects. [as set by 'penstock grace']",
 )
-@_number_option(
+@_make_number_option(
     "data_grace_days",
     "DAYS",
     float,
@@ -212,14 +214,14 @@ $ penstock sweep --grace-s 172800
     is_flag=True,
     help="State that nobody writes to the lake until the sweep has ended: this allows shorter grace periods.",
 )
-@_number_option(
+@_make_number_option(
     "idempotency_days",
     "DAYS",
     float,
     0,
     "Forget idempotency keys after this number of days; less than 7 needs --nobody-writes. [7]",
 )
-@_number_option(
+@_make_number_option(
     "tombstone_days", "DAYS", float, 0, "Forget logs of deleted branches after this number of days. [90]"
 )
 @pass_call

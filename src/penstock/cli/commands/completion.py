@@ -18,7 +18,7 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
     shell: str
     """`bash`, `zsh` or `fish`."""
     script: str
-    """What the shell is to read."""
+    """The script for the shell."""
 
 
 @command(

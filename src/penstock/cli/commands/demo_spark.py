@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import PenstockError
 from penstock.lake.opener import open_lake
+from penstock.spark.java import find_java, quiet_home
 
 if TYPE_CHECKING:
     from penstock.cli.commands.demo import Story
@@ -38,8 +39,6 @@ def what_is_missing() -> str:
     lacking = dict.fromkeys(brings for name, brings in NEEDED.items() if find_spec(name) is None)
     if lacking:
         return f"pip install {' '.join(map(shlex.quote, lacking))}"
-    from penstock.spark.java import find_java
-
     try:
         find_java()
     except PenstockError as problem:
@@ -51,7 +50,7 @@ def show_spark_demo(story: Story) -> None:
     """Files become tables in one transaction; bad ones do not, until they are put right on a branch."""
     landing = story.place / "landing"
     with _start_spark(story) as (lake, spark):
-        _arrive(landing)
+        _make_incoming_files(landing)
         story.chapter("Orders and customers arrive as files, and are kept as they came")
         story.run(f"files put -r {shlex.quote(f'{landing}/')} raw.shop -m 'files of a week'")
         story.chapter("A pipeline makes two Delta tables and a Lance table of them, in one transaction")
@@ -181,8 +180,6 @@ def _start_spark(story: Story) -> Iterator[tuple[Lake, Any]]:
 @contextmanager
 def _quiet_java() -> Iterator[None]:
     """Meanwhile Java starts without its line on a module that nothing here uses. Its errors come through."""
-    from penstock.spark.java import find_java, quiet_home
-
     before = os.environ.get("JAVA_HOME")
     os.environ["JAVA_HOME"] = quiet_home(find_java())
     try:
@@ -193,7 +190,7 @@ def _quiet_java() -> Iterator[None]:
             os.environ["JAVA_HOME"] = before
 
 
-def _arrive(landing: Path) -> None:
+def _make_incoming_files(landing: Path) -> None:
     """Files as a shop would send them, the same every time; a few orders of the last day are of its tests."""
     random = Random(7)
     first = date(2026, 11, 2)

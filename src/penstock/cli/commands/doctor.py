@@ -19,10 +19,10 @@ from penstock.cli.call import Call, pass_call
 from penstock.cli.declaration import command
 from penstock.cli.format_cli import DoctorCheck, Finding, format_clis
 from penstock.cli.installation import DoctorLine, build_check, check_installation
+from penstock.cli.reference_access import commit_of
 from penstock.cli.rendering.columns import Cell, Row, columns
 from penstock.cli.rendering.screen import Screen
 from penstock.cli.rendering.times import ago, format_count, iso, size
-from penstock.cli.via import commit_of
 from penstock.errors import Denied, PenstockError
 from penstock.formats.registry import other_formats
 from penstock.kernel.description import read_description

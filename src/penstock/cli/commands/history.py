@@ -15,11 +15,11 @@ from penstock.cli.commands.row_diffs import ROWS_LIMIT, DifferingRows, show_row_
 from penstock.cli.completions import complete_key, complete_revision
 from penstock.cli.declaration import command, limit_option
 from penstock.cli.option_groups import gather
+from penstock.cli.reference_access import changes_of, if_readable, reference_in, revision_of
 from penstock.cli.rendering import contents, history
 from penstock.cli.rendering.columns import columns
 from penstock.cli.rendering.screen import Screen, printable
 from penstock.cli.rendering.times import format_count, moment
-from penstock.cli.via import changes_of, if_readable, reference_in, revision_of
 from penstock.errors import ReferenceNotFound
 from penstock.lake.answers import Difference, Entry
 from penstock.lake.lake import Lake

@@ -104,7 +104,7 @@ def copy(call: Call, source: str, target: str) -> None:
 
 
 class MoveReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a move."""
+    """The result of a move."""
 
     state: str
     """`moved`, `cancelled` or `undone`: the lake lives at the target, or at the source."""

@@ -9,11 +9,11 @@ from penstock.cli.completions import complete_branch, complete_revision
 from penstock.cli.declaration import command
 from penstock.cli.merge_command import MergeCommand, RevertCommand, to_take
 from penstock.cli.option_groups import RequestOptions, request_options
+from penstock.cli.reference_access import commit_of, if_readable, reference_in, revision_of
 from penstock.cli.rendering.history import short
 from penstock.cli.rendering.screen import Screen
 from penstock.cli.rendering.times import format_count
 from penstock.cli.sides import SideOptions, side_options
-from penstock.cli.via import commit_of, if_readable, reference_in, revision_of
 from penstock.errors import Denied
 from penstock.lake.lake import Lake
 from penstock.model.commits import EMPTY_COMMIT_ID
@@ -29,7 +29,7 @@ def _head_before(lake: Lake, target: str, result: MergeResult) -> str:
     return parents[0] if len(parents) > 1 else EMPTY_COMMIT_ID
 
 
-def _nothing_to_do(screen: Screen, text: str) -> str:
+def _format_nothing_to_do(screen: Screen, text: str) -> str:
     return screen.paint(text, "dim")
 
 
@@ -91,7 +91,7 @@ def merge(
 
     def describe_result(screen: Screen, result: MergeResult) -> str:
         if not result.applied:
-            return _nothing_to_do(screen, f"{target} has everything of {source} already")
+            return _format_nothing_to_do(screen, f"{target} has everything of {source} already")
         return f"merged as {screen.paint(short(result.head), 'id')}"
 
     def suggest_resolutions(result: MergeResult) -> list[str]:
@@ -156,7 +156,7 @@ def transplant(
 
     def describe_result(screen: Screen, result: MergeResult) -> str:
         if not result.applied:
-            return _nothing_to_do(screen, f"{target} has all of that already")
+            return _format_nothing_to_do(screen, f"{target} has all of that already")
         return f"transplanted as {', '.join(screen.paint(short(commit), 'id') for commit in result.commits)}"
 
     last = commits.rpartition("..")[2]
@@ -208,9 +208,9 @@ def rebase(
 
     def describe_result(screen: Screen, result: MergeResult) -> str:
         if result.dry_run:
-            return _nothing_to_do(screen, f"{branch} has no commits of its own to repeat on {base}")
+            return _format_nothing_to_do(screen, f"{branch} has no commits of its own to repeat on {base}")
         if not result.applied:
-            return _nothing_to_do(screen, f"{branch} stands on {base} already")
+            return _format_nothing_to_do(screen, f"{branch} stands on {base} already")
         repeated = format_count(len(result.commits), "commit")
         head = screen.paint(short(result.head), "id")
         return f"{screen.paint(branch, 'name')} is at {head}, {repeated} repeated"
@@ -268,7 +268,7 @@ def revert(
 
     def describe_result(screen: Screen, result: MergeResult) -> str:
         if not result.applied:
-            return _nothing_to_do(screen, f"{branch} has nothing left of {short(commit_id)} to undo")
+            return _format_nothing_to_do(screen, f"{branch} has nothing left of {short(commit_id)} to undo")
         return f"reverted {screen.paint(short(commit_id), 'id')} as {screen.paint(short(result.head), 'id')}"
 
     def parent() -> str | None:

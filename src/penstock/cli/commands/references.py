@@ -10,11 +10,11 @@ from penstock.cli.answers import ListPage
 from penstock.cli.call import Call, pass_call
 from penstock.cli.completions import complete_branch, complete_revision, complete_tag
 from penstock.cli.declaration import command, group, if_head_option, key_option, limit_option
+from penstock.cli.reference_access import commit_of
 from penstock.cli.rendering.columns import Cell, columns
 from penstock.cli.rendering.history import short, title
 from penstock.cli.rendering.screen import Screen, printable
 from penstock.cli.rendering.times import ago
-from penstock.cli.via import commit_of
 from penstock.lake.answers import LogLine
 from penstock.lake.calls import AssignReference, CreateReference, DeleteReference
 from penstock.lake.lake import Lake

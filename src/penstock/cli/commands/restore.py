@@ -13,9 +13,9 @@ from penstock.cli.completions import complete_branch, complete_key, complete_rev
 from penstock.cli.declaration import command
 from penstock.cli.merge_command import MergeCommand
 from penstock.cli.option_groups import RequestOptions, request_options
+from penstock.cli.reference_access import if_readable, reference_in, revision_of
 from penstock.cli.rendering.history import short
 from penstock.cli.rendering.screen import Screen
-from penstock.cli.via import if_readable, reference_in, revision_of
 from penstock.errors import InvalidName, ReferenceNotFound
 from penstock.lake.lake import Lake
 from penstock.model.keys import Key

@@ -87,4 +87,4 @@ def _format_own_versions(resynced_table: ResyncedTable) -> Iterator[str]:
     if resynced_table.repeated:
         yield f"  the rows of {own} are added on top; they are also at commit {resynced_table.commit}"
     else:
-        yield f"  {own} are left at commit {resynced_table.commit}: write again what they did"
+        yield f"  {own} are left at commit {resynced_table.commit}: write their changes again"

@@ -72,7 +72,7 @@ def delete_rows(
     """Delete rows of the table KEY. 'penstock delete' drops the table itself."""
     _require_rows(where, is_all)
     changed = call.open().table(key, commit.branch).delete(where, **commit.described_by(call.who))
-    call.answer(lambda: changed, lambda screen: _changed_lines(screen, changed))
+    call.answer(lambda: changed, lambda screen: _format_changed_rows(screen, changed))
 
 
 @command(
@@ -115,7 +115,7 @@ def update_rows(
             raise click.UsageError(f"--set names the column '{column.strip()}' twice")
         values[column.strip()] = expression.strip()
     changed = call.open().table(key, commit.branch).update(values, where, **commit.described_by(call.who))
-    call.answer(lambda: changed, lambda screen: _changed_lines(screen, changed))
+    call.answer(lambda: changed, lambda screen: _format_changed_rows(screen, changed))
 
 
 @command(
@@ -159,7 +159,7 @@ def upsert(
     if chosen["delete_missing"]:
         statement = statement.when_not_matched_by_source_delete()
     changed = statement.commit()
-    call.answer(lambda: changed, lambda screen: _changed_lines(screen, changed))
+    call.answer(lambda: changed, lambda screen: _format_changed_rows(screen, changed))
 
 
 @command(
@@ -251,7 +251,8 @@ def maintain(call: Call, keys: tuple[str, ...], is_all: bool, branch: str | None
                 has_failed = True
                 results.append(MaintainedTable(key=Key.parse(name), problem=problem.message))
     call.answer(
-        lambda: MaintenanceReport(tables=tuple(results)), lambda screen: _maintained_lines(screen, results)
+        lambda: MaintenanceReport(tables=tuple(results)),
+        lambda screen: _format_maintenance_report(screen, results),
     )
     if has_failed:
         click.get_current_context().exit(1)
@@ -262,7 +263,7 @@ def _require_rows(where: str | None, is_all: bool) -> None:
         raise click.UsageError("say which rows: --where CONDITION, or --all")
 
 
-def _maintained_lines(screen: Screen, results: list[MaintainedTable]) -> Iterator[str]:
+def _format_maintenance_report(screen: Screen, results: list[MaintainedTable]) -> Iterator[str]:
     rows: list[Row] = []
     for result in results:
         text = (result.problem or "").partition("\n")[0]
@@ -272,7 +273,7 @@ def _maintained_lines(screen: Screen, results: list[MaintainedTable]) -> Iterato
     yield from columns(screen, rows)
 
 
-def _changed_lines(screen: Screen, changed: ChangedRows) -> Iterator[str]:
+def _format_changed_rows(screen: Screen, changed: ChangedRows) -> Iterator[str]:
     if changed.commit is None:
         yield screen.spell("nothing to change")
         return

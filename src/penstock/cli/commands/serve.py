@@ -16,6 +16,8 @@ from penstock.cli.rendering.screen import Screen
 from penstock.errors import InvalidRequest
 from penstock.model import decoders
 from penstock.server.limits import Limits
+from penstock.server.logs import Level
+from penstock.server.options import ServerOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -196,8 +198,6 @@ def run_server(announce: Callable[[str, str], None], *, log_level: str, **option
     """Serve until a signal comes. ``announce`` is told the lake's place and the address of the server."""
     try:
         from penstock.server import run
-        from penstock.server.logs import Level
-        from penstock.server.options import ServerOptions
     except ModuleNotFoundError as missing:
         raise InvalidRequest(
             f"serving needs the library {missing.name}: pip install 'penstock[server]'", extra="server"

@@ -24,11 +24,11 @@ from penstock.cli.declaration import (
     message_option,
     ref_option,
 )
+from penstock.cli.reference_access import changes_of, if_readable
 from penstock.cli.rendering.columns import Cell, columns
 from penstock.cli.rendering.contents import changes, place, version
 from penstock.cli.rendering.history import short
 from penstock.cli.rendering.screen import Screen, printable
-from penstock.cli.via import changes_of, if_readable
 from penstock.errors import InvalidContent
 from penstock.lake.answers import Entry
 from penstock.lake.lake import Lake

@@ -60,7 +60,7 @@ def tx(ctx: click.Context) -> None:
     """
     if ctx.invoked_subcommand is None:
         _show_transactions(
-            ctx.ensure_object(Call), _newest_first(ctx.ensure_object(Call).open().transactions())
+            ctx.ensure_object(Call), _sort_newest_first(ctx.ensure_object(Call).open().transactions())
         )
 
 
@@ -79,10 +79,10 @@ $ penstock tx list --all --target main
 @pass_call
 def tx_list(call: Call, also_ended: bool, target: str | None) -> None:
     """List open transactions: their target branch, who began them, and when their lease ends."""
-    _show_transactions(call, _newest_first(call.open().transactions(target, all=also_ended)))
+    _show_transactions(call, _sort_newest_first(call.open().transactions(target, all=also_ended)))
 
 
-def _newest_first(transactions: Sequence[TransactionInfo]) -> list[TransactionInfo]:
+def _sort_newest_first(transactions: Sequence[TransactionInfo]) -> list[TransactionInfo]:
     return sorted(transactions, key=lambda transaction: (transaction.begun, transaction.id), reverse=True)
 
 

@@ -61,7 +61,7 @@ def merge_page(
         yield line
         if merged_key.conflicts:
             yield from _format_conflicts(screen, sides, merged_key)
-            yield from _both_sides(screen, sides, merged_key.key)
+            yield from _describe_both_sides(screen, sides, merged_key.key)
             if is_only:
                 yield from (f"{INDENT}{way}" for way in suggest_resolutions)
     if not is_only:
@@ -83,7 +83,7 @@ def _is_namespace(merged_key: MergedKey) -> bool:
 
 def _key_row(sides: MergeSides, merged_key: MergedKey) -> list[Cell | str]:
     if merged_key.conflict is not None:
-        is_at, why = version(merged_key.before), _in_short(sides, merged_key.conflict)
+        is_at, why = version(merged_key.before), _shorten_conflict(sides, merged_key.conflict)
         met = [is_at, why] if is_at else [why, ""]
         return [Cell(f"~ {printable(str(merged_key.key))}", "changed"), *met, Cell("conflict", "bad")]
     text = _SETTLED[merged_key.mode].format(source=sides.source, target=sides.target)
@@ -118,7 +118,7 @@ _BOTH: Final = "was changed on both sides"
 _ONLY_TAKEN: Final = "Iceberg tables and views are not merged by the lake: take one side, or write it again."
 
 
-def _in_short(sides: MergeSides, conflict: Conflict) -> str:
+def _shorten_conflict(sides: MergeSides, conflict: Conflict) -> str:
     """A conflict in the line of its key; what a format says of it is told below."""
     if conflict.kind is ConflictKind.FORMAT:
         return _WHY[ConflictKind.VALUE_DIFFERS] if conflict.why.startswith(_BOTH) else sides.refusal
@@ -141,7 +141,7 @@ def _format_conflicts(screen: Screen, sides: MergeSides, merged_key: MergedKey) 
 def _format_conflict(sides: MergeSides, conflict: Conflict, number: int) -> str:
     if conflict.kind is not ConflictKind.FORMAT:
         if number > 0:
-            return f"and {_in_short(sides, conflict)}"
+            return f"and {_shorten_conflict(sides, conflict)}"
         if conflict.why and not conflict.why.startswith(_BOTH):
             return _with_side_names(sides, f"it {conflict.reason}")
         return _ONLY_TAKEN if conflict.is_pointer else ""
@@ -163,7 +163,7 @@ def _wrap_text(screen: Screen, text: str) -> Iterator[str]:
     yield from (screen.spell(f"{INDENT}{line}") for line in lines)
 
 
-def _both_sides(screen: Screen, sides: MergeSides, key: Key) -> Iterator[str]:
+def _describe_both_sides(screen: Screen, sides: MergeSides, key: Key) -> Iterator[str]:
     """What each side did: the commit, what it says of itself, what it did to the table, who and when."""
     theirs = sides.changes(sides.source, key)
     ids = {

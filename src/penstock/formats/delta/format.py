@@ -170,7 +170,10 @@ class DeltaFormat(Format):
         if prepared is None:
             intent = decode_intent(change.intent)
             if isinstance(intent, CommitIntent):
-                raise InvalidRequest(f"a commit to '{table.key}' was not prepared")
+                raise InvalidRequest(
+                    f"internal error: a commit to '{table.key}' reached its branch "
+                    "without having been prepared"
+                )
             self._check_custody(table, intent)
             return apply_custody(table, self.commits, intent)
         identity, checked = prepared
@@ -243,7 +246,7 @@ class DeltaFormat(Format):
         # What the lake did not own is no past that an owned table could share.
         sides = base if isinstance(base, DeltaTable) and base.state else None, _managed_content(source)
         merged = merge_rules.merge(table, self.commits, *sides, self._now_ms(), self._extend)
-        return self._checked_drop(table, merged)
+        return self._require_droppable(table, merged)
 
     def check_read(self, table: Table, content_at_read: AnyContent, parts: Sequence[str] | None) -> None:
         before, now = _managed_content(content_at_read), _managed_content(table.content)
@@ -260,7 +263,7 @@ class DeltaFormat(Format):
         restored = merge_rules.restore(
             table, self.commits, _managed_content(wanted_content), self._now_ms(), self._extend
         )
-        return self._checked_drop(table, restored)
+        return self._require_droppable(table, restored)
 
     def restore_version(self, table: Table, version: int) -> AppliedChange:
         return merge_rules.restore_version(table, self.commits, version, self._now_ms(), self._extend)
@@ -283,7 +286,7 @@ class DeltaFormat(Format):
     ) -> AppliedChange | None:
         states = _managed_content(committed), _managed_content(previous)
         reverted = merge_rules.revert(table, self.commits, *states, since, self._now_ms(), self._extend)
-        return None if reverted is None else self._checked_drop(table, reverted)
+        return None if reverted is None else self._require_droppable(table, reverted)
 
     def _extend(self, table: Table, content: DeltaTable, line: Line) -> Line:
         """A line that a merge is about to extend, if that is this lake's to do."""
@@ -291,7 +294,7 @@ class DeltaFormat(Format):
         self._require_in_sync(table, content)
         return self._shorten_line(table, content, line)
 
-    def _checked_drop(self, table: Table, applied: AppliedChange) -> AppliedChange:
+    def _require_droppable(self, table: Table, applied: AppliedChange) -> AppliedChange:
         if applied.content is None:
             self._check_drop(table)
         return applied
@@ -330,7 +333,10 @@ class DeltaFormat(Format):
             if line.phase is OwnershipPhase.ADOPTING and self._owner.owns(_owner_named(table, line)):
                 raise Refused("is being adopted; check the outcome first: penstock delta status")
             if line.phase is OwnershipPhase.RELEASED:
-                raise Refused("is being released, and is removed automatically once its log is complete")
+                raise Refused(
+                    "is being released from the lake: its key is removed automatically once "
+                    "its last commits are in its log, and its files stay"
+                )
         self._check_drop(table)
 
     def is_before(self, content: AnyContent, first_version: int, *, keeps_younger: bool = False) -> bool:  # noqa: ARG002
@@ -420,7 +426,10 @@ def _replaced_table_refusal() -> Refused:
 def _managed_content(content: AnyContent | None) -> DeltaTable | None:
     if content is None or (isinstance(content, DeltaTable) and content.state):
         return content
-    raise Refused("is not managed by the lake on both sides; keep the target's with the mode 'drop'")
+    raise Refused(
+        "is not managed by the lake on both sides; keep the target's with the mode 'drop' "
+        "(drops the change, not the table)"
+    )
 
 
 def _as_managed(content: AnyContent | None) -> DeltaTable | None:

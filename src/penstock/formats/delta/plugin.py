@@ -10,10 +10,9 @@ from penstock.formats.delta.lake.answers import HandedOver
 from penstock.formats.delta.lake.calls import CALLS, AdoptTables, ReleaseTables
 from penstock.formats.delta.protocol.names import LOG
 from penstock.formats.plugin import DescribedTable, NeededFolder, PublishingPlugin, Rows, WorkerTable
-from penstock.formats.registry import load
 from penstock.kernel.format import Format
 from penstock.lake.call import Call
-from penstock.lake.lazy_formats import OnDemand
+from penstock.lake.lazy_formats import LazyFormat
 from penstock.model.content import AnyContent
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable
@@ -22,7 +21,7 @@ from penstock.stores import place_of
 if TYPE_CHECKING:
     from penstock.formats.delta.lake.dropped_erase import DroppedDelta
     from penstock.formats.delta.lake.erase import DeltaErasure
-    from penstock.formats.delta.lake.handlers import DeltaAnswers
+    from penstock.formats.delta.lake.handlers import DeltaHandlers
     from penstock.formats.delta.lake.missing_files import MissingDeltaFiles
     from penstock.formats.delta.lake.parts import DeltaParts
     from penstock.formats.delta.lake.resync import DeltaSync
@@ -46,7 +45,7 @@ class DeltaPlugin(PublishingPlugin["DeltaParts"]):
 
     @cached_property
     def rules(self) -> Format:
-        return OnDemand(
+        return LazyFormat(
             self.name, DeltaTable, lambda: self.parts.format, repeats_states=True, may_lose_files=True
         )
 
@@ -62,10 +61,10 @@ class DeltaPlugin(PublishingPlugin["DeltaParts"]):
             self._parts.await_published(landed, timeout_s)
 
     @cached_property
-    def answers(self) -> DeltaAnswers:
-        from penstock.formats.delta.lake.handlers import DeltaAnswers
+    def answers(self) -> DeltaHandlers:
+        from penstock.formats.delta.lake.handlers import DeltaHandlers
 
-        return DeltaAnswers(self.lake, self.parts)
+        return DeltaHandlers(self.lake, self.parts)
 
     @property
     def handlers(self) -> Mapping[type[Call[Any]], Callable[[Any], Any]]:
@@ -83,19 +82,21 @@ class DeltaPlugin(PublishingPlugin["DeltaParts"]):
 
     @classmethod
     def describe_version(cls, content: DeltaTable) -> str:
-        return f"v{load('penstock.formats.delta.branch_log.line:line_of')(content).latest}"
+        from penstock.formats.delta.branch_log.line import line_of
+
+        return f"v{line_of(content).latest}"
 
     @classmethod
     def describe_table(cls, table: Table) -> DescribedTable:
-        facts: DescribedTable = load("penstock.formats.delta.lake.table_facts:describe_table")(table)
-        return facts
+        from penstock.formats.delta.lake.table_facts import describe_table
+
+        return describe_table(table)
 
     @classmethod
     def open_rows(cls, table: Table) -> DeltaTableRows:
-        rows: DeltaTableRows = load("penstock.formats.delta.lake.rows:DeltaTableRows")(
-            table.key, table.snapshot()
-        )
-        return rows
+        from penstock.formats.delta.lake.rows import DeltaTableRows
+
+        return DeltaTableRows(table.key, table.snapshot())
 
     def proposed_rows(self, proposal: Proposal, key: Key, content: DeltaTable) -> Rows:
         from penstock.formats.delta.lake.proposed_rows import read_proposed

@@ -23,7 +23,7 @@ from penstock.formats.files.intents import (
     decode_asked,
     decode_write,
     encode_write,
-    for_merges,
+    part_for_merges,
 )
 from penstock.formats.files.known_changes import WAY_OUT, was_changed
 from penstock.formats.files.read_check import check_seen
@@ -66,7 +66,7 @@ class _MergeQuestion(NamedTuple):
     crossed: CrossedHistory | None = None
 
 
-class _MergeAnswer(NamedTuple):
+class _CachedMerge(NamedTuple):
     """What was found then, and whether that was much work."""
 
     asked: _MergeQuestion
@@ -230,17 +230,17 @@ def _answer_merge(
     A refusal is remembered too, and counts as much work: how much it was is not known.
     """
     note = "files answer", table.key, _table_state(merge_question.base), _table_state(merge_question.source)
-    merge_answer: _MergeAnswer | None = table.notes.get(note)
+    merge_answer: _CachedMerge | None = table.notes.get(note)
     if merge_answer is None or not merge_answer.holds(table, merge_question):
         if merge_answer is not None and merge_answer.is_much:
             _prepare_again(table)
         try:
             finished_work = work()
         except Refused as refused:
-            merge_answer = _MergeAnswer(merge_question, _own_commits(table), refused, is_much=True)
+            merge_answer = _CachedMerge(merge_question, _own_commits(table), refused, is_much=True)
         else:
             is_much = finished_work.paths > AT_TURN_MAX_PATHS
-            merge_answer = _MergeAnswer(merge_question, _own_commits(table), finished_work.applied, is_much)
+            merge_answer = _CachedMerge(merge_question, _own_commits(table), finished_work.applied, is_much)
         table.notes[note] = merge_answer
     if isinstance(merge_answer.answer, Refused):
         raise merge_answer.answer
@@ -276,7 +276,7 @@ def _apply_write(table: Table, content: FilesTable | None, write: WriteIntent) -
         return AppliedChange(
             table.content, intent=encode_write(WriteIntent())
         )  # nothing for a merge to replay
-    return AppliedChange(with_state(content, changed[0]), changed[1], encode_write(for_merges(write)))
+    return AppliedChange(with_state(content, changed[0]), changed[1], encode_write(part_for_merges(write)))
 
 
 def _table_objects(table: Table) -> Objects:
@@ -299,6 +299,5 @@ def _require_managed(content: AnyContent | None) -> FilesTable | None:
         return content
     raise Refused(
         "is not a table of files on the other side; rename one of the two, or keep the target's with the "
-        "mode "
-        "'drop'"
+        "mode 'drop' (drops the change, not the table)"
     )

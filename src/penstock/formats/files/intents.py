@@ -90,7 +90,7 @@ def decode_write(data: bytes) -> WriteIntent:
     return write_intent
 
 
-def for_merges(write: WriteIntent) -> WriteIntent:
+def part_for_merges(write: WriteIntent) -> WriteIntent:
     """The part of a write that later merges need: replaced folders and the write's condition."""
     return WriteIntent(replaced=write.replaced, when=write.when)
 

@@ -215,6 +215,8 @@ class _FileTracks:
         """So many commits: after the last undo, it does not matter which file holds rows."""
         self.outcomes: dict[str, FileOutcome] = {}
         """Of the files that the branch had, by their paths."""
+        self._ends: dict[str, FileOutcome] = {}
+        """How commits ended files on whichever branch, or replaced their folders where the files were not."""
         self.overwritten: set[str] = set()
         """Paths in folders that writes replaced after the file there was undone."""
         self.removed_with: dict[str, set[str]] = {}
@@ -238,6 +240,9 @@ class _FileTracks:
                 self.outcomes[path] = FileOutcome.HELD
                 self.doubts.pop(path, None)
                 self.overwritten.discard(path)
+            if commit.is_write and commit.replaced:
+                others = {path for path in self._added.keys() - had if path.startswith(commit.replaced)}
+                self._ends = dict.fromkeys(others, FileOutcome.REPLACED) | self._ends
             for path in had - has:
                 self._note_end(path, commit)
             if commit.is_write:
@@ -304,9 +309,12 @@ class _FileTracks:
                 self.removed_with.setdefault(path, set()).update(removed)
 
     def _note_end(self, path: str, commit: TreeChange) -> None:
-        if commit.is_merge and self.outcomes.get(path) in (FileOutcome.UNDONE, FileOutcome.REPLACED):
-            return  # a commit of the branch that was merged has ended it, and says how
-        self.outcomes[path] = FileOutcome.UNDONE if commit.is_undo else FileOutcome.REPLACED
+        if not commit.is_merge:
+            self._ends[path] = FileOutcome.UNDONE if commit.is_undo else FileOutcome.REPLACED
+        if path in self._ends:  # a merge brings how a commit of another branch has ended it
+            self.outcomes[path] = self._ends[path]
+        else:  # that commit is the source's: what the source did since is the later decision
+            self.outcomes.pop(path, None)
 
 
 # -- rows that a side wrote into other files ---------------------------------------------------------------

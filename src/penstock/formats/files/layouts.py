@@ -83,7 +83,7 @@ def with_partition_columns(layout: Layout, known_layout: Layout) -> Layout:
 
 
 def _find_column_difference(layout: Layout, other: Layout) -> LayoutDifference | None:
-    columns_before, coming = _in_files(layout), _in_files(other)
+    columns_before, coming = _columns_in_files(layout), _columns_in_files(other)
     if columns_before is None or coming is None:
         return None
     if layout.format in BY_PLACE and [*columns_before] != [*coming]:
@@ -114,7 +114,7 @@ def _schema_fields(layout: Layout) -> list[dict[str, Any]] | None:
     return fields if isinstance(fields, list) else None
 
 
-def _in_files(layout: Layout) -> dict[str, Any] | None:
+def _columns_in_files(layout: Layout) -> dict[str, Any] | None:
     """The types of the columns that are in the files, not in their paths."""
     fields, outside = _schema_fields(layout), {name.lower() for name in layout.partition_by}
     if fields is None:

@@ -96,11 +96,13 @@ def merge(
         mode is MergeMode.NORMAL for mode in table.paths.values()
     ):
         if target == base:
-            _take_all(table, objects, sides, coming)
+            # An undo is no write: where nothing was changed, its transplant brings what it brought.
+            is_undo = intents is None and table.brings_undone
+            _take_all(table, objects, sides, coming, knows_paths=not is_undo)
         elif intents is None:
             raise Refused(f"{BOTH}, and on the source not only by writes of files; {WAY_OUT}")
         elif not _is_ignored([decode_write(intent) for intent in intents], sides.ours):
-            looked_at = _replay(table, objects, sides, intents, coming)
+            looked_at = _replay_source_writes(table, objects, sides, intents, coming)
         elif not coming.changes:
             return MergedState(AppliedChange(target), 0)
     layout = _merge_layouts(objects, sides, coming)
@@ -161,7 +163,7 @@ def revert(
     coming = _forced_changes(table, objects, sides)
     kept_changes = _as_left(table, objects, sides)
     written = _last_writes(objects, since, kept_changes)
-    own_files = _own_files(objects, sides, kept_changes)
+    own_files = _find_paths_with_same_file(objects, sides, kept_changes)
     settled = {
         path
         for path, later_commit in written.items()
@@ -208,7 +210,7 @@ def _check_rewritten(
         )
 
 
-def _own_files(objects: Objects, sides: MergeStates, paths: Sequence[str]) -> set[str]:
+def _find_paths_with_same_file(objects: Objects, sides: MergeStates, paths: Sequence[str]) -> set[str]:
     """Of paths that are as a write left them, those at which its own file is, and no other of equal bytes."""
     files, now = (trees.find(objects, side.root, paths) for side in (sides.origin, sides.ours))
     return {path for path, file in files.items() if file == now.get(path)}
@@ -308,11 +310,13 @@ def _forced_changes(table: Table, objects: Objects, sides: MergeStates) -> Incom
     return coming
 
 
-def _take_all(table: Table, objects: Objects, sides: MergeStates, incoming: IncomingChanges) -> None:
-    """The target is as it was: whatever the source did, but for what the target had and has undone, and for
-    paths that are treated otherwise."""
+def _take_all(
+    table: Table, objects: Objects, sides: MergeStates, incoming: IncomingChanges, *, knows_paths: bool
+) -> None:
+    """The target is as it was: whatever the source did, but for what the target had and has undone, unless
+    it ``knows_paths`` by no file, and for paths that are treated otherwise."""
     news = _normal_differences(table, objects, sides)
-    known_paths = find_known_paths(table, objects, sides.ours.root, news)
+    known_paths = find_known_paths(table, objects, sides.ours.root, news) if knows_paths else ()
     for path, now, file in news:
         if path not in known_paths:
             incoming.take(path, now, file)
@@ -331,7 +335,7 @@ def _normal_differences(
     ]
 
 
-def _replay(
+def _replay_source_writes(
     table: Table, objects: Objects, sides: MergeStates, intents: Sequence[bytes], incoming: IncomingChanges
 ) -> int:
     """What the source's writes make of the target; how many paths of its own it changed."""

@@ -17,7 +17,6 @@ from penstock.formats.files.lake.sweep_calls import CALLS as CARE_CALLS
 from penstock.formats.files.lake.sweep_calls import SweepFiles
 from penstock.formats.files.table_check import FilesCheck
 from penstock.formats.plugin import DescribedTable, Flaws, FormatPlugin, NeededFolder, Rows, WorkerTable
-from penstock.formats.registry import load
 from penstock.kernel.format import Format
 from penstock.kernel.jobs import job_rows
 from penstock.kernel.objects import Objects
@@ -28,7 +27,7 @@ from penstock.model.keys import Key
 if TYPE_CHECKING:
     from penstock.formats.files.lake.dropped_erase import DroppedFiles
     from penstock.formats.files.lake.erase import FilesErasure
-    from penstock.formats.files.lake.handlers import FilesAnswers
+    from penstock.formats.files.lake.handlers import FilesHandlers
     from penstock.formats.files.lake.missing_files import MissingPoolFiles
     from penstock.formats.files.lake.table_rows import FilesTableRows
     from penstock.kernel.checks import Proposal
@@ -51,10 +50,10 @@ class FilesPlugin(FormatPlugin):
         return FilesFormat(lambda: self.lake.places.at(pool_of(self.lake.warehouse)))
 
     @cached_property
-    def answers(self) -> FilesAnswers:
-        from penstock.formats.files.lake.handlers import FilesAnswers
+    def answers(self) -> FilesHandlers:
+        from penstock.formats.files.lake.handlers import FilesHandlers
 
-        return FilesAnswers(self.lake, lambda: self.lake.places)
+        return FilesHandlers(self.lake, lambda: self.lake.places)
 
     @property
     def handlers(self) -> Mapping[type[Call[Any]], Callable[[Any], Any]]:
@@ -70,13 +69,15 @@ class FilesPlugin(FormatPlugin):
 
     @classmethod
     def describe_table(cls, table: Table) -> DescribedTable:
-        facts: DescribedTable = load("penstock.formats.files.lake.table_facts:describe_table")(table)
-        return facts
+        from penstock.formats.files.lake.table_facts import describe_table
+
+        return describe_table(table)
 
     @classmethod
     def open_rows(cls, table: Table) -> FilesTableRows:
-        rows: FilesTableRows = load("penstock.formats.files.lake.table_rows:open_rows")(table)
-        return rows
+        from penstock.formats.files.lake.table_rows import open_rows
+
+        return open_rows(table)
 
     def proposed_rows(self, proposal: Proposal, key: Key, content: FilesTable) -> Rows:
         lake = self.lake

@@ -145,11 +145,11 @@ class Chains:
             if manifests[0] is not None and is_of(waiting.version, manifests[0]):
                 self._remember_newest(task, waiting)
             else:  # the newest may wait behind one whose place is taken
-                other = self._first_other(task, place)
+                other = self._find_foreign_version(task, place)
         beyond = -1 if ahead is None else max(versions_at(place, MAIN), default=newest_known + 1)
         return SyncState(newest_known, beyond, other)
 
-    def _first_other(self, task: PromoteTask, place: Place) -> int:
+    def _find_foreign_version(self, task: PromoteTask, place: Place) -> int:
         """The first of the newest versions whose place another manifest has taken."""
         first, promoted = -1, self._known_promoted(task, MAIN)
         for own_version in self.own_versions(task, MAIN):

@@ -16,7 +16,7 @@ from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.fragments import FolderVersion, Fragment, fragments_of
 from penstock.formats.lance.manifest_reader import Manifests
 from penstock.formats.lance.names import MAIN
-from penstock.formats.lance.relocation import FILES, Immovable
+from penstock.formats.lance.relocation import FILES, UnknownPlacement
 from penstock.formats.lance.sides import NumberedVersion, TableSide
 from penstock.formats.lance.state import folder_at
 from penstock.formats.lance.wire import Malformed, Message
@@ -42,7 +42,7 @@ class FragmentChanges(NamedTuple):
 def fragment_changes(
     objects: Objects, manifests: Manifests, before: LanceTable | None, after: LanceTable | None
 ) -> FragmentChanges:
-    """What leads from one state to another. ``Immovable`` or ``Damaged`` if that cannot be read."""
+    """What leads from one state to another. ``UnknownPlacement`` or ``Damaged`` if that cannot be read."""
     old_fragments, becomes = (_fragments_by_files(objects, manifests, content) for content in (before, after))
     changed = [
         (old_fragments[files], fragment)
@@ -69,7 +69,7 @@ def _fragments_by_files(objects: Objects, manifests: Manifests, content: LanceTa
     try:
         return {fragment.files: fragment for fragment in fragments_of(side)}
     except Malformed as problem:
-        raise Immovable(str(problem)) from None
+        raise UnknownPlacement(str(problem)) from None
 
 
 def summarize_change(
@@ -83,7 +83,7 @@ def summarize_change(
     versions = ChangeSummary(version_before=numbers[0], version_after=numbers[1])
     try:
         changes = fragment_changes(objects, manifests, before, after)
-    except (Damaged, Immovable):
+    except (Damaged, UnknownPlacement):
         return versions
     come, gone = changes.added.values(), changes.removed.values()
     rows_added, rows_removed = _count_rows(come), _count_rows(gone)
@@ -110,7 +110,7 @@ def _count_deleted(fragment: Fragment) -> int:
 def _count_rows(fragments: Iterable[Fragment]) -> int | None:
     try:
         return sum(fragment.live_rows for fragment in fragments)
-    except Immovable:
+    except UnknownPlacement:
         return None
 
 
@@ -129,7 +129,7 @@ def missing_files(
     """Of the files that one state has and another has not, those that are not in the table's folder."""
     try:
         changes = fragment_changes(objects, manifests, before, after)
-    except (Damaged, Immovable):
+    except (Damaged, UnknownPlacement):
         return ()  # what it names is not known, and whoever makes a version of it says so
     root = f"{after.location.rstrip('/')}/"
     fragments = [*changes.added.values(), *(fragment for _, fragment in changes.changed)]

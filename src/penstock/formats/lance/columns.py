@@ -64,7 +64,7 @@ def revert_fields(before: Manifest, after: Manifest, now: Manifest) -> Sequence[
         return None
     if now.schema[0] == after.schema[0]:
         return before.fields
-    old_columns, new_columns, here = (_by_number(manifest) for manifest in (before, after, now))
+    old_columns, new_columns, here = (_pair_columns_by_number(manifest) for manifest in (before, after, now))
     fields = {number: raw for number, (_, raw) in here.items()}
     for number in old_columns.keys() | new_columns.keys():
         old_column, made, column = (
@@ -84,13 +84,13 @@ def revert_fields(before: Manifest, after: Manifest, now: Manifest) -> Sequence[
 
 def numbers_of(manifest: Manifest) -> frozenset[int]:
     """The numbers of its columns, with those inside of others."""
-    return frozenset(_by_number(manifest))
+    return frozenset(_pair_columns_by_number(manifest))
 
 
 _NOTHING: Final = (b"", b"")
 
 
-def _by_number(manifest: Manifest) -> dict[int, tuple[bytes, bytes]]:
+def _pair_columns_by_number(manifest: Manifest) -> dict[int, tuple[bytes, bytes]]:
     """Each column as it is to be compared, and as it is written."""
     return {
         Message.read(raw).number(_ID) or 0: (compared, raw)

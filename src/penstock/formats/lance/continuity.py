@@ -88,13 +88,13 @@ def find_gap(before: Manifest, after: Manifest) -> VersionGap | None:
         return None
     changed_fragments = _read_changed_fragments(after.transaction or Message())
     return (
-        _of_fragments(before, after, changed_fragments)
-        or _of_table(before, after)
-        or _of_indexes(before, after)
+        _fragment_gaps(before, after, changed_fragments)
+        or _table_gaps(before, after)
+        or _index_gaps(before, after)
     )
 
 
-def _of_fragments(before: Manifest, after: Manifest, changes: _ChangedFragments) -> VersionGap | None:
+def _fragment_gaps(before: Manifest, after: Manifest, changes: _ChangedFragments) -> VersionGap | None:
     old_fragments, now = before.body.all(_FRAGMENTS), after.body.all(_FRAGMENTS)
     if old_fragments == now:
         return None
@@ -108,17 +108,19 @@ def _of_fragments(before: Manifest, after: Manifest, changes: _ChangedFragments)
         former = gone.pop(fragment.number, None)
         if former is None:
             if fragment.files not in changes.new:
-                return _lacking_gap(
+                return _unrecorded_change_gap(
                     changes, f"has a fragment {fragment.number} that neither it nor its predecessor names"
                 )
-        elif former != fragment and (problem := _of_update(former, fragment, changes)) is not None:
+        elif former != fragment and (problem := _update_gaps(former, fragment, changes)) is not None:
             return problem
     if lost := sorted(gone.keys() - changes.removed):
-        return _lacking_gap(changes, f"has lost fragment {lost[0]}, which its transaction does not remove")
+        return _unrecorded_change_gap(
+            changes, f"has lost fragment {lost[0]}, which its transaction does not remove"
+        )
     return None
 
 
-def _of_update(former: _Fragment, fragment: _Fragment, changes: _ChangedFragments) -> VersionGap | None:
+def _update_gaps(former: _Fragment, fragment: _Fragment, changes: _ChangedFragments) -> VersionGap | None:
     """A fragment that is another one than before: its transaction must have named it."""
     if fragment.number in changes.removed and fragment.files in changes.new:
         return None
@@ -128,7 +130,7 @@ def _of_update(former: _Fragment, fragment: _Fragment, changes: _ChangedFragment
     if is_narrowed and changes.is_narrowing:
         return None
     if fragment.number not in changes.updated:
-        return _lacking_gap(
+        return _unrecorded_change_gap(
             changes, f"has another fragment {fragment.number}, which its transaction does not change"
         )
     if not set(former.files) & set(fragment.files):
@@ -138,11 +140,11 @@ def _of_update(former: _Fragment, fragment: _Fragment, changes: _ChangedFragment
     return None
 
 
-def _lacking_gap(changes: _ChangedFragments, why: str) -> VersionGap:
+def _unrecorded_change_gap(changes: _ChangedFragments, why: str) -> VersionGap:
     return VersionGap(why, is_sure=changes.is_known and not changes.is_whole)
 
 
-def _of_table(before: Manifest, after: Manifest) -> VersionGap | None:
+def _table_gaps(before: Manifest, after: Manifest) -> VersionGap | None:
     operation = after.operation
     if operation not in _RESHAPING and not after.has_schema_of(before):
         return VersionGap("has other columns", is_sure=False)
@@ -155,7 +157,7 @@ def _of_table(before: Manifest, after: Manifest) -> VersionGap | None:
     return None
 
 
-def _of_indexes(before: Manifest, after: Manifest) -> VersionGap | None:
+def _index_gaps(before: Manifest, after: Manifest) -> VersionGap | None:
     old_indexes, now = ({_index_uuid(index): index for index in side.indexes} for side in (before, after))
     if old_indexes.keys() == now.keys():
         return None

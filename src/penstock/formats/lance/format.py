@@ -51,7 +51,7 @@ class LanceFormat(Format):
         if isinstance(table.content, LanceTable) and is_managed(table.content):
             retained = self.drop_erased(table, table.content)
             assert isinstance(retained, LanceTable)
-            table, first = table._replace(content=retained), state_of(retained).first
+            table, first = msgspec.structs.replace(table, content=retained), state_of(retained).first
         return _PreparedSteps(
             first, self._checking.check_steps(table, _table_objects(table), steps, self._clock())
         )
@@ -198,7 +198,7 @@ def _with_origin(table: Table, applied: AppliedChange) -> AppliedChange:
     if not isinstance(content, LanceTable) or not content.state or content == table.content:
         return applied
     old_state = state_of(before) if isinstance(before, LanceTable) and before.state else LanceState()
-    state, fork = state_of(content), _fork(WriteTarget.of(table), old_state, state_of(content))
+    state, fork = state_of(content), _find_forked_version(WriteTarget.of(table), old_state, state_of(content))
     first = max(state.first, old_state.first if before is not None and before.id == content.id else 0)
     if (fork, first) == (state.fork, state.first):
         return applied
@@ -206,7 +206,7 @@ def _with_origin(table: Table, applied: AppliedChange) -> AppliedChange:
     return applied._replace(content=with_state(content, state))
 
 
-def _fork(target: WriteTarget, old_state: LanceState, state: LanceState) -> int:
+def _find_forked_version(target: WriteTarget, old_state: LanceState, state: LanceState) -> int:
     """The number of the version that a new state continues from."""
     if target == WriteTarget(b""):
         return 0

@@ -9,7 +9,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from penstock.formats.lance.manifests import Base, Manifest, ManifestOperation
-from penstock.formats.lance.relocation import BASE_OF_FILE, DELETION_FILE, FILES, FRAGMENT_ID, Immovable
+from penstock.formats.lance.relocation import (
+    BASE_OF_FILE,
+    DELETION_FILE,
+    FILES,
+    FRAGMENT_ID,
+    UnknownPlacement,
+)
 from penstock.formats.lance.wire import Message
 from penstock.model.encoding import digest
 
@@ -66,7 +72,7 @@ class Fragment(NamedTuple):
         """How many rows its data files have, deleted ones too."""
         rows = self.message.number(_PHYSICAL_ROWS)
         if rows is None:
-            raise Immovable("has a fragment that does not say how many rows it has")
+            raise UnknownPlacement("has a fragment without a number of rows in its manifest")
         return rows
 
     @property
@@ -100,17 +106,20 @@ def places_of_bases(bases: Iterable[Base], folder: str) -> Mapping[int | None, B
 
 
 def fragments_of(side: FolderVersion) -> list[Fragment]:
-    """The fragments of a version. ``Immovable`` if it names a file in a way that is not known."""
+    """The fragments of a version. ``UnknownPlacement`` if it names a file in a way that is not known."""
     places = places_of_bases(side.manifest.bases, side.folder)
     return [_locate_fragment(fragment, places) for fragment in side.manifest.fragments]
 
 
 def read_rewrites(side: FolderVersion) -> list[RewriteGroup]:
-    """What the transaction of a version says that was compacted. ``Immovable`` if that is not known."""
+    """What the transaction of a version says that was compacted. ``UnknownPlacement`` if that is not
+    known."""
     transaction = side.manifest.transaction
     message = None if transaction is None else transaction.message(_REWRITE)
     if message is None or side.manifest.operation is not ManifestOperation.REWRITE:
-        raise Immovable(f"does not say what was compacted in version {side.manifest.version}")
+        raise UnknownPlacement(
+            f"has no record of which fragments were compacted in version {side.manifest.version}"
+        )
     _check_fields(message, _REWRITE_FIELDS)
     places = places_of_bases(side.manifest.bases, side.folder)
     groups: list[RewriteGroup] = []
@@ -132,7 +141,7 @@ def mark_of(file: str) -> bytes:
 def _check_fields(message: Message, fields: frozenset[int]) -> None:
     """A Rewrite of a later Lance may say that rows are in another order."""
     if unknown := {field.number for field in message} - fields:
-        raise Immovable(
+        raise UnknownPlacement(
             f"was compacted in a way that Penstock does not understand (fields {sorted(unknown)})"
         )
 
@@ -140,7 +149,7 @@ def _check_fields(message: Message, fields: frozenset[int]) -> None:
 def _locate_fragment(fragment: Message, places: Mapping[int | None, Base]) -> Fragment:
     def at(base: int | None) -> Base:
         if base not in places:
-            raise Immovable(f"refers to the base path {base}, which its manifest does not list")
+            raise UnknownPlacement(f"has files at base path {base}, which its manifest does not list")
         return places[base]
 
     files = []
@@ -148,7 +157,7 @@ def _locate_fragment(fragment: Message, places: Mapping[int | None, Base]) -> Fr
         base = at(file.number(BASE_OF_FILE))
         files.append(f"{base.path}/data/{file.text(1)}" if base.is_root else f"{base.path}/{file.text(1)}")
     if not files:
-        raise Immovable("has a fragment without data files")
+        raise UnknownPlacement("has a fragment without data files in its manifest")
     return Fragment(fragment, tuple(files), _deletion_file(fragment, at))
 
 
@@ -158,7 +167,7 @@ def _deletion_file(fragment: Message, at: Callable[[int | None], Base]) -> str |
         return None
     suffix = SUFFIXES.get(message.number(1) or 0)
     if suffix is None:
-        raise Immovable("lists deleted rows in a way that this version of Penstock does not know")
+        raise UnknownPlacement("has a kind of deletion file that this version of Penstock does not know")
     number = fragment.number(FRAGMENT_ID) or 0
     name = f"{number}-{message.number(2) or 0}-{message.number(3) or 0}.{suffix}"
     return f"{at(message.number(BASE_OF_FILE)).path}/_deletions/{name}"

@@ -138,12 +138,13 @@ def check_operations(grafted: Collection[ManifestOperation], ground: Collection[
     """``Ungraftable`` if what was done on one side cannot come on top of what was done on the other."""
     if others := _operation_names({*grafted} - GRAFTED):
         raise Ungraftable(
-            f"was changed on both sides, and {_join_names(others)} on the source cannot be repeated on top "
-            "of the target"
+            f"was changed on both sides, and {_join_names(others)} on the source cannot be repeated on "
+            "top of the target's changes"
         )
     if others := _operation_names({*ground} & UNGROUNDED):
         raise Ungraftable(
-            f"was changed on both sides, and Lance allows no other change after {_join_names(others)}"
+            f"was changed on both sides: the target has had {_join_names(others)}, after which Lance "
+            "cannot apply the source's changes"
         )
 
 
@@ -159,7 +160,8 @@ def graft(
     is_again: bool = False,
     strange: RowSet = MappingProxyType({}),
 ) -> GraftResult:
-    """What became of ``bases`` at ``source``, done to ``target``. ``Ungraftable``, ``Immovable`` if not.
+    """What became of ``bases`` at ``source``, done to ``target``. ``Ungraftable``, ``UnknownPlacement`` if
+    not.
 
     Both sides come from every base: rows that one of them has are not new, and a row that one side does not
     have any more has been removed there, since rows that were removed do not come back.
@@ -172,8 +174,8 @@ def graft(
         check_movable(side.manifest)
         if side.manifest.flags & Flag.STABLE_ROW_IDS:
             raise Ungraftable(
-                "was changed on both sides, and it has stable row ids, which each side gave to its own new "
-                "rows"
+                "was changed on both sides, and has stable row ids: both sides gave the same ids to "
+                "different new rows"
             )
     _check_columns(states[0].manifest, source.manifest, target.manifest, source_done)
     _check_inserts(source_done, target_done)
@@ -182,7 +184,7 @@ def graft(
     _check_known(rows, bases, source_done, target_done)
     removed_rows = {} if receiver is None or receiver.changes is None else receiver.changes.removed_rows()
     if unknown := other_rows(shared_rows(rows.added, strange), removed_rows):
-        raise Ungraftable("never had the rows that the revert restores", unknown)
+        raise Ungraftable("never had, on this branch, the rows that the revert would restore", unknown)
     _check_returned(rows, source_done, target_done)
     if rows.added or rows.removed or not is_again:
         _check_rows(rows, bases, source_done, target_done, receiver, is_again=is_again)
@@ -225,7 +227,11 @@ def _check_known(rows: _Rows, bases: Sequence[BaseState], source: SideHistory, t
             continue
         gone = other_rows(rows.base, present)
         if lost := other_rows(gone, history.changes.removed_rows(), *(base.removed for base in bases)):
-            raise Ungraftable("has rows on both sides that cannot be compared with each other", lost)
+            raise Ungraftable(
+                "was changed on both sides, and the history no longer says which rows of "
+                "one side are rows of the other",
+                lost,
+            )
 
 
 def _check_rows(
@@ -251,23 +257,25 @@ def _check_rows(
         )
         if added_by_both and (has_replaced or not rows.lineage.is_whole):
             raise Ungraftable(
-                "has rows of the same data files updated, compacted or deleted on both sides, and the "
-                "history no longer says which rows",
+                "had the same data files changed on both sides (updated, compacted or deleted rows), and "
+                "the history no longer says which rows",
                 added_by_both,
             )
         if source.taken or target.taken:
             raise Ungraftable(
-                "got repeated commits on one side, and the history no longer says where their rows are: a "
-                "merge might duplicate rows"
+                "got transplanted or rebased commits on one side, and the history no longer says where "
+                "their rows are: a merge might duplicate rows"
             )
         return
     removed_rows = {} if receiver is None or receiver.changes is None else receiver.changes.removed_rows()
     if receiver is not None and (missing := other_rows(added_by_both, removed_rows)):
-        raise Ungraftable("lacks rows that the commit removes, or has updated them", missing)
+        raise Ungraftable(
+            "no longer has the rows that the commit deletes or updates, or has updated them since", missing
+        )
     # A commit that was reverted comes back, and what was deleted or updated since does not.
     for_good = {} if receiver is None or receiver.changes is None else receiver.changes.removed_for_good()
     if back := shared_rows(rows.added, for_good):
-        raise Ungraftable("has deleted or updated rows of the commit, which would come back", back)
+        raise Ungraftable("has deleted or updated rows that the commit added: they would come back", back)
     common = set() if is_again else row_changes.updates.keys() & other.updates.keys()
     """Updates that both sides have, by whatever way, and that stand."""
     own = [
@@ -276,11 +284,11 @@ def _check_rows(
     ]
     replaced = all_rows(change.removed for updates in own for change in updates.values())
     if clashes := shared_rows(added_by_both, replaced):
-        raise Ungraftable("has the same rows updated or deleted on both sides", clashes)
+        raise Ungraftable("had the same rows updated or deleted on both sides", clashes)
     if clashes := all_rows(_find_undone(added_by_both, history) for history in (source, target)):
         raise Ungraftable(
-            "has rows updated or deleted on one side; the other side still has the old rows, because their "
-            "update was reverted or left out there",
+            "had rows updated or deleted on one side; the other side still has the old rows, because the "
+            "change was reverted or left out there",
             clashes,
         )
     # Else a row is on both sides by a common state, or on one of them alone.
@@ -322,8 +330,8 @@ def _check_repeated(
             again |= shared_rows(other_rows(update.removed, rows.base, rows.of_target), removed).keys()
     if again:
         raise Ungraftable(
-            "has rows that one side got by a repeated commit or a revert and the other side deleted or "
-            "updated: a merge would duplicate or restore them",
+            "has rows that one side got from transplanted or reverted commits, and the other side "
+            "deleted or updated: a merge would duplicate them or bring them back",
             again,
             way_out="transplant the commits that are missing",
         )
@@ -345,7 +353,7 @@ def _check_returned(rows: _Rows, source: SideHistory, target: SideHistory) -> No
         returned = {} if history.changes is None else history.changes.returned_rows()
         if clashes := other_rows(shared_rows(shared_rows(doubtful, mine), returned), others):
             raise Ungraftable(
-                "has rows that a revert restored on one side and the other side does not have",
+                "has rows that a revert restored on one side, but that the other side no longer has",
                 clashes,
             )
 
@@ -354,8 +362,8 @@ def _check_inserts(source: SideHistory, target: SideHistory) -> None:
     """A merge insert that comes on top of other rows has not looked whether its keys are among them."""
     if source.has_inserts and target.has_added:
         raise Ungraftable(
-            "both sides added rows, one of them by a merge insert, so that both may have inserted rows with "
-            "the same keys"
+            "got new rows on both sides, on one of them by a merge insert (upsert), so both may have "
+            "inserted rows with the same keys"
         )
 
 
@@ -381,8 +389,8 @@ def _check_columns(base: Manifest, source: Manifest, target: Manifest, history: 
         raise Ungraftable(f"was changed on both sides, and {why} on one of them")
     if ManifestOperation.UPDATE in history.operations and has_more_columns(target, source):
         raise Ungraftable(
-            "got a column on one side and updated rows on the other: the updated rows would lose their "
-            "values of that column"
+            "got a new column on one side and updated rows on the other: the updated rows would lose "
+            "their values in that column"
         )
 
 
@@ -413,8 +421,8 @@ def _check_values(rows: _Rows, source: SideHistory, target: SideHistory) -> None
         clashes |= shared_rows(other, rows.removed).keys()
     if clashes:
         raise Ungraftable(
-            "was changed on both sides: one rewrote columns of data files whose rows the other side has or "
-            "removed",
+            "was changed on both sides: one side rewrote columns of data files from which the other side "
+            "kept or deleted rows",
             clashes,
         )
 
@@ -443,7 +451,9 @@ class RowGraft:
         )
         is_renumbered = any(old not in (None, new) for old, new in self._moved.items())
         if is_renumbered and any(_BLOBS in field for field in source.manifest.schema[0]):
-            raise Ungraftable("was changed on both sides, and the ids of its blob locations differ")
+            raise Ungraftable(
+                "was changed on both sides, and they store its blobs at different locations under the same id"
+            )
         self._copies: list[FileCopy] = []
         self._written: list[NewDeletions] = []
 
@@ -463,7 +473,7 @@ class RowGraft:
         updated: list[Message] = []
         removed: list[int] = []
         for fragment in self._rows.target:
-            after_removal = self._after_removal(fragment)
+            after_removal = self._remove_rows_from_fragment(fragment)
             if after_removal is None:
                 removed.append(fragment.number)
                 continue
@@ -492,7 +502,7 @@ class RowGraft:
             manifest, *transaction, tuple(self._copies), tuple(self._written), marks, is_changed
         )
 
-    def _after_removal(self, fragment: Fragment) -> Message | None:
+    def _remove_rows_from_fragment(self, fragment: Fragment) -> Message | None:
         """A fragment of the target without the rows that have to go; ``None`` if it has no others."""
         layout = self._lineage.layout(fragment)
         gone = places_of(layout, self._rows.removed)

@@ -31,7 +31,7 @@ class Declare(_Step, frozen=True, kw_only=True, tag="declare"):
 
 
 class Register(_Step, frozen=True, kw_only=True, tag="register"):
-    """A table whose versions are at a place already. Only on the default branch."""
+    """Register a Lance table that exists at a location. Only on the default branch."""
 
     id: UUID
     location: str
@@ -56,7 +56,7 @@ class Create(_Step, frozen=True, kw_only=True, tag="create"):
 
 
 class Delete(_Step, frozen=True, kw_only=True, tag="delete"):
-    """Versions that are not told any more. The newest one stays."""
+    """Remove versions from the table's version list. The newest one stays."""
 
     branch: str = MAIN
     ranges: tuple[tuple[int, int], ...]
@@ -67,7 +67,7 @@ class Alter(_Step, frozen=True, kw_only=True, tag="alter"):
     """Properties of the table."""
 
     properties: dict[str, str | None]
-    """Those without a value go."""
+    """Those without a value are removed."""
 
 
 class PutTag(_Step, frozen=True, kw_only=True, tag="put tag"):

@@ -19,7 +19,7 @@ from penstock.formats.lance.fragments import (
 )
 from penstock.formats.lance.manifests import ManifestOperation
 from penstock.formats.lance.names import is_revert
-from penstock.formats.lance.relocation import Immovable
+from penstock.formats.lance.relocation import UnknownPlacement
 from penstock.formats.lance.rows import (
     Layout,
     Ranges,
@@ -33,7 +33,7 @@ from penstock.formats.lance.rows import (
     without_places,
 )
 from penstock.formats.lance.sides import NumberedVersion, SidesHistory
-from penstock.formats.lance.state import Arrived, Step, Trace, VersionAt
+from penstock.formats.lance.state import MergeArrivals, RowTrace, Step, VersionAt
 
 TRACED_MAX: Final = 128
 """So many versions that compacted, so many that updated and so many that deleted rows are remembered by a
@@ -54,7 +54,7 @@ _TRACELESS: Final = frozenset(
 
 
 class Sources(NamedTuple):
-    """How manifests and files of deleted rows are read. Both raise ``Immovable`` for what is gone."""
+    """How manifests and files of deleted rows are read. Both raise ``UnknownPlacement`` for what is gone."""
 
     side: Callable[[VersionAt], FolderVersion]
     deletions: Callable[[str], Ranges]
@@ -107,7 +107,7 @@ class Lineage:
     """Knows where rows are, as far as compaction in some versions moved them."""
 
     def __init__(self, sources: Sources, rewrites: Iterable[VersionAt] | None) -> None:
-        """``Immovable`` if a version that compacted fragments is gone, or is not understood.
+        """``UnknownPlacement`` if a version that compacted fragments is gone, or is not understood.
 
         ``rewrites`` are ``None`` if not all of them are known.
         """
@@ -149,11 +149,13 @@ class Lineage:
             return
         self._used[self._made_by[fragment.file]] = None
         if any(fragment.file not in self._layouts for fragment in group.before):
-            raise Immovable("was compacted in a circle")
+            raise UnknownPlacement(
+                "has a circular compaction history: a fragment was compacted into one that it came from"
+            )
         moved = tuple(span for fragment in group.before for span in self.live(fragment))
         counts = [fragment.physical_rows for fragment in group.after]
         if size(moved) != sum(counts):
-            raise Immovable("was compacted to a different number of rows")
+            raise UnknownPlacement("has a different number of rows after a compaction than before it")
         for after_fragment, piece in zip(group.after, split(moved, counts), strict=True):
             self._layouts[after_fragment.file] = piece
 
@@ -201,7 +203,7 @@ class Lineage:
         return rows_of(self.live(fragment))
 
     def change(self, step: Step) -> RowChange:
-        """What a version did to rows. ``Immovable`` if that is not known any more."""
+        """What a version did to rows. ``UnknownPlacement`` if that is not known any more."""
         if (row_change := self._changes.get(step)) is not None:
             return row_change
         then, now = (fragments_of(self._sources.side(version_at)) for version_at in step)
@@ -218,7 +220,7 @@ class Lineage:
         )
         return row_change_of_step
 
-    def changes(self, trace: Trace | None) -> RowChanges | None:
+    def changes(self, trace: RowTrace | None) -> RowChanges | None:
         """What all versions of a trace did to rows; ``None`` if that is not known."""
         if trace is None:
             return None
@@ -226,10 +228,10 @@ class Lineage:
             return RowChanges(
                 *({step: self.change(step) for step in steps} for steps in (trace.updates, trace.deletes))
             )
-        except Immovable:
+        except UnknownPlacement:
             return None
 
-    def trace(self, history: SidesHistory) -> Trace | None:
+    def trace(self, history: SidesHistory) -> RowTrace | None:
         """Where rows went by what was done on a side; ``None`` if that is not known, or is too much.
 
         It has all versions that compacted what was looked at so far: who comes later finds here how the
@@ -262,7 +264,9 @@ class Lineage:
         moved = tuple(dict.fromkeys((*rewrites, *self._used)))
         if max(map(len, (moved, updates, deletes))) > TRACED_MAX:
             return None
-        return Trace(rewrites=moved, updates=tuple(updates), deletes=tuple(deletes), has_inserts=has_inserts)
+        return RowTrace(
+            rewrites=moved, updates=tuple(updates), deletes=tuple(deletes), has_inserts=has_inserts
+        )
 
     def _has_inserts(self, step: Step) -> bool:
         """Whether a version has other than as many rows as the one before it, or that is not known.
@@ -276,15 +280,15 @@ class Lineage:
                 sum(fragment.live_rows for fragment in fragments_of(self._sources.side(each)))
                 for each in step
             )
-        except Immovable:
+        except UnknownPlacement:
             return True
         return before != after
 
 
-def arrived_trace(arrived: Arrived) -> Trace | None:
+def arrived_trace(arrived: MergeArrivals) -> RowTrace | None:
     """Where rows went by what a merge brought; ``None`` if that is not known."""
     if arrived.trace is None and _TRACELESS.issuperset(arrived.operations):
-        return Trace()
+        return RowTrace()
     return arrived.trace
 
 

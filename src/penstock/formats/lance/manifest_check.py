@@ -54,7 +54,7 @@ from penstock.formats.lance.relocation import (
     INDEX_NAME,
     INDEX_UUID,
     INDEX_VERSION,
-    Immovable,
+    UnknownPlacement,
     index_id,
     move_to_folder,
 )
@@ -125,7 +125,7 @@ class _RequestCheck:
             case Register() as step:
                 self.found[placed.operation] = look_at(self._places.at(step.location), self._key)
             case Resync() as step:
-                self.found[placed.operation] = self._found_since(step)
+                self.found[placed.operation] = self._find_version_at_place(step)
             case Create() as step:
                 self.found[placed.operation] = self._check_new_version(step)
             case PutBranch() as step:
@@ -134,7 +134,7 @@ class _RequestCheck:
                 made = Create(version=step.version, path=step.path, size=step.size)
                 self.found[placed.operation] = self._check_new_version(made)
 
-    def _found_since(self, step: Resync) -> FoundVersion:
+    def _find_version_at_place(self, step: Resync) -> FoundVersion:
         """What is at a table's place. The manifests of versions that the lake does not know are read: merges
         ask what made them."""
         place = self._places.at(step.location)
@@ -167,7 +167,7 @@ class _RequestCheck:
         state = LanceState(chain=chain.folder, owner=chain.owner, is_private=step.is_private)
         self._content = with_state(content, state)
 
-    def _read_table(self) -> tuple[LanceTable, LanceState, Versions]:
+    def _require_table_state(self) -> tuple[LanceTable, LanceState, Versions]:
         content = self._content
         if content is None or not content.state:
             raise TableNotFound(f"there is no Lance table '{self._key}'")
@@ -177,7 +177,7 @@ class _RequestCheck:
     # -- versions ------------------------------------------------------------------------------------------
 
     def _check_new_version(self, step: Create) -> MadeVersion:
-        content, state, versions = self._read_table()
+        content, state, versions = self._require_table_state()
         if not 1 <= step.version <= VERSION_MAX:
             raise InvalidRequest(f"{step.version} is not a valid version of '{self._key}'")
         target_version = versions.get(step.branch, step.version)
@@ -186,7 +186,7 @@ class _RequestCheck:
             chain = self._find_chain(step, content, state, versions)
         except InvalidManifest as problem:
             if is_new_branch:
-                raise self._no_branch(step) from problem
+                raise self._check_missing_branch(step) from problem
             raise
         if is_new_branch:
             self._check_unused(content, chain, step.branch)
@@ -201,7 +201,7 @@ class _RequestCheck:
                     f"'{self._key}' already has a version {step.version}", version=step.version
                 )
             if is_new_branch:
-                raise self._no_branch(step)
+                raise self._check_missing_branch(step)
             raise InvalidManifest(f"there is no manifest {step.path} of '{self._key}'")
         manifest = self._with_transaction(content, step, chain, self._parse_manifest(step, data))
         before = self._previous_version(versions, step)
@@ -215,7 +215,7 @@ class _RequestCheck:
             self._check_continues(content, before, step, chain, manifest)
             self._check_retained(content, state, before, step, manifest)
             mended = self._with_found_indexes(content, versions, step, chain, manifest)
-        except Immovable as problem:
+        except UnknownPlacement as problem:
             raise InvalidManifest(f"version {step.version} of '{self._key}' {problem}") from None
         except Malformed as problem:
             raise InvalidManifest(f"{step.path} of '{self._key}' is not a manifest: {problem}") from None
@@ -239,9 +239,11 @@ class _RequestCheck:
         self._manifests.keep(version, data, manifest if mended is manifest else None)
         self._coming[step.branch, step.version] = version
         follows = None if before is None else before[1].mark
-        return MadeVersion(version, chain, _fork(manifest) if step.branch else None, follows)
+        return MadeVersion(
+            version, chain, _find_fork_in_transaction(manifest) if step.branch else None, follows
+        )
 
-    def _no_branch(self, step: Create) -> OwnRefNotFound:
+    def _check_missing_branch(self, step: Create) -> OwnRefNotFound:
         """For a branch that is not there, and does not begin with this version."""
         return OwnRefNotFound(f"'{self._key}' has no branch '{step.branch}'", branch=step.branch)
 
@@ -277,7 +279,9 @@ class _RequestCheck:
     def _read(self, content: LanceTable, step: Create) -> bytes | None:
         place = self._places.at(content.location)
         if step.size is not None and not 0 < step.size <= MANIFEST_MAX_BYTES:
-            raise InvalidManifest(f"invalid size of a manifest: {step.size} bytes")
+            raise InvalidManifest(
+                f"the size of a manifest must be 1 to {MANIFEST_MAX_BYTES} bytes, got {step.size}"
+            )
         (data,) = place.read([step.path])
         if data is not None and step.size is not None and len(data) != step.size:
             raise InvalidManifest(
@@ -518,7 +522,7 @@ class _RequestCheck:
 
     def _check_new_branch(self, step: PutBranch) -> MadeVersion:
         """The first version of one of Lance's own branches: its parent's, at another folder."""
-        content, state, versions = self._read_table()
+        content, state, versions = self._require_table_state()
         chain = chain_for(self._standing, content, state, versions)
         newest = versions.newest(step.parent)
         number = step.version if step.version is not None else newest[0] if newest is not None else 0
@@ -535,7 +539,7 @@ class _RequestCheck:
                 folder_at(content.location, parent.chain, step.parent),
                 folder_at(content.location, chain.folder, step.name),
             )
-        except Immovable as problem:
+        except UnknownPlacement as problem:
             raise UnsupportedFeature(f"'{self._key}' {problem}, so it cannot be branched") from None
         data = moved.as_version(number, step.name, transaction, self._now_us).pack(self._places.moved)
         staged = self._put_apart(content, chain, step.name, number, data)
@@ -564,7 +568,7 @@ def _clone_transaction(location: str, step: PutBranch, number: int) -> Message:
     return transaction(ManifestOperation.CLONE, number, str(uuid4()), what, {})
 
 
-def _fork(manifest: Manifest) -> OwnBranch | None:
+def _find_fork_in_transaction(manifest: Manifest) -> OwnBranch | None:
     """Where a branch forks, as the transaction of its first version tells."""
     message = manifest.transaction.message(113) if manifest.transaction is not None else None
     if message is None:

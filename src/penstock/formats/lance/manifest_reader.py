@@ -81,7 +81,7 @@ class Manifests:
         """The bytes of a manifest by which Lance finds a version's files: its own, unless they name places
         that files were moved away from.
 
-        ``Damaged`` as for its bytes, ``Immovable`` if it has something whose place is not known here.
+        ``Damaged`` as for its bytes, ``UnknownPlacement`` if it has something whose place is not known here.
         """
         data, moved = self.read(location, branch, number, version), self._places.moved
         if not moved:

@@ -20,7 +20,7 @@ from penstock.formats.lance.branch_chains import WriteTarget, free_chain
 from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.manifest_reader import Manifests
 from penstock.formats.lance.names import MAIN, MERGE, REVERT
-from penstock.formats.lance.relocation import Immovable
+from penstock.formats.lance.relocation import UnknownPlacement
 from penstock.formats.lance.reversal import Irreversible
 from penstock.formats.lance.sides import NumberedVersion, TableSide, includes, is_same
 from penstock.formats.lance.state import LanceState, state_of, with_state
@@ -59,7 +59,7 @@ def merge(
         return _drop(table, target, base)
     if target is None:
         return _add_table(table, context, base, source)
-    _check_same(target, source)
+    _require_same_table(target, source)
     if target == base and _may_take(table, target, source):
         return _take_source(table, context, source)
     objects = _table_objects(table)
@@ -68,7 +68,7 @@ def merge(
         newest = side.newest()
         if newest is None or includes(here, side, newest) or is_same(newest, here.newest()):
             return AppliedChange(target)
-        raise Refused(f"exists on both sides, but no common version is known; {WAY_OUT}")
+        raise Refused(f"exists on both sides, but without a common version to merge from; {WAY_OUT}")
     parted = TableSide.of(base, objects)
     bases = [base for base in table.bases if isinstance(base, LanceTable) and base.id == target.id]
     others = [TableSide.of(content, objects) for content in bases if content != base]
@@ -86,7 +86,7 @@ def restore(
     before = target if target is not None else last
     if before is None:
         return _add_table(table, context, None, after)
-    _check_same(before, after)
+    _require_same_table(before, after)
     if before == after:
         return AppliedChange(before)
     objects = _table_objects(table)
@@ -129,8 +129,8 @@ def _restore(table: Table, context: MergeContext, here: TableSide, side: TableSi
             context.manifests.manifest(side.content.location, MAIN, source.number, source.version)
         except Damaged as problem:
             raise Refused(
-                f"cannot be restored to version {source.number}: {problem.message}; restore another version, "
-                "or restore the file"
+                f"cannot be restored to version {source.number}: {problem.message}; restore another "
+                "version, or bring the file back from a backup"
             ) from None
     return _begin_merge(table, context, here, REVERT).restore(side)
 
@@ -146,7 +146,7 @@ def revert(
     """The table without the commit that made ``committed`` of ``previous``. Raises as ``merge``."""
     if target is None or committed is None or previous is None or target.id != committed.id:
         return _revert_existence(table, context, target, committed, previous, since)
-    _check_same(committed, previous)
+    _require_same_table(committed, previous)
     if is_as(table, target, committed):
         return restore(table, context, target, previous)
     objects = _table_objects(table)
@@ -157,7 +157,7 @@ def revert(
             return _begin_merge(table, context, here, REVERT).revert(old_side, side)
         except Irreversible as problem:
             raise _describe_clash(problem, objects, since, here.content.location) from None
-        except Immovable as problem:
+        except UnknownPlacement as problem:
             raise Refused(f"{problem}; {_suggest_resolutions()}") from None
         except Damaged as problem:
             raise Refused(
@@ -195,12 +195,12 @@ def _revert_existence(
             return AppliedChange(None)
         later = _describe_commits(since.commits)
         raise Refused(
-            f"was created or renamed by the commit, and changed since{later}; drop the table to undo both, "
-            "or leave it as it is with the mode 'drop'"
+            f"was created or renamed by the commit, and changed since{later}; drop the table to undo "
+            "both, or leave it as it is with the mode 'drop' (drops the change, not the table)"
         )
     raise Refused(
-        "is not the table that the commit changed; rename it, then revert the commit, or leave it as it is "
-        "with the mode 'drop'"
+        "is not the table that the commit changed; rename it, then revert the commit, or leave it as it "
+        "is with the mode 'drop' (drops the change, not the table)"
     )
 
 
@@ -209,13 +209,13 @@ def _describe_clash(
 ) -> Refused:
     """Why a commit cannot be undone, with data files and the commits that are in the way."""
     shown_files = shorten_names([name.removeprefix(f"{location}/") for name in problem.files])
-    commits = [commit for commit in since.commits if _made_any(commit, problem.versions, objects)]
+    commits = [commit for commit in since.commits if _has_made_any_version(commit, problem.versions, objects)]
     later = _describe_commits(commits)
     files = f" ({shown_files})" if shown_files else ""
     return Refused(f"{problem.why}{files}{later}; {_suggest_resolutions(len(commits))}")
 
 
-def _made_any(commit: LaterCommit, versions: Sequence[NumberedVersion], objects: Objects) -> bool:
+def _has_made_any_version(commit: LaterCommit, versions: Sequence[NumberedVersion], objects: Objects) -> bool:
     """Whether a commit brought one of some versions to a table."""
     if not isinstance(commit.after, LanceTable) or not commit.after.state:
         return False
@@ -235,7 +235,7 @@ def _describe_commits(commits: Iterable[LaterCommit]) -> str:
     return f", by {', '.join(named[:TOLD_MAX])}{more}" if named else ""
 
 
-_LEAVE_IT: Final = "leave the table as it is with the mode 'drop'"
+_LEAVE_IT: Final = "leave the table as it is with the mode 'drop' (drops the change, not the table)"
 _REVERT_THAT: Final = "revert that commit, and then this one, or "
 _REVERT_THOSE: Final = "revert those commits, the newest one first, and then this one, or "
 
@@ -285,8 +285,8 @@ def _drop(table: Table, target: LanceTable | None, base: LanceTable | None) -> A
         if is_same(here.newest(), parted.newest()) and has_same_names(here, parted):
             return AppliedChange(None)
     raise Refused(
-        "was dropped or renamed on the other side, and changed here; drop or rename it here too, or keep it"
-        " with the mode 'drop'"
+        "was dropped or renamed on the other side, and changed here; drop or rename it here too, or keep "
+        "it with the mode 'drop' (drops the change, not the table)"
     )
 
 
@@ -353,11 +353,12 @@ def _extends_state(here: TableSide, side: TableSide) -> bool:
     return newest is None or side.has(newest)
 
 
-def _check_same(target: LanceTable, source: LanceTable) -> None:
+def _require_same_table(target: LanceTable, source: LanceTable) -> None:
     if target.id != source.id:
         raise Refused(
-            "is another table on the other side; rename one of them, or keep this one with the mode 'drop'. "
-            "To take the other one, drop this one first, then merge"
+            "is another table on the other side; rename one of them, or keep this one with the mode "
+            "'drop' (drops the change, not the table). To take the other one, drop this one first, then "
+            "merge"
         )
 
 

@@ -102,7 +102,7 @@ def check_ref_name(name: str, subject: str) -> str:
     return name
 
 
-def own_branch_name(branch: str | None) -> str:
+def lance_branch_name(branch: str | None) -> str:
     """One of Lance's own branches as it is written here: its main one has no name."""
     return MAIN if branch in (None, "", "main") else str(branch)
 

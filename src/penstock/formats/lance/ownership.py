@@ -87,7 +87,7 @@ class Ownership:
         place = self._places.at(content.location)
         try:
             (data,) = place.read([OWNER])
-            if data is not None and _lake_in(content.location, data) == self._lake:
+            if data is not None and _parse_owner_file(content.location, data) == self._lake:
                 place.delete([OWNER])
         finally:
             with self._lock:
@@ -114,7 +114,7 @@ class Ownership:
         return owner if elapsed_s() - since_s <= age_max_s else None
 
     def _remember_owner(self, location: str, data: bytes) -> str:
-        lake = _lake_in(location, data)
+        lake = _parse_owner_file(location, data)
         with self._lock:
             self._known[location] = lake, elapsed_s()
             if len(self._known) > KNOWN_MAX:
@@ -134,7 +134,7 @@ def _managed_elsewhere_error(location: str, owner: str) -> ManagedElsewhere:
     )
 
 
-def _lake_in(location: str, data: bytes) -> str:
+def _parse_owner_file(location: str, data: bytes) -> str:
     """The id of the lake that an owner file names."""
     return read_owner(location, data).lake
 

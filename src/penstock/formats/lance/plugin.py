@@ -19,18 +19,17 @@ from penstock.formats.plugin import (
     RowSource,
     WorkerTable,
 )
-from penstock.formats.registry import load
 from penstock.kernel.format import Format
 from penstock.kernel.fsck import Damage
 from penstock.kernel.objects import Objects
 from penstock.lake.call import Call
-from penstock.lake.lazy_formats import OnDemand
+from penstock.lake.lazy_formats import LazyFormat
 from penstock.model.keys import Key
 
 if TYPE_CHECKING:
     from penstock.formats.lance.lake.dropped_erase import DroppedLance
     from penstock.formats.lance.lake.erase import LanceErasure
-    from penstock.formats.lance.lake.handlers import LanceAnswers
+    from penstock.formats.lance.lake.handlers import LanceHandlers
     from penstock.formats.lance.lake.missing_files import MissingLanceFiles
     from penstock.formats.lance.lake.parts import LanceParts
     from penstock.formats.lance.lake.proposed_rows import LanceRows
@@ -55,7 +54,7 @@ class LancePlugin(PublishingPlugin["LanceParts"]):
 
     @cached_property
     def rules(self) -> Format:
-        return OnDemand(self.name, LanceTable, lambda: self.parts.format, takes_any_base=True)
+        return LazyFormat(self.name, LanceTable, lambda: self.parts.format, takes_any_base=True)
 
     def make_parts(self) -> LanceParts:
         from penstock.formats.lance.lake.parts import LanceParts
@@ -63,10 +62,10 @@ class LancePlugin(PublishingPlugin["LanceParts"]):
         return LanceParts(self.lake.kernel, self.lake.places, self.lake.id)
 
     @cached_property
-    def answers(self) -> LanceAnswers:
-        from penstock.formats.lance.lake.handlers import LanceAnswers
+    def answers(self) -> LanceHandlers:
+        from penstock.formats.lance.lake.handlers import LanceHandlers
 
-        return LanceAnswers(self.lake, self.parts)
+        return LanceHandlers(self.lake, self.parts)
 
     @property
     def handlers(self) -> Mapping[type[Call[Any]], Callable[[Any], Any]]:
@@ -85,19 +84,23 @@ class LancePlugin(PublishingPlugin["LanceParts"]):
 
     @classmethod
     def describe_version(cls, content: LanceTable) -> str:
-        newest = load("penstock.formats.lance.state:state_of")(content).newest
+        from penstock.formats.lance.state import state_of
+
+        newest = state_of(content).newest
         return f"v{newest}" if newest else ""
 
     @classmethod
     def describe_table(cls, table: Table) -> DescribedTable:
-        facts: DescribedTable = load("penstock.formats.lance.lake.table_facts:describe_table")(table)
-        return facts
+        from penstock.formats.lance.lake.table_facts import describe_table
+
+        return describe_table(table)
 
     @classmethod
     def open_rows(cls, table: Table) -> LanceTableRows:
         require_lance()
-        rows: LanceTableRows = load("penstock.formats.lance.lake.table_rows:LanceTableRows")(table)
-        return rows
+        from penstock.formats.lance.lake.table_rows import LanceTableRows
+
+        return LanceTableRows(table)
 
     def proposed_rows(self, proposal: Proposal, key: Key, content: LanceTable) -> Rows:
         return self._open_rows(proposal, key, content).begin

@@ -170,7 +170,10 @@ class _RefFilesUpdate:
             self._place.put(name, data)
         else:
             logger.warning(
-                "%s/%s differs from what the lake recorded; it is not changed", self._content.location, name
+                "%s/%s, a branch or tag of Lance, differs from what the lake recorded; another program "
+                "wrote it, and it stays as it is",
+                self._content.location,
+                name,
             )
 
     def _is_ours(self, fields: Mapping[str, Any]) -> bool:

@@ -148,7 +148,9 @@ def _parse_branch_name(fields: dict[str, Any], field: str) -> str:
 def _parse_version_number(place: Place, name: str, fields: dict[str, Any], field: str) -> int:
     value = fields.get(field)
     if not isinstance(value, int):
-        raise InvalidTable(f"'{name}' of the table at {place.url} names no version", location=place.url)
+        raise InvalidTable(
+            f"'{name}' of the table at {place.url} lacks the number of a version", location=place.url
+        )
     return value
 
 

@@ -31,27 +31,27 @@ _FRAGMENT_FIELDS: Final = frozenset((1, 2, 3, 4, 5, 7, 9))
 """Those that do not name a file, or whose files are known to name their base."""
 
 
-class Immovable(Exception):
+class UnknownPlacement(Exception):
     """A version has something whose place is not known here. The reason continues a sentence."""
 
 
 def check_movable(manifest: Manifest) -> None:
-    """``Immovable`` if a version has something that may name files in a way that is not known here."""
+    """``UnknownPlacement`` if a version has something that may name files in a way that is not known here."""
     if manifest.flags & ~Flag.KNOWN:
-        raise Immovable("uses something of Lance that this version of Penstock does not know")
+        raise UnknownPlacement("uses a feature of Lance that this version of Penstock does not know")
     if unknown := manifest.unknown_fields:
-        raise Immovable(
+        raise UnknownPlacement(
             f"has a Lance manifest with unknown fields {unknown}: this version of Penstock does not read them"
         )
     if not manifest.data_format.startswith("2"):
-        raise Immovable("is in Lance's oldest file format")
+        raise UnknownPlacement("is in Lance's oldest file format")
     for fragment in manifest.fragments:
         if unknown := sorted({field.number for field in fragment} - _FRAGMENT_FIELDS):
-            raise Immovable(f"has fragments that Penstock does not understand (fields {unknown})")
+            raise UnknownPlacement(f"has fragments that Penstock does not understand (fields {unknown})")
 
 
 def move_to_folder(manifest: Manifest, folder: str, other: str) -> Manifest:
-    """A version at one folder as it reads at another one. ``Immovable`` if that cannot be said.
+    """A version at one folder as it reads at another one. ``UnknownPlacement`` if that cannot be said.
 
     It is the same for everybody who asks, so that two who write it write the same.
     """
@@ -67,26 +67,27 @@ def move_to_folder(manifest: Manifest, folder: str, other: str) -> Manifest:
 
 
 def index_id(index: Message) -> UUID:
-    """What an index, and the folder that its files are in, is named by. ``Immovable`` if it has no name."""
+    """What an index, and the folder that its files are in, is named by. ``UnknownPlacement`` if it has no
+    name."""
     uuid = index.message(INDEX_UUID)
     raw = uuid.all(1) if uuid is not None else []
     if not raw or len(raw[-1]) != 16:
-        raise Immovable("has an index without a unique id")
+        raise UnknownPlacement("has an index without a UUID")
     return UUID(bytes=raw[-1])
 
 
 def copy_id(index: UUID) -> UUID:
     """A name for a copy of an index, which no other copy has: what another attempt has left may be about to
     be removed. It tells of what it is a copy."""
-    return UUID(bytes=_trace(index) + secrets.token_bytes(8))
+    return UUID(bytes=_short_index_digest(index) + secrets.token_bytes(8))
 
 
 def is_copy(identity: UUID, index: UUID) -> bool:
     """Whether a name is that of a copy of an index."""
-    return identity.bytes[:8] == _trace(index)
+    return identity.bytes[:8] == _short_index_digest(index)
 
 
-def _trace(index: UUID) -> bytes:
+def _short_index_digest(index: UUID) -> bytes:
     return digest("lance index", index.bytes)[:8]
 
 
@@ -147,6 +148,6 @@ def move_index(index: Message, moved: Moved) -> Message:
 def _move(named: Message, field: int, moved: Moved) -> Message:
     base = named.number(field)
     if base not in moved:
-        raise Immovable(f"refers to the base path {base}, which its manifest does not list")
+        raise UnknownPlacement(f"refers to the base path {base}, which its manifest does not list")
     becomes = moved[base]
     return named.with_field(field, *(() if becomes is None else (becomes,)))

@@ -13,7 +13,7 @@ from penstock.formats.lance.fragments import FolderVersion, fragments_of
 from penstock.formats.lance.lineage import TRACED_MAX, Lineage, RowChange, RowChanges, arrived_trace
 from penstock.formats.lance.manifests import ManifestOperation
 from penstock.formats.lance.names import is_revert
-from penstock.formats.lance.relocation import Immovable
+from penstock.formats.lance.relocation import UnknownPlacement
 from penstock.formats.lance.rows import RowSet, all_rows, count_rows, other_rows, shared_rows
 from penstock.formats.lance.sides import NumberedVersion, SidesHistory, has_returned
 from penstock.formats.lance.state import Step, Version, VersionAt
@@ -33,7 +33,7 @@ _IN_PLACE: Final = frozenset((ManifestOperation.UPDATE, ManifestOperation.OTHER)
 """What may write columns of rows anew, and leave the rows where they are."""
 
 
-class Removal(NamedTuple):
+class RowRemoval(NamedTuple):
     """Rows that are gone, and what removed them."""
 
     rows: RowSet
@@ -60,7 +60,7 @@ class LaterChanges(Protocol):
     def is_one_line(self) -> bool:
         """Whether each version continues the one before it, so that no number was given to two rows."""
 
-    def removals(self, rows: RowSet) -> list[Removal]:
+    def removals(self, rows: RowSet) -> list[RowRemoval]:
         """What removed rows that are not there now.
 
         Rows are left out that were not there at any time since the commit.
@@ -109,20 +109,20 @@ class LaterLanceVersions:
             version.version.copied and version.version.arrived is None for version in self._versions[1:]
         )
 
-    def removals(self, rows: RowSet) -> list[Removal]:
+    def removals(self, rows: RowSet) -> list[RowRemoval]:
         return self._removals_since(0, rows)
 
-    def _removals_since(self, first_version: int, rows: RowSet) -> list[Removal]:
+    def _removals_since(self, first_version: int, rows: RowSet) -> list[RowRemoval]:
         """What removed rows that were there at a place of the versions, or came back later.
 
         What a merge brought may have been here before it, where merges crossed. So rows that it says to have
         deleted are looked for further back, too: they may have come back since, and been updated.
         """
-        removals: list[Removal] = []
+        removals: list[RowRemoval] = []
         end = len(self._versions) - 1
         for start in (*(place for place in reversed(self._starts) if place > first_version), first_version):
             if rows and (present := self._present_rows(rows, start)):
-                removals += self._bisect(present, start, end)
+                removals += self._find_removing_version(present, start, end)
                 rows = other_rows(rows, present)
             if rows and start > first_version and (passed := self._removed_by_merge(rows, start)):
                 explained = [*self._explain(passed, start)]
@@ -130,10 +130,10 @@ class LaterLanceVersions:
                 rows = other_rows(rows, *(removal.rows for removal in explained if removal.is_replacing))
             end = start
         if rows and self._is_undone:
-            removals.append(Removal(rows, None, is_replacing=False, is_by_revert=True))
+            removals.append(RowRemoval(rows, None, is_replacing=False, is_by_revert=True))
         return removals
 
-    def _bisect(self, rows: RowSet, start: int, end: int) -> Iterator[Removal]:
+    def _find_removing_version(self, rows: RowSet, start: int, end: int) -> Iterator[RowRemoval]:
         """Rows are there at one place of the versions, and not at a later one."""
         if end - start == 1:
             yield from self._explain(rows, end)
@@ -141,9 +141,9 @@ class LaterLanceVersions:
         middle = (start + end) // 2
         present = self._present_rows(rows, middle)
         if present:
-            yield from self._bisect(present, middle, end)
+            yield from self._find_removing_version(present, middle, end)
         if gone := other_rows(rows, present):
-            yield from self._bisect(gone, start, middle)
+            yield from self._find_removing_version(gone, start, middle)
 
     def _present_rows(self, rows: RowSet, index: int) -> RowSet:
         return rows_in(self._side(self._versions[index]), rows, self._lineage)
@@ -161,20 +161,20 @@ class LaterLanceVersions:
             return shared_rows(rows, changes.removed_rows())
         return rows if has_returned(version) else {}
 
-    def _explain(self, rows: RowSet, index: int) -> Iterator[Removal]:
+    def _explain(self, rows: RowSet, index: int) -> Iterator[RowRemoval]:
         """How the version at a place has removed rows."""
         version = self._versions[index]
         arrived = version.version.arrived
         if arrived is None:
             is_replacing = version.version.operation not in PLAIN_REMOVALS
-            yield Removal(rows, version, is_replacing, is_revert(version.version.staged))
+            yield RowRemoval(rows, version, is_replacing, is_revert(version.version.staged))
             return
         changes = self._lineage.changes(arrived_trace(arrived))
         deleted = {} if changes is None else _deleted_rows(rows, changes)
         if deleted:
-            yield Removal(deleted, version, is_replacing=False)
+            yield RowRemoval(deleted, version, is_replacing=False)
         if rest := other_rows(rows, deleted):
-            yield Removal(rest, version, is_replacing=True)
+            yield RowRemoval(rest, version, is_replacing=True)
 
     def find_insert(self) -> NumberedVersion | None:
         looked = 0
@@ -220,7 +220,7 @@ class LaterLanceVersions:
             return None
         try:
             return all_rows((*traced, *(self._lineage.change(step).rewritten for step in steps)))
-        except Immovable:
+        except UnknownPlacement:
             return None
 
 
@@ -239,15 +239,15 @@ class MergedChanges:
         self.has_reverts = any(map(_may_bring_back, history.versions))
         self.is_one_line = False
 
-    def removals(self, rows: RowSet) -> list[Removal]:
+    def removals(self, rows: RowSet) -> list[RowRemoval]:
         if self._changes is None:
-            return [Removal(rows, None, is_replacing=True)]
+            return [RowRemoval(rows, None, is_replacing=True)]
         others = self._changes if self._own is None else self._changes.without(self._own)
-        removals: list[Removal] = []
+        removals: list[RowRemoval] = []
         for step, change in (*others.updates.items(), *others.deletes.items()):
             if removed := shared_rows(rows, change.removed):
-                after, is_replacing = _version_at(step[1]), step in others.updates
-                removals.append(Removal(removed, after, is_replacing, is_revert(step[1].staged)))
+                after, is_replacing = _find_version_at(step[1]), step in others.updates
+                removals.append(RowRemoval(removed, after, is_replacing, is_revert(step[1].staged)))
         return removals
 
     def find_insert(self) -> NumberedVersion | None:
@@ -288,14 +288,14 @@ def _has_more_rows(change: RowChange) -> bool:
     return count_rows(change.added) != count_rows(change.removed)
 
 
-def _is_replaced(rows: RowSet, removals: Sequence[Removal]) -> bool:
+def _is_replaced(rows: RowSet, removals: Sequence[RowRemoval]) -> bool:
     """Whether some rows that are gone may be there as others."""
     if other_rows(rows, *(removal.rows for removal in removals)):
         return True
     return any(removal.is_replacing and not removal.is_by_revert for removal in removals)
 
 
-def _version_at(version_at: VersionAt) -> NumberedVersion:
+def _find_version_at(version_at: VersionAt) -> NumberedVersion:
     return NumberedVersion(
         version_at.number, Version(chain=version_at.chain, staged=version_at.staged, sha256=version_at.sha256)
     )

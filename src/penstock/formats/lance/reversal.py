@@ -35,7 +35,7 @@ from penstock.formats.lance.relocation import (
     move_fragment,
     move_index,
 )
-from penstock.formats.lance.removals import LaterChanges, Removal, rows_in
+from penstock.formats.lance.removals import LaterChanges, RowRemoval, rows_in
 from penstock.formats.lance.rows import RowSet, all_rows, count_rows, other_rows, shared_rows
 from penstock.formats.lance.sides import NumberedVersion, SidesHistory
 from penstock.formats.lance.wire import Message, unpacked_numbers
@@ -118,7 +118,8 @@ def commit_rows(lineage: Lineage, history: SidesHistory) -> CommitRows:
 
 
 def reverse(states: States, lineage: Lineage, commit: CommitRows, later: LaterChanges) -> GraftResult:
-    """The version that is there now without what the commit did. ``Irreversible``, ``Immovable`` if not."""
+    """The version that is there now without what the commit did. ``Irreversible``, ``UnknownPlacement`` if
+    not."""
     for side in states:
         check_movable(side.manifest)
     return _Reversal(states, lineage, commit, later).reverse()
@@ -188,9 +189,11 @@ class _Reversal:
     def _make_row_moves(self) -> RowMoves:
         holding = {fragment.number for fragment in self._holding}
         fragments = [fragment for fragment in self._now if fragment.number not in holding]
-        return RowMoves(fragments, self._before_rows(), self._holding, self._comes, self._goes)
+        return RowMoves(
+            fragments, self._find_fragments_of_restored_rows(), self._holding, self._comes, self._goes
+        )
 
-    def _before_rows(self) -> Sequence[Fragment]:
+    def _find_fragments_of_restored_rows(self) -> Sequence[Fragment]:
         """Fragments from before the commit that have rows which come back."""
         if not self._comes:
             return ()
@@ -203,8 +206,8 @@ class _Reversal:
         """``Irreversible`` if rows that the commit added or removed were updated since, or may have been."""
         if (self._gone or self._comes) and not self._lineage.is_whole:
             raise Irreversible(
-                "was compacted since, also on another branch, and the history no longer says which rows are "
-                "in which file",
+                "was compacted since, on another branch too, and the history no longer says which rows "
+                "are in which file",
                 chain(self._gone, self._comes),
             )
         self._check_gone()
@@ -216,7 +219,8 @@ class _Reversal:
         if passed := [removal for removal in removals if removal.version is None and removal.is_by_revert]:
             # What is there now may be what they had taken the place of: it would be there twice.
             raise Irreversible(
-                "was set back since to a state from before this commit, without rows that would come back",
+                "was restored since to a state from before this commit, without rows that the revert "
+                "would bring back",
                 all_rows(removal.rows for removal in passed),
             )
         self._check_parts()
@@ -228,7 +232,7 @@ class _Reversal:
         removals = self._later.removals(self._gone) if self._gone else []
         if unknown := other_rows(self._gone, *(removal.rows for removal in removals)):
             raise _irreversible_error(
-                "that the commit added {} removed or rewritten", [Removal(unknown, None, True)]
+                "that the commit added {} removed or rewritten", [RowRemoval(unknown, None, True)]
             )
         is_undone = not self._goes and not self._comes
         """All that the commit removed is there, and nothing that it added."""
@@ -257,7 +261,7 @@ class _Reversal:
         if self._commit.replacing is None:
             if self._later.has_reverts:
                 raise Irreversible(
-                    "had changes reverted since, possibly parts of this commit",
+                    "had changes reverted since, possibly a part of this commit",
                     self._comes,
                 )
             return
@@ -274,8 +278,8 @@ class _Reversal:
         deleted = self._comes if replaced is None else other_rows(self._comes, replaced)
         if deleted and (inserting := self._later.find_insert()) is not None:
             raise Irreversible(
-                "got rows since by a merge insert, which may have inserted rows with keys that the commit "
-                "deleted: the keys would be duplicated",
+                "got rows by a merge insert (upsert) since, possibly with the same keys as rows that the "
+                "commit deleted: those keys would be duplicated",
                 deleted,
                 [inserting],
             )
@@ -300,15 +304,15 @@ class _Reversal:
             rewritten = self._later.rewritten()
             clashes |= (self._goes if rewritten is None else shared_rows(self._goes, rewritten)).keys()
         if clashes:
-            raise Irreversible("had columns of rows rewritten since that the commit added", clashes)
+            raise Irreversible("had columns rewritten since in rows that the commit added", clashes)
 
     def _check_row_ids(self) -> None:
         """Rows that come back have the numbers that they had, which others must not have been given."""
         is_numbered = any(side.manifest.flags & Flag.STABLE_ROW_IDS for side in self._states)
         if self._comes and is_numbered and not self._later.is_one_line:
             raise Irreversible(
-                "has stable row ids, and was replaced since by the state of another branch, which may have "
-                "given the same ids to other rows",
+                "has stable row ids, and got the state of another branch since, which may have given the "
+                "same ids to other rows",
                 self._comes,
             )
 
@@ -332,7 +336,8 @@ class _Reversal:
             updated = self._comes if replaced is None else shared_rows(self._comes, replaced)
             if updated and has_more_columns(result, before):
                 raise Irreversible(
-                    "got a column since, and rows that the commit had updated would lose their values of it",
+                    "got a new column since, and rows that the commit had updated would lose their "
+                    "values in it",
                     updated,
                 )
         if not has_other_fields:
@@ -340,7 +345,9 @@ class _Reversal:
         files = {fragment.file for fragment in self._before}
         new = [fragment for fragment in self._now if fragment.file not in files]
         if new and (why := why_not_read(now, result)) is not None:
-            raise Irreversible(f"got rows since that do not match its former columns: {why}", _files_of(new))
+            raise Irreversible(
+                f"got rows since that do not fit the columns that it had before: {why}", _files_of(new)
+            )
         if numbers_of(result) - numbers_of(now):
             self._check_not_rewritten(new, "a column that the commit had dropped")
 
@@ -385,7 +392,7 @@ class _Reversal:
                     [at for at, file in enumerate(here) if file not in made],
                 )
             elif not set(_data_file_parts(old_fragment)) <= set(here):
-                raise Irreversible("had columns rewritten since that the commit rewrote too", [fragment.file])
+                raise Irreversible("had the same columns rewritten since as by the commit", [fragment.file])
         return swaps
 
     def _check_not_rewritten(self, fragments: Iterable[Fragment], subject: str) -> None:
@@ -394,7 +401,7 @@ class _Reversal:
         moved = [fragment for fragment in fragments if not self._lineage.origins(fragment).isdisjoint(files)]
         if moved or self._later.has_replaced:
             raise Irreversible(
-                f"had rows compacted or updated since, which would need {subject}", _files_of(moved)
+                f"had rows compacted or updated since, and these files lack {subject}", _files_of(moved)
             )
 
     # -- settings ------------------------------------------------------------------------------------------
@@ -424,7 +431,9 @@ class _Reversal:
         self, manifest: Manifest, grafting: RowGraft
     ) -> tuple[Manifest, list[Message], list[Message]]:
         """The manifest with the indexes that it is to have, those that come and those that go."""
-        old_indexes, new_indexes, now = (_by_name(side.manifest.indexes) for side in self._states)
+        old_indexes, new_indexes, now = (
+            _group_indexes_by_name(side.manifest.indexes) for side in self._states
+        )
         indexes = list(manifest.indexes)
         for name in old_indexes.keys() | new_indexes.keys():
             if name.startswith(_OWN_INDEXES) or _index_ids(old_indexes.get(name, ())) == _index_ids(
@@ -449,7 +458,7 @@ class _Reversal:
             ):
                 continue
             indexes = [message for message in indexes if (message.text(INDEX_NAME) or "") != name]
-            indexes += self._indexes_back(old_indexes.get(name, ()), manifest, grafting)
+            indexes += self._find_indexes_to_restore(old_indexes.get(name, ()), manifest, grafting)
         columns, fragment_ids = (
             numbers_of(manifest),
             {fragment.number(FRAGMENT_ID) or 0 for fragment in manifest.fragments},
@@ -464,7 +473,7 @@ class _Reversal:
         bases = grafting.bases if new else None
         return manifest.with_parts(indexes=indexes, bases=bases), new, dropped
 
-    def _indexes_back(
+    def _find_indexes_to_restore(
         self, indexes: Iterable[Message], manifest: Manifest, grafting: RowGraft
     ) -> list[Message]:
         """Indexes from before the commit, for those fragments that are still what they were then."""
@@ -495,7 +504,7 @@ class _Reversal:
         return not other_rows(self._lineage.rows(fragment), self._lineage.rows(other))
 
 
-def _irreversible_error(which: str, removals: Sequence[Removal]) -> Irreversible:
+def _irreversible_error(which: str, removals: Sequence[RowRemoval]) -> Irreversible:
     gone = all_rows(removal.rows for removal in removals)
     number = count_rows(gone)
     rows, were = ("row", "was") if number == 1 else ("rows", "were")
@@ -540,7 +549,7 @@ def _with_files(
     return manifest.with_parts(fragments=fragments, bases=grafting.bases)
 
 
-def _by_name(indexes: Iterable[Message]) -> dict[str, list[Message]]:
+def _group_indexes_by_name(indexes: Iterable[Message]) -> dict[str, list[Message]]:
     by_name: dict[str, list[Message]] = {}
     for index in indexes:
         by_name.setdefault(index.text(INDEX_NAME) or "", []).append(index)

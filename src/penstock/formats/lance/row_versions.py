@@ -34,13 +34,13 @@ def renumber_row_versions(manifest: Manifest, before: Manifest | None, parted: i
         for field in (_CHANGED, _MADE):
             values = fragment.all(field) if message is None else message.all(field)
             if message is None:
-                values = [_renumber_versions(data, parted, newest) for data in values]
+                values = [_renumber_row_versions(data, parted, newest) for data in values]
             fragment = fragment.with_field(field, *values)
         fragments.append(fragment)
     return manifest.with_parts(fragments=fragments)
 
 
-def _renumber_versions(data: bytes, parted: int, newest: int) -> bytes:
+def _renumber_row_versions(data: bytes, parted: int, newest: int) -> bytes:
     """What came there after the sides parted comes with the next version here, all else with one before."""
     runs = [Message.read(data) for data in Message.read(data).all(_RUNS)]
     numbers = [run.number(_VERSION) or 0 for run in runs]

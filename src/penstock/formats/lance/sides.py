@@ -14,8 +14,8 @@ from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.manifests import ManifestOperation
 from penstock.formats.lance.names import MAIN, is_revert
 from penstock.formats.lance.state import (
-    Arrived,
     LanceState,
+    MergeArrivals,
     OwnBranch,
     Version,
     Versions,
@@ -156,7 +156,7 @@ class SidesHistory(NamedTuple):
     operations: tuple[ManifestOperation, ...]
     own: tuple[OwnChange, ...]
     """The changes that were made there."""
-    arrived: tuple[Arrived, ...]
+    arrived: tuple[MergeArrivals, ...]
     """What merges brought there."""
     versions: tuple[NumberedVersion, ...]
     """All of these."""
@@ -172,7 +172,7 @@ def history_since(side: TableSide, base: TableSide, branch: str = MAIN) -> Sides
     merged, since = _merged_versions(base, side, branch), _changes_since(side, base, branch)
     operations: list[ManifestOperation] = [] if since.is_whole else [ManifestOperation.OTHER]
     own: list[OwnChange] = []
-    arrivals: list[Arrived] = []
+    arrivals: list[MergeArrivals] = []
     versions: list[NumberedVersion] = []
     for place, version in enumerate(since.versions):
         arrived = version.version.arrived

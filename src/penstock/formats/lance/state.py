@@ -54,7 +54,7 @@ Step: TypeAlias = tuple[VersionAt, VersionAt]
 """A version, after the one before it."""
 
 
-class Trace(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+class RowTrace(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     """Where the rows went that were removed or rewritten by what a merge brought."""
 
     rewrites: tuple[VersionAt, ...] = ()
@@ -67,7 +67,7 @@ class Trace(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     """Whether a merge insert has inserted rows, or may have."""
 
 
-class Arrived(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+class MergeArrivals(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     """What came with a version that was made by a merge."""
 
     number: int = 0
@@ -79,7 +79,7 @@ class Arrived(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     taken: tuple[bytes, ...] = ()
     """Fragments that came by commits which were repeated on their own, here or there, by marks of their data
     files."""
-    trace: Trace | None = None
+    trace: RowTrace | None = None
     """``None`` if it is not known: the merge was made by an earlier Penstock, or it brought too much."""
 
 
@@ -105,7 +105,7 @@ class Version(msgspec.Struct, frozen=True, array_like=True, gc=False, kw_only=Tr
     """Whether its manifest is named by Lance's first way."""
     e_tag: str = ""
     metadata: dict[str, str] = {}
-    arrived: Arrived | None = None
+    arrived: MergeArrivals | None = None
     """If a merge made it."""
     copied: bytes = b""
     """The state of another version, if this one was made as a copy of that, at another place or later."""
@@ -155,7 +155,7 @@ Entry: TypeAlias = Version | OwnBranch | OwnTag
 Changes: TypeAlias = dict[bytes, Entry | None]
 
 
-class Recent(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class RecentVersion(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A version that is not in the tree yet."""
 
     branch: str
@@ -181,7 +181,7 @@ class LanceState(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     newest: int = 0
     """The newest version of Lance's main branch, so that lists need not look into the tree; 0 if there is
     none."""
-    recent: tuple[Recent, ...] = ()
+    recent: tuple[RecentVersion, ...] = ()
     """Versions that are not in the tree, oldest first. None in the tree is newer on the same branch."""
     first: int = 0
     """The version with which the history of the table begins, if it was erased; 0 if it never was. Every
@@ -392,7 +392,7 @@ def apply_changes(
 
 
 def with_next(
-    objects: Objects, content: LanceTable, state: LanceState, entry: Recent
+    objects: Objects, content: LanceTable, state: LanceState, entry: RecentVersion
 ) -> tuple[LanceTable, dict[ObjectId, bytes]]:
     """A table with the next version of one of Lance's branches, and new nodes of its tree, if there are any.
 
@@ -414,7 +414,7 @@ def keys_differing(objects: Objects, before: LanceState, after: LanceState) -> l
     return [*(keys | dict.fromkeys((*_encode_recent(before.recent), *_encode_recent(after.recent))))]
 
 
-def _encode_recent(recent: Iterable[Recent]) -> dict[bytes, Value | None]:
+def _encode_recent(recent: Iterable[RecentVersion]) -> dict[bytes, Value | None]:
     return {version_key(entry.branch, entry.number): encode(entry.version) for entry in recent}
 
 

@@ -43,7 +43,7 @@ from penstock.formats.lance.state import (
     Mark,
     OwnBranch,
     OwnTag,
-    Recent,
+    RecentVersion,
     Version,
     Versions,
     apply_changes,
@@ -186,7 +186,9 @@ class _StepRun:
 
     def _register(self, step: Register, made_version: MadeVersion | FoundVersion | None) -> None:
         if not isinstance(made_version, FoundVersion):
-            raise InvalidRequest(f"the table at {step.location} was not inspected")
+            raise InvalidRequest(
+                f"internal error: the table at {step.location} was not read before it is registered"
+            )
         if self.content is not None and not step.replaces:
             raise TableExists(f"'{self._key}' already exists: it is {self.content.type_in_words}")
         if self._standing != WriteTarget(b""):
@@ -200,7 +202,9 @@ class _StepRun:
 
     def _resync(self, step: Resync, made_version: MadeVersion | FoundVersion | None) -> None:
         if not isinstance(made_version, FoundVersion):
-            raise InvalidRequest(f"the table at {step.location} was not inspected")
+            raise InvalidRequest(
+                f"internal error: the table at {step.location} was not read before it is registered"
+            )
         if self._standing != WriteTarget(b""):
             raise InvalidRequest(
                 f"'{self._key}' can be resynced on the default branch only, and outside transactions"
@@ -235,7 +239,9 @@ class _StepRun:
     def _create(self, step: Create, made: MadeVersion | FoundVersion | None) -> None:
         content, state = self._read_table()
         if not isinstance(made, MadeVersion):
-            raise InvalidManifest(f"version {step.version} of '{self._key}' was not inspected")
+            raise InvalidManifest(
+                f"internal error: version {step.version} of '{self._key}' was not read before it is committed"
+            )
         versions = self._read_versions()
         target_version = versions.get(step.branch, step.version)
         if target_version is not None and target_version.mark == made.version.mark:
@@ -255,16 +261,16 @@ class _StepRun:
                 )
             if newest is not None and made.follows not in (None, newest[1].mark):
                 raise VersionTaken(
-                    f"version {step.version} of '{self._key}' follows a version {newest[0]} that is not "
-                    "the one on the branch\n  The branch was moved. Open the table again, and write to its "
-                    "newest version.",
+                    f"version {step.version} of '{self._key}' was made on top of another version "
+                    f"{newest[0]} than the branch has\n  The branch was moved. Open the table again, and "
+                    "write to its newest version.",
                     version=step.version,
                     newest=newest[0],
                 )
-        self._go_on_in(made.chain)
+        self._switch_chain(made.chain)
         version = msgspec.structs.replace(made.version, time_us=self._now_us)
         self._use_content(
-            *with_next(self._objects, *self._read_table(), Recent(step.branch, step.version, version))
+            *with_next(self._objects, *self._read_table(), RecentVersion(step.branch, step.version, version))
         )
 
     def _check_chain(
@@ -278,7 +284,7 @@ class _StepRun:
                 "version."
             )
 
-    def _go_on_in(self, chain: OwnedChain) -> None:
+    def _switch_chain(self, chain: OwnedChain) -> None:
         content, state = self._read_table()
         if (state.chain, state.owner) != chain:
             state = msgspec.structs.replace(state, chain=chain.folder, owner=chain.owner)
@@ -383,11 +389,13 @@ class _StepRun:
         if versions.branch(name) is not None:
             raise OwnRefExists(f"'{self._key}' already has a branch '{name}'", branch=name)
         if not isinstance(version, MadeVersion) or version.parent is None:
-            raise InvalidRequest(f"branch '{name}' of '{self._key}' was not prepared")
+            raise InvalidRequest(
+                f"internal error: branch '{name}' of '{self._key}' was not prepared before it is created"
+            )
         self._check_fork(version.parent.parent, version.parent.version)
         content, state = self._read_table()
         self._check_chain(content, state, versions, version)
-        self._go_on_in(version.chain)
+        self._switch_chain(version.chain)
         now_us = self._now_us
         self._change(
             {

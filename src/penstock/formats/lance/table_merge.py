@@ -36,11 +36,11 @@ from penstock.formats.lance.sides import (
     standing_versions,
 )
 from penstock.formats.lance.state import (
-    Arrived,
     Changes,
+    MergeArrivals,
     OwnBranch,
     OwnTag,
-    Trace,
+    RowTrace,
     Version,
     apply_changes,
     branch_key,
@@ -95,7 +95,7 @@ class TableMerge:
         for name in _branches_of(keys):
             self._merge_branch(base, source, name)
         self._merge_tags(base.versions.tags(), source)
-        self._leave_removed(base, source, keys)
+        self._forget_removed_versions(base, source, keys)
         self._check_dropped()
         old_properties, new_properties = base.state.properties, source.state.properties
         for name in old_properties.keys() | new_properties.keys():
@@ -107,7 +107,7 @@ class TableMerge:
         source, newest = side.newest(), self._here.newest()
         if source is None and newest is not None:
             raise Refused(
-                "had no version before this, and its first version cannot be undone; drop the table instead"
+                "had no earlier version, and its first version cannot be undone; drop the table instead"
             )
         if source is not None and not is_same(source, newest):
             self._add(self._landing.whole(source, newest, None), MAIN)
@@ -119,7 +119,7 @@ class TableMerge:
             elif self._here.versions.branch(name) is None:
                 self._take_branch(side, name)
             else:
-                raise Refused(f"has had Lance's own branch '{name}' changed since, which cannot be undone")
+                raise Refused(f"had Lance's own branch '{name}' changed since, which cannot be undone")
         self._merge_tags(self._here.versions.tags(), side)
         self._check_dropped()
         self._properties = dict(side.state.properties)
@@ -128,7 +128,8 @@ class TableMerge:
     def revert(self, side: TableSide, before: TableSide) -> AppliedChange:
         """The table without what one commit did, which led from one state to another.
 
-        ``Irreversible``, ``Immovable`` or ``Damaged`` if rows cannot be undone, ``Refused`` for all else.
+        ``Irreversible``, ``UnknownPlacement`` or ``Damaged`` if rows cannot be undone, ``Refused`` for all
+        else.
         """
         self._both_sides = "since the commit"
         self._revert_versions(side, before, MAIN)
@@ -148,7 +149,7 @@ class TableMerge:
         if None not in (old_branch[0], new_branch[0], now[0]):
             self._revert_versions(side, before, name)
         elif now != old_branch:
-            raise Refused(f"has had Lance's own branch '{name}' changed since the commit")
+            raise Refused(f"had Lance's own branch '{name}' changed since the commit")
         elif new_branch[0] is None:
             self._drop_branch(name)
         else:
@@ -160,7 +161,7 @@ class TableMerge:
             return
         if old_version is None or version is None or now is None:
             raise Refused(
-                "had no version before this, and its first version cannot be undone; drop the table instead"
+                "had no earlier version, and its first version cannot be undone; drop the table instead"
             )
         if is_same(now, old_version):
             self._add(self._landing.whole(version, now, None, branch), branch)
@@ -247,7 +248,7 @@ class TableMerge:
         assert now is not None
         mine = history_since(self._here, base, branch)
         try:
-            is_below = self._goes_below(history, mine, source)
+            is_below = self._is_target_rebased(history, mine, source)
             check_operations(
                 *(history.operations for history in ((mine, history) if is_below else (history, mine)))
             )
@@ -276,7 +277,7 @@ class TableMerge:
             and their_history.changes is not None
             and their_history.changes.has_reverts
         ):
-            strange = self._rows_elsewhere(lineage, base, branch)
+            strange = self._rows_removed_elsewhere(lineage, base, branch)
         arrived = self._merge_record(history, None, version)
         bases = [
             (version, _removed_rows(lineage, state, states, branch))
@@ -289,17 +290,18 @@ class TableMerge:
             bases, mover, ground, now, lineage, arrived, history, branch, is_again=is_again, strange=strange
         )
 
-    def _rows_elsewhere(self, lineage: Lineage, base: TableSide, branch: str) -> RowSet:
+    def _rows_removed_elsewhere(self, lineage: Lineage, base: TableSide, branch: str) -> RowSet:
         """The rows that another side had and removed since it parted from this one."""
         changes = lineage.changes(lineage.trace(history_since(base, self._here, branch)))
         if changes is None:
             raise Refused(
-                "has another history here than where the revert was made, and that history is no longer "
-                "complete; revert the commit here"
+                "cannot get the revert on this branch: its history differs from that of the branch where "
+                "the revert was made, and was cleaned up in part; revert the original commit on this "
+                "branch instead"
             )
         return changes.removed_rows()
 
-    def _goes_below(self, history: SidesHistory, mine: SidesHistory, source: TableSide) -> bool:
+    def _is_target_rebased(self, history: SidesHistory, mine: SidesHistory, source: TableSide) -> bool:
         """Whether what was done here is put on top of the other side's newest version.
 
         So a branch takes in the default one, whatever was done there: it becomes what that is, with its own
@@ -314,10 +316,12 @@ class TableMerge:
         may_go = bool(others) and _ABOUT_TABLES.issuperset(others) and not self._is_part
         return may_go and ManifestOperation.REWRITE not in ours  # it would be undone
 
-    def _merge_record(self, history: SidesHistory, trace: Trace | None, version: NumberedVersion) -> Arrived:
+    def _merge_record(
+        self, history: SidesHistory, trace: RowTrace | None, version: NumberedVersion
+    ) -> MergeArrivals:
         """The record of a merge: operations, fragments and trace that arrive with the other side's newest
         version."""
-        arrived = Arrived(
+        arrived = MergeArrivals(
             operations=tuple(sorted(set(history.operations))), taken=history.taken_marks, trace=trace
         )
         if self._is_part:
@@ -342,7 +346,7 @@ class TableMerge:
         self._changes[version_key(branch, version.number)] = version.version
         self._goes_on = True
 
-    def _leave_removed(self, base: TableSide, source: TableSide, keys: list[bytes]) -> None:
+    def _forget_removed_versions(self, base: TableSide, source: TableSide, keys: list[bytes]) -> None:
         """Forget versions that were forgotten on the other side, where nothing here leads to them."""
         parted, newest = base.newest(), self._here.newest()
         if parted is None or newest is None or not source.has(parted):
@@ -428,9 +432,9 @@ class TableMerge:
             if now != old_tag:
                 clash = PathClash(f"tag '{name}'", _describe_tag(old_tag), _describe_tag(now))
                 raise Refused(f"had one of Lance's own tags changed {self._both_sides}", clashes=[clash])
-            self._changes[tag_key(name)] = None if comes is None else self._tag(name, comes, source)
+            self._changes[tag_key(name)] = None if comes is None else self._copy_tag(name, comes, source)
 
-    def _tag(self, name: str, tag: OwnTag, source: TableSide) -> OwnTag:
+    def _copy_tag(self, name: str, tag: OwnTag, source: TableSide) -> OwnTag:
         """A tag of the other side, at the same version here."""
         version = source.versions.get(tag.branch, tag.version)
         if version is None:
@@ -514,11 +518,13 @@ def _side_history(
         ManifestOperation.UPDATE in history.operations and (trace is None or trace.has_inserts),
         frozenset(history.taken_marks),
         not unknown,
-        _left_out(lineage, side, unknown, branch),
+        _find_replaced_rows(lineage, side, unknown, branch),
     )
 
 
-def _left_out(lineage: Lineage, side: TableSide, states: Sequence[TableSide], branch: str) -> RowSet | None:
+def _find_replaced_rows(
+    lineage: Lineage, side: TableSide, states: Sequence[TableSide], branch: str
+) -> RowSet | None:
     """The rows that some states have put in the place of others, and a side has not; ``None`` if unknown."""
     row_sets: list[RowSet] = []
     for state in states:

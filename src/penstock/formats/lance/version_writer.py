@@ -36,7 +36,7 @@ from penstock.formats.lance.relocation import (
     BASE_OF_INDEX,
     INDEX_NAME,
     INDEX_UUID,
-    Immovable,
+    UnknownPlacement,
     copy_id,
     index_id,
     is_copy,
@@ -48,7 +48,7 @@ from penstock.formats.lance.reversal import CommitRows, States, reverse
 from penstock.formats.lance.row_versions import renumber_row_versions
 from penstock.formats.lance.rows import Ranges, RowSet
 from penstock.formats.lance.sides import NumberedVersion, SidesHistory
-from penstock.formats.lance.state import Arrived, Trace, Version, VersionAt, folder_at
+from penstock.formats.lance.state import MergeArrivals, RowTrace, Version, VersionAt, folder_at
 from penstock.formats.lance.version_pins import pin
 from penstock.formats.lance.wire import Message
 from penstock.kernel.format import Refused
@@ -85,7 +85,7 @@ class VersionWriter:
         self,
         source: NumberedVersion,
         newest: NumberedVersion | None,
-        arrived: Arrived | None,
+        arrived: MergeArrivals | None,
         branch: str = MAIN,
         parted: int = 0,
     ) -> NumberedVersion:
@@ -102,7 +102,7 @@ class VersionWriter:
                 manifest = renumber_row_versions(manifest, before, parted)
             if not self._chain.folder and branch == MAIN:
                 manifest = self._with_indexes(manifest, before)
-        except Immovable as problem:
+        except UnknownPlacement as problem:
             raise Refused(f"{problem}, so it cannot be merged into another branch") from None
         if before is not None:
             manifest = manifest.numbered_after(before)
@@ -118,7 +118,7 @@ class VersionWriter:
         """Where rows are, as far as some versions moved them. ``Refused`` if one of these cannot be read."""
         try:
             return self._read_lineage(rewrites, branch)
-        except Immovable as problem:
+        except UnknownPlacement as problem:
             raise Refused(f"was changed on both sides, and {problem}; {WAY_OUT}") from None
 
     def _read_lineage(self, rewrites: Iterable[VersionAt] | None, branch: str) -> Lineage:
@@ -136,7 +136,7 @@ class VersionWriter:
         history: SidesHistory,
         apart: Iterable[NumberedVersion],
         branch: str,
-    ) -> Trace | None:
+    ) -> RowTrace | None:
         """Where rows went by what comes with another version as it is; ``None`` if that is not known.
 
         ``apart`` are the versions that only one of both sides has.
@@ -148,7 +148,7 @@ class VersionWriter:
                     self._read_folder_version(source, branch), self._read_folder_version(newest, branch)
                 )
             return lineage.trace(history)
-        except (Immovable, Refused, Damaged):
+        except (UnknownPlacement, Refused, Damaged):
             return None
 
     def write_graft(
@@ -158,7 +158,7 @@ class VersionWriter:
         onto: tuple[NumberedVersion, SideHistory],
         newest: NumberedVersion,
         lineage: Lineage,
-        arrived: Arrived,
+        arrived: MergeArrivals,
         history: SidesHistory,
         branch: str = MAIN,
         *,
@@ -194,7 +194,7 @@ class VersionWriter:
             manifest = graft_result.manifest
             if onto[0] is not newest and not self._chain.folder and branch == MAIN:
                 manifest = self._with_indexes(manifest, self._read_folder_version(newest, branch).manifest)
-        except Immovable as problem:
+        except UnknownPlacement as problem:
             raise Refused(f"was changed on both sides, and {problem}; {WAY_OUT}") from None
         except Ungraftable as problem:
             raise refusal(problem, self._location) from None
@@ -228,8 +228,8 @@ class VersionWriter:
     ) -> NumberedVersion | None:
         """Write the next version: the newest one without the changes between two earlier versions.
 
-        As the next version here; ``None`` if nothing is left to be undone. ``Irreversible``, ``Immovable`` if
-        it cannot be, ``Damaged`` if something that it needs is gone.
+        As the next version here; ``None`` if nothing is left to be undone. ``Irreversible``,
+        ``UnknownPlacement`` if it cannot be, ``Damaged`` if something that it needs is gone.
         """
         folder = folder_at(self._location, self._chain.folder, branch)
         before, after, now = (self._read_folder_version(version, branch) for version in (*versions, newest))
@@ -288,16 +288,16 @@ class VersionWriter:
         try:
             return self._read_folder_version(NumberedVersion(version_at.number, version), branch)
         except Damaged as problem:
-            raise Immovable(problem.message) from None
+            raise UnknownPlacement(problem.message) from None
 
     def _read_deletions(self, path: str) -> Ranges:
         (data,) = self._place.read([self._require_inside(path)])
         if data is None:
-            raise Immovable(f"the deletion file {path} no longer exists")
+            raise UnknownPlacement(f"the deletion file {path} no longer exists")
         try:
             return read_deletions(path, data)
         except ValueError as problem:
-            raise Immovable(f"the deletion file {path} cannot be read: {problem}") from None
+            raise UnknownPlacement(f"the deletion file {path} cannot be read: {problem}") from None
 
     def _find_base(self, version: NumberedVersion, branch: str) -> FolderVersion:
         """Where the sides parted. Who let Lance clean up old versions may have lost it."""
@@ -312,7 +312,7 @@ class VersionWriter:
         newest: NumberedVersion | None,
         branch: str,
         message: Message,
-        arrived: Arrived | None,
+        arrived: MergeArrivals | None,
         copied: bytes,
     ) -> NumberedVersion:
         number = 1 if newest is None else newest.number + 1
@@ -322,8 +322,9 @@ class VersionWriter:
             arrived = self._with_taken(arrived, manifest, newest, branch)
         if arrived is not None and len(arrived.taken) > TAKEN_MAX:
             raise Refused(
-                f"would have {len(arrived.taken)} fragments from repeated commits, and at most {TAKEN_MAX} "
-                "are supported; merge branches instead of transplanting or rebasing their commits"
+                f"would have {len(arrived.taken)} fragments from transplanted or rebased commits, and "
+                f"at most {TAKEN_MAX} are supported; merge branches instead of transplanting or "
+                "rebasing their commits"
             )
         data = manifest.pack(self._moved)
         name = staged_name(self._chain.folder, branch, self._attempt, number)
@@ -344,14 +345,14 @@ class VersionWriter:
         return NumberedVersion(number, version)
 
     def _with_taken(
-        self, arrived: Arrived, manifest: Manifest, newest: NumberedVersion | None, branch: str
-    ) -> Arrived:
+        self, arrived: MergeArrivals, manifest: Manifest, newest: NumberedVersion | None, branch: str
+    ) -> MergeArrivals:
         """What came by a commit that was repeated, with the marks of the fragments that came with it."""
         before = None if newest is None else self._read_folder_version(newest, branch)
         after = FolderVersion(manifest, folder_at(self._location, self._chain.folder, branch))
         try:
             marks = marks_between(before, after)
-        except (Immovable, Ungraftable):
+        except (UnknownPlacement, Ungraftable):
             return arrived  # nothing will ever be grafted onto it
         return _with_marks(arrived, marks)
 
@@ -453,7 +454,7 @@ def shorten_names(names: Sequence[str]) -> str:
     return ", ".join(names[:TOLD_MAX]) + more
 
 
-def _with_marks(arrived: Arrived, marks: Iterable[bytes]) -> Arrived:
+def _with_marks(arrived: MergeArrivals, marks: Iterable[bytes]) -> MergeArrivals:
     return msgspec.structs.replace(arrived, taken=tuple(dict.fromkeys((*arrived.taken, *sorted(marks)))))
 
 

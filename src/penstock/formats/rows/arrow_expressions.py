@@ -8,7 +8,7 @@ from typing import Any
 from penstock.errors import InvalidRequest
 from penstock.formats.rows.arrow_types import pa, schema_of
 from penstock.formats.rows.filtering import rows_where
-from penstock.formats.rows.predicate_text import parse_predicate
+from penstock.formats.rows.predicate_parser import parse_predicate
 from penstock.model.keys import Key
 from penstock.model.similar_names import describe_names
 
@@ -72,7 +72,7 @@ def check_columns(key: Key, schema: Any, columns: Sequence[str]) -> list[str]:
             f"'{key}' has no column '{absent[0]}'{describe_names(absent[0], schema.names)}", table=str(key)
         )
     if not columns or len(set(columns)) < len(columns):
-        raise InvalidRequest("name at least one column to be read, and none twice", table=str(key))
+        raise InvalidRequest("name at least one column to read, and each only once", table=str(key))
     return list(columns)
 
 

@@ -95,8 +95,8 @@ def arrow_type(kind: Type, path: str = "") -> Any:
         case str() if found := DECIMAL.fullmatch(kind):
             return pa.decimal128(int(found[1]), int(found[2]))
     raise InvalidRequest(
-        f"the column '{path}' is of the type {kind}, which Penstock does not read; "
-        "name the columns to be read, without this one"
+        f"the column '{path}' is of the type {kind}, which Penstock cannot read; name the columns to "
+        "read, without this one"
     )
 
 
@@ -176,7 +176,9 @@ def reshaped(array: Any, kind: Type, match: Match, cast: Cast, path: str) -> Any
             keys = reshaped(array.keys.slice(first, length), kind.key_type, match, cast, f"{path}.key")
             items = reshaped(array.items.slice(first, length), kind.value_type, match, cast, f"{path}.value")
             return pa.MapArray.from_arrays(offsets, keys, items, type=wanted, mask=_null_mask(array))
-    raise TypeError(f"the column '{path}' holds {array.type}, and the table's type is {wanted}")
+    raise TypeError(
+        f"the column '{path}' has values of the type {array.type}, but its type in the table is {wanted}"
+    )
 
 
 def _convert_variant(array: Any, path: str) -> Any:
@@ -184,14 +186,16 @@ def _convert_variant(array: Any, path: str) -> Any:
     names = [array.type.field(place).name for place in range(array.type.num_fields)]
     if "typed_value" in names:
         raise UnsupportedFeature(
-            f"the column '{path}' has shredded variants, which only Spark reads: use penstock.spark.read, or "
-            "name the columns to be read, without this one",
+            f"the column '{path}' has shredded variants, which only Spark can read: use "
+            "penstock.spark.read, or name the columns to read, without this one",
             feature="variantShredding",
             column=path,
         )
     variants = _PLAIN["variant"]
     if sorted(names) != ["metadata", "value"]:
-        raise TypeError(f"the column '{path}' holds {array.type}, and variants are {variants}")
+        raise TypeError(
+            f"the column '{path}' has values of the type {array.type}, but a variant is {variants}"
+        )
     is_null = array.is_null()
     parts = [array.field(names.index(field.name)).cast(pa.binary()) for field in variants]
     for part in parts:
@@ -243,7 +247,8 @@ def _struct_of(fields: Iterable[Any], path: str) -> StructType:
         name = f"{path}.{field.name}" if path else field.name
         if field.name.lower() in found:
             raise InvalidRequest(
-                f"the columns '{found[field.name.lower()].name}' and '{name}' differ in case alone"
+                f"the columns '{found[field.name.lower()].name}' and '{name}' differ only in upper and lower "
+                "case"
             )
         found[field.name.lower()] = Field(
             name=field.name, type=_type_of(field.type, name), nullable=field.nullable
@@ -276,8 +281,10 @@ def _type_of(kind: Any, path: str) -> Type:
         if test(kind):
             return name
     if kinds.is_null(kind):
-        raise InvalidRequest(f"the column '{path}' holds nothing but nulls; give it a type")
-    raise InvalidRequest(f"the column '{path}' is of Arrow's type {kind}, which no Delta table can hold")
+        raise InvalidRequest(
+            f"the column '{path}' contains only nulls, so its type is not known: give it a type"
+        )
+    raise InvalidRequest(f"the column '{path}' has the Arrow type {kind}, which Delta tables do not support")
 
 
 _TESTS: Final[tuple[tuple[Callable[[Any], bool], str], ...]] = (

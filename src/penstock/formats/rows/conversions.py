@@ -145,7 +145,7 @@ def _nearest_doubles(array: Any) -> Any:
     """Decimals as the nearest doubles; Arrow's own cast is often off by the last bit."""
     precision, scale = array.type.precision, array.type.scale
     if precision > EXACT_DIGITS_MAX:
-        return _by_value(array, pa.float64(), float)
+        return _convert_each_value(array, pa.float64(), float)
     digits = pc.multiply(array, pa.scalar(Decimal(10**scale), pa.decimal128(scale + 1, 0))).cast(pa.int64())
     return pc.divide(digits.cast(pa.float64()), 10.0**scale)  # of two exact numbers, and so rounded once
 
@@ -160,7 +160,7 @@ def _whole_numbers(array: Any, kind_before: str, kind: Any) -> Any:
 
 def _convert_decimals(array: Any, kind_before: str, kind: Any, scale: int) -> Any:
     if kind_before in REAL:
-        return _by_value(array, kind, lambda value: _round(repr(value), scale))
+        return _convert_each_value(array, kind, lambda value: _round(repr(value), scale))
     if kind_before in WHOLE:
         return array.cast(pa.decimal128(DECIMAL_DIGITS_MAX, 0)).cast(kind)
     if array.type.scale > scale:
@@ -187,7 +187,7 @@ def _read_texts(array: Any, kind_after: str, kind: Any) -> Any:
         return pc.utf8_ltrim(texts, "+").cast(kind)
     if parts := DECIMAL.fullmatch(kind_after):
         scale = int(parts[2])
-        return _by_value(array, kind, lambda value: _round(value, scale))
+        return _convert_each_value(array, kind, lambda value: _round(value, scale))
 
     def parse(text: str) -> Any:
         text = _SPACES.sub("", text)
@@ -198,10 +198,10 @@ def _read_texts(array: Any, kind_after: str, kind: Any) -> Any:
             raise ValueError("the text is empty")
         return in_utc(value) if kind_after == "timestamp" else value  # type: ignore[arg-type]
 
-    return _by_value(array, kind, parse)
+    return _convert_each_value(array, kind, parse)
 
 
-def _by_value(array: Any, kind: Any, convert: Callable[[Any], Any]) -> Any:
+def _convert_each_value(array: Any, kind: Any, convert: Callable[[Any], Any]) -> Any:
     """Each value of an array converted by itself, where Arrow has no way of its own."""
     values = []
     for value in array.to_pylist():

@@ -32,7 +32,7 @@ from penstock.formats.rows.conversions import (
 )
 from penstock.formats.rows.functions import call_function
 from penstock.formats.rows.partition_values import Value
-from penstock.formats.rows.predicate_text import SqlLiteral, read_literal, read_value
+from penstock.formats.rows.predicate_parser import SqlLiteral, read_literal, read_value
 from penstock.formats.rows.predicates import Column, ComparedValues, IsNull, Like, OneOf
 from penstock.formats.rows.row_expressions import (
     Arithmetic,
@@ -50,7 +50,7 @@ from penstock.formats.rows.row_expressions import (
     ValueComparison,
 )
 from penstock.formats.rows.schema import Field, StructType, Type
-from penstock.formats.rows.sql_text import MIRRORED, SqlReader, SqlToken
+from penstock.formats.rows.sql_reader import MIRRORED, SqlReader, SqlToken
 from penstock.model.similar_names import describe_names
 
 OPERATIONS_MAX: Final = 100
@@ -79,7 +79,9 @@ def parse_condition_text(
     """The condition that a text stands for. ``InvalidRequest`` says where it is wrong, and how."""
     expression = parse_expression(text, tables, is_stored=is_stored)
     if expression.root.kind not in ("boolean", VOID):
-        raise InvalidRequest(f"{text!r} is not a condition: it is of the type {_spell(expression.root.kind)}")
+        raise InvalidRequest(
+            f"{text!r} is not a condition: its type is {_spell(expression.root.kind)}, not boolean"
+        )
     return expression
 
 
@@ -91,9 +93,12 @@ def parse_expression(
     One that ``is_stored`` with a table is refused if Spark may read it in another way.
     """
     if not isinstance(text, str):
-        raise InvalidRequest(f"an expression is text of SQL, not a {type(text).__name__}")
+        raise InvalidRequest(f"an expression must be a string of SQL, got a {type(text).__name__}")
     if is_stored and _OTHERWISE_QUOTED.search(text):
-        raise InvalidRequest(f"{text!r} quotes in a way that Spark may read otherwise")
+        raise InvalidRequest(
+            f"{text!r} has quotes that Spark may interpret differently: use 'single "
+            "quotes' for texts and `backquotes` for names"
+        )
     return SqlExpression(text, _ExpressionParser(text, tables, is_stored=is_stored).parse())
 
 
@@ -107,7 +112,7 @@ def assign_value(expression: RowExpression, field: Field, name: str) -> RowExpre
         if isinstance(expression, LiteralValue) and kind == "string" and target in ("date", "timestamp"):
             hint = f"; write {target} {expression.value!r}"
         raise InvalidRequest(
-            f"the column '{name}' is of the type {_spell(target)}, and its new value is of the type "
+            f"the column '{name}' has the type {_spell(target)}, but its new value has the type "
             f"{_spell(kind)}{hint}",
             column=name,
         )

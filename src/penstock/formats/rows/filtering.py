@@ -60,7 +60,7 @@ def truth(predicate: Predicate, batch: Any) -> Any:
             values = _column_values(predicate.column, batch)
             return _compare_values(values, predicate.column, predicate.operator, predicate.value)
         case OneOf():
-            return _one_of(predicate, _column_values(predicate.column, batch))
+            return _is_one_of(predicate, _column_values(predicate.column, batch))
 
 
 def _column_values(column: Column, batch: Any) -> Any:
@@ -70,7 +70,7 @@ def _column_values(column: Column, batch: Any) -> Any:
     return array
 
 
-def _one_of(predicate: OneOf, values: Any) -> Any:
+def _is_one_of(predicate: OneOf, values: Any) -> Any:
     if any(isinstance(candidate, float | Decimal) for candidate in predicate.values):
         # Zero has two spellings and decimals have many, which a look-up would tell apart.
         return reduce(

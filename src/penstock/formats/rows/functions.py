@@ -36,7 +36,9 @@ def call_function(name: str, arguments: tuple[RowExpression, ...]) -> RowExpress
     function = _FUNCTIONS.get(_ALIASES.get(name, name))
     if function is None:
         names = ", ".join(sorted({*_FUNCTIONS, *_CHOICES}))
-        raise InvalidRequest(f"the function '{name}' is not known without Spark; there are {names}")
+        raise InvalidRequest(
+            f"the function '{name}' is not supported without Spark; the functions are {names}"
+        )
     takes = function.takes
     if not (len(takes) if function.fewest is None else function.fewest) <= len(arguments) <= len(takes):
         raise InvalidRequest(f"the function '{name}' does not take {len(arguments)} arguments")
@@ -56,7 +58,7 @@ def call_function(name: str, arguments: tuple[RowExpression, ...]) -> RowExpress
 def _require_literal(name: str, argument: RowExpression, expected_type: str) -> Any:
     is_fit, words = _LITERALS[expected_type]
     if not isinstance(argument, LiteralValue) or not is_fit(argument):
-        raise InvalidRequest(f"the function '{name}' takes {words}")
+        raise InvalidRequest(f"the function '{name}' needs {words}")
     return argument.value
 
 
@@ -81,7 +83,7 @@ def _convert_argument(name: str, argument: RowExpression, expected_type: str) ->
         "ordered": isinstance(kind, str) and kind not in REAL and kind != "boolean",
     }.get(expected_type, kind == _KINDS[expected_type])
     if not is_fit:
-        raise InvalidRequest(f"the function '{name}' takes {_KINDS[expected_type]}, not {kind}; cast it")
+        raise InvalidRequest(f"the function '{name}' expects {_KINDS[expected_type]}, got {kind}; cast it")
     return argument
 
 
@@ -164,7 +166,7 @@ _LONG_UNITS: Final = {
 }  # fmt: skip
 _UNITS: Final = {**_LONG_UNITS, "day": "day", "dd": "day", "hour": "hour", "minute": "minute"}
 _KINDS: Final = {
-    "text": "string", "number": "a number", "real": "a number that is no decimal", "date": "date",
+    "text": "string", "number": "a number", "real": "a number other than a decimal", "date": "date",
     "day": "date", "time": "timestamp", "instant": "timestamp", "ordered": "string",
 }  # fmt: skip
 _LITERALS: Final[dict[str, tuple[Callable[[LiteralValue], bool], str]]] = {

@@ -162,4 +162,6 @@ def require_library(name: str) -> None:
 
 def _load_arrow() -> Any:
     """What chooses rows with Arrow, which takes a while and much memory to load."""
-    return import_module("penstock.formats.rows.arrow_expressions")
+    from penstock.formats.rows import arrow_expressions
+
+    return arrow_expressions

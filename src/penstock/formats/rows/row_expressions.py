@@ -20,7 +20,7 @@ from penstock.formats.rows.arrow_types import arrow_type, pa, pc
 from penstock.formats.rows.conversions import REAL, VOID, common_type, convert_values
 from penstock.formats.rows.filtering import truth
 from penstock.formats.rows.positions import find_true, row_positions, scatter_values
-from penstock.formats.rows.predicate_text import SqlLiteral
+from penstock.formats.rows.predicate_parser import SqlLiteral
 from penstock.formats.rows.predicates import And, Not, Or, Predicate, columns_of
 from penstock.formats.rows.schema import Field, Type
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from penstock.formats.registry import load
-
 
 def list_rows(batch: Any) -> list[tuple[Any, ...]]:
     """The rows of a batch or table, each as a tuple of Python's values."""
@@ -18,7 +16,8 @@ def _list_values(column: Any) -> Sequence[Any]:
     try:
         values: list[Any] = column.to_pylist()
     except (OverflowError, ValueError):
-        pa = load("penstock.formats.rows.arrow_types:pa")
+        from penstock.formats.rows.arrow_types import pa
+
         try:
             values = column.cast(pa.string()).to_pylist()
         except pa.ArrowException:

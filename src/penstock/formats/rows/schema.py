@@ -85,20 +85,20 @@ def plain_types(kind: Type) -> tuple[str, ...]:
         case StructType():
             return ()
         case _:
-            return tuple(name for one in _held_by(kind) for name in plain_types(one))
+            return tuple(name for one in _inner_types(kind) for name in plain_types(one))
 
 
 def _is_deep(schema: StructType) -> bool:
     """Whether types are nested too deep to be walked; level by level, so that this ends itself."""
     level: list[Type] = [schema]
     for _ in range(DEPTH_MAX):
-        level = [inner for one in level for inner in _held_by(one)]
+        level = [inner for one in level for inner in _inner_types(one)]
         if not level:
             return False
     return True
 
 
-def _held_by(kind: Type) -> Iterator[Type]:
+def _inner_types(kind: Type) -> Iterator[Type]:
     match kind:
         case StructType():
             yield from (field.type for field in kind.fields)

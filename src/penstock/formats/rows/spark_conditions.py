@@ -12,7 +12,7 @@ import re
 from typing import Final
 
 from penstock.errors import InvalidRequest
-from penstock.formats.rows.predicate_text import parse_predicate
+from penstock.formats.rows.predicate_parser import parse_predicate
 from penstock.formats.rows.predicates import columns_of
 from penstock.formats.rows.schema import StructType, Type
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
@@ -14,6 +13,7 @@ from penstock.kernel.checks import run_check
 from penstock.lake.audits.queries import read_query
 from penstock.lake.audits.query_run import FoundRows, ask
 from penstock.lake.audits.rows import rows_at
+from penstock.lake.transactions.engines import penstock_spark
 from penstock.model.content import AnyContent
 from penstock.model.keys import Key
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from penstock.formats.public_types import Files
     from penstock.lake.lake import Lake
 
-Audit: TypeAlias = "str | Callable[[Audited], Any]"
+Audit: TypeAlias = "str | Callable[[AuditedBranch], Any]"
 """A query that must find nothing, or a function that answers as a check does."""
 
 
@@ -34,7 +34,7 @@ class FailedCheck(msgspec.Struct, frozen=True, kw_only=True):
     """Some of the rows that a query found, their values in words."""
 
 
-class Audited:
+class AuditedBranch:
     """A branch as it was when the audit began: one commit, whatever is written to the branch meanwhile."""
 
     def __init__(self, lake: Lake, branch: str, into: str, spark: Any = None) -> None:
@@ -42,7 +42,7 @@ class Audited:
         self._snapshot, self._target = lake.at(branch), f"{into}@{lake.at(into).id}"
 
     def __repr__(self) -> str:
-        return f"<Audited {self.branch} at {self.commit[:8]}>"
+        return f"<AuditedBranch {self.branch} at {self.commit[:8]}>"
 
     @property
     def commit(self) -> str:
@@ -76,7 +76,7 @@ class Audited:
         """A table as a DataFrame of the Spark session that was given; ``InvalidRequest`` if none was."""
         if self._spark is None:
             raise InvalidRequest("reading a DataFrame needs a Spark session: publish(…, spark=spark)")
-        return import_module("penstock.spark").read(self._spark, key, ref=self.ref, lake=self._lake)
+        return penstock_spark().read(self._spark, key, ref=self.ref, lake=self._lake)
 
     def find_failed(self, checks: Sequence[tuple[str, Audit]]) -> tuple[FailedCheck, ...]:
         """All of the checks that do not hold."""
@@ -100,8 +100,8 @@ class Audited:
     def _run_query(self, sql: str) -> FoundRows | None:
         """What a query finds: on Spark if a session was given, else by DuckDB."""
         if self._spark is not None:
-            ask_spark = import_module("penstock.spark.audit_queries").ask
-            answer: FoundRows | None = ask_spark(self._spark, self._lake, self._snapshot, sql)
+            queries = penstock_spark("audit_queries")
+            answer: FoundRows | None = queries.ask(self._spark, self._lake, self._snapshot, sql)
             return answer
         query = read_query(sql)
         return ask(query, {key: self.table(key) for key in query.tables})

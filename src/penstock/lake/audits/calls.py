@@ -10,7 +10,7 @@ from penstock.model.expectations import Expectation
 
 
 class ListExpectations(Call[tuple[Expectation, ...]], frozen=True, kw_only=True):
-    """What a branch expects of everything that is published there."""
+    """The expectations (data checks) of a branch."""
 
     path = "/references/{branch}/expectations"
     answer = tuple[Expectation, ...]
@@ -19,7 +19,8 @@ class ListExpectations(Call[tuple[Expectation, ...]], frozen=True, kw_only=True)
 
 
 class AddExpectation(Call[tuple[Expectation, ...]], frozen=True, kw_only=True):
-    """Have a branch expect that a query finds nothing there; answers all that it expects.
+    """Add an expectation to a branch: a query that must find no row. Answers all of the branch's
+    expectations.
 
     Asked for twice, it is added once. It is refused if it does not hold now, and if a table that it names is
     not there: it would guard nothing. With `missing_ok` it is added all the same, and not asked until there
@@ -34,7 +35,7 @@ class AddExpectation(Call[tuple[Expectation, ...]], frozen=True, kw_only=True):
 
     branch: str
     name: str
-    """By which it is told, and removed."""
+    """Its name, by which it is reported and removed."""
     sql: str
     """One query that must find no row, as DuckDB reads it. It names tables by their keys: `sales.orders`."""
     missing_ok: bool = False
@@ -44,7 +45,7 @@ class AddExpectation(Call[tuple[Expectation, ...]], frozen=True, kw_only=True):
 
 
 class RemoveExpectation(Call[tuple[Expectation, ...]], frozen=True, kw_only=True):
-    """Have a branch not expect something any more; answers what it still expects."""
+    """Remove an expectation from a branch; answers those that are left."""
 
     method = "DELETE"
     path = "/references/{branch}/expectations/{name}"

@@ -17,7 +17,7 @@ from penstock.model.keys import Key
 from penstock.model.references import Reference
 
 
-class ExpectationAnswers:
+class ExpectationHandlers:
     """Answers every call of ``calls``."""
 
     def __init__(self, kernel: Kernel) -> None:

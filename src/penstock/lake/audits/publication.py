@@ -9,7 +9,7 @@ import msgspec
 
 from penstock.errors import ChecksFailed, InvalidRequest, NotFound, PenstockError, ReferenceChanged
 from penstock.lake import calls
-from penstock.lake.audits.audited_branch import Audit, Audited, FailedCheck
+from penstock.lake.audits.audited_branch import Audit, AuditedBranch, FailedCheck
 from penstock.lake.transactions.transaction import CHECKS
 from penstock.model.merges import MergeResult
 from penstock.model.transactions import is_transaction
@@ -17,7 +17,7 @@ from penstock.model.transactions import is_transaction
 if TYPE_CHECKING:
     from penstock.lake.lake import Lake
 
-Checks: TypeAlias = Mapping[str, Audit] | Iterable[Callable[[Audited], Any]] | None
+Checks: TypeAlias = Mapping[str, Audit] | Iterable[Callable[[AuditedBranch], Any]] | None
 KEEP: Final = "keep"
 DROP: Final = "drop"
 KEPT: Final = "stays as it is"
@@ -49,7 +49,7 @@ class PublishOptions(TypedDict, total=False):
     """How a branch is published."""
 
     checks: Checks
-    """By name: a query that must return no row, or a function that is given an ``Audited``."""
+    """By name: a query that must return no row, or a function that is given an ``AuditedBranch``."""
     spark: Any
     """A session, for queries and for checks that read DataFrames."""
     otherwise: str
@@ -84,7 +84,7 @@ def publish(lake: Lake, branch: str, into: str, **how: Unpack[PublishOptions]) -
     named = _name_checks(how.get("checks"))
     for name in (branch, into):
         lake.branch(name).head  # noqa: B018 - a tag is refused: it is neither work nor a place for it
-    audited = Audited(lake, branch, into, how.get("spark"))
+    audited = AuditedBranch(lake, branch, into, how.get("spark"))
     failed = audited.find_failed(named)
     if failed:
         raise _checks_failed_error(lake, audited, failed, otherwise)
@@ -119,7 +119,7 @@ def _name_checks(checks: Checks) -> list[tuple[str, Audit]]:
 
 
 def _checks_failed_error(
-    lake: Lake, audited: Audited, failed: tuple[FailedCheck, ...], otherwise: str
+    lake: Lake, audited: AuditedBranch, failed: tuple[FailedCheck, ...], otherwise: str
 ) -> ChecksFailed:
     became = _drop_branch(lake, audited) if otherwise == DROP else KEPT
     lines = [
@@ -137,7 +137,7 @@ def _checks_failed_error(
     )
 
 
-def _drop_branch(lake: Lake, audited: Audited) -> str:
+def _drop_branch(lake: Lake, audited: AuditedBranch) -> str:
     """Delete the branch, unless somebody has written to it since it was looked at, or deleted it.
 
     Whatever keeps it from being deleted is told, and hides no check.

@@ -64,7 +64,7 @@ def ask(
     """
     require_sql()
     if isinstance(current_thread(), _DummyThread):
-        return _in_own_thread(partial(_run_query, query, rows, timeout_s, memory_max_bytes))
+        return _run_in_python_thread(partial(_run_query, query, rows, timeout_s, memory_max_bytes))
     return _run_query(query, rows, timeout_s, memory_max_bytes)
 
 
@@ -113,7 +113,7 @@ def _signal_error(problem: RuntimeError, read: Sequence[_WatchedQuery]) -> BaseE
     return raised or problem
 
 
-def _in_own_thread(work: Callable[[], FoundRows | None]) -> FoundRows | None:
+def _run_in_python_thread(work: Callable[[], FoundRows | None]) -> FoundRows | None:
     """Do something in a thread that Python has started.
 
     In one that it has not, DuckDB 2.0 loses Python's global lock while it reads rows, which ends the process.

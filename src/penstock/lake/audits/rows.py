@@ -29,7 +29,10 @@ def proposed_table(lake: Embedded, proposal: Proposal, key: Key) -> tuple[AnyCon
     """What a table would be, and its format. Raises as ``rows_proposed``."""
     content = proposal.get(key)
     if content is None:
-        raise KeyNotFound(f"'{key}' would not exist on '{proposal.branch}'", key=str(key))
+        raise KeyNotFound(
+            f"the query reads '{key}', which would not exist on '{proposal.branch}' after this commit",
+            key=str(key),
+        )
     if (plugin := lake.find_plugin(content)) is None:
         raise no_rows_error(key, content)
     return content, plugin

@@ -127,7 +127,7 @@ class MergeHandlers:
             named = parse_revision(revision)
             if commit_id == NO_COMMIT and (named.name is not None or named.steps):
                 # The empty lake is meant only by who gives its id: to drop all tables takes more than a slip.
-                raise HistoryExpired("nothing had been committed by then")
+                raise HistoryExpired("the lake had no commits at that time")
         except HistoryExpired as expired:
             oldest_id, oldest = self._kernel.oldest_kept(self._kernel.references.get(branch).head)
             time = utc(oldest.time_us).isoformat(timespec="seconds")

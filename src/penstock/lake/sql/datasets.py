@@ -19,7 +19,7 @@ class RowDataset(_DATASET):  # type: ignore[misc]
     def __init__(self, rows: TableRows) -> None:
         self._rows, self._schema = rows, rows.schema
         self._problem: BaseException | None = None
-        self._scans: list[WatchedRows] = []
+        self._scans: list[ErrorRecordingRows] = []
 
     @property
     def schema(self) -> Any:
@@ -36,7 +36,7 @@ class RowDataset(_DATASET):  # type: ignore[misc]
         except (PenstockError, KeyboardInterrupt, SystemExit) as problem:
             self._problem = problem
             raise
-        self._scans.append(WatchedRows(reader))
+        self._scans.append(ErrorRecordingRows(reader))
         return self._scans[-1].reader
 
     @property
@@ -46,7 +46,7 @@ class RowDataset(_DATASET):  # type: ignore[misc]
         return self._problem or next(problems, None)
 
 
-class WatchedRows:
+class ErrorRecordingRows:
     """A stream of rows of which it is known afterwards why it could not be read."""
 
     def __init__(self, reader: Any) -> None:

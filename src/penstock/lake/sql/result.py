@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.formats.registry import load
 from penstock.formats.rows.arrow_types import pa
 from penstock.formats.rows.reader import RowReader, TableRows
 from penstock.lake.sql.datasets import RowDataset
@@ -37,8 +36,9 @@ class SqlResult(RowReader):
         return f"<SqlResult {', '.join(self._schema.names)}>"
 
     def _repr_html_(self) -> str:
-        shown: str = load("penstock.lake.notebook:show_rows")(self, "Query")
-        return shown
+        from penstock.lake.notebook import show_rows
+
+        return show_rows(self, "Query")
 
     @property
     def schema(self) -> Any:

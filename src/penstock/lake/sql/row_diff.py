@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.errors import KeyNotFound
-from penstock.formats.registry import load
 from penstock.formats.rows.arrow_types import pa, pc
 from penstock.formats.rows.reader import RowReader, TableRows
 from penstock.formats.rows.row_difference import (
@@ -29,7 +28,7 @@ from penstock.formats.rows.row_difference import (
 )
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake.audits.installed import require_sql
-from penstock.lake.sql.datasets import WatchedRows
+from penstock.lake.sql.datasets import ErrorRecordingRows
 from penstock.lake.sql.duckdb_thread import DuckDbThread
 from penstock.lake.sql.views import quote_name, register_rows
 from penstock.model.keys import Key
@@ -76,8 +75,9 @@ class RowDiff(RowReader):
         return f"<RowDiff {self.key}: {self.summary}>"
 
     def _repr_html_(self) -> str:
-        shown: str = load("penstock.lake.notebook:show_row_diff")(self)
-        return shown
+        from penstock.lake.notebook import show_row_diff
+
+        return show_row_diff(self)
 
     @property
     def summary(self) -> str:
@@ -234,7 +234,7 @@ class _Comparison:
 
     def run(self, old: Any, new: Any) -> Any:
         """The rows that differ, with what became of each, as a ``pyarrow.Table``."""
-        sides = WatchedRows(old), WatchedRows(new)
+        sides = ErrorRecordingRows(old), ErrorRecordingRows(new)
         with DuckDbThread() as thread:
             return thread.run(
                 lambda: self._run(thread, sides[0].reader, sides[1].reader),

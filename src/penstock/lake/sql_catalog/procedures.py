@@ -226,7 +226,7 @@ def _describe_landing(branch: str, result: MergeResult) -> CallResult:
 # -- transactions ------------------------------------------------------------------------------------------
 
 
-def _begin(call: ProcedureCall) -> CallResult:
+def _begin_transaction(call: ProcedureCall) -> CallResult:
     if call.session.transaction:
         raise InvalidRequest("a transaction is already open in this session: COMMIT or ROLLBACK it first")
     isolation = call.optional("isolation") or Isolation.SNAPSHOT.value
@@ -256,7 +256,7 @@ def _commit(call: ProcedureCall) -> CallResult:
     return CallResult([[transaction.target, head, head is not None]], transaction="")
 
 
-def _rollback(call: ProcedureCall) -> CallResult:
+def _rollback_transaction(call: ProcedureCall) -> CallResult:
     transaction = _open_transaction(call)
     info = transaction.abort("ROLLBACK")
     if info.state is not TransactionState.ABORTED:
@@ -385,14 +385,15 @@ PROCEDURES: Final = {
     ),
     "begin_transaction": Procedure(
         "Begin a transaction: later statements of the session are part of it.",
-        (Parameter("isolation", default="'snapshot'"),), "id string, target string", _begin,
+        (Parameter("isolation", default="'snapshot'"),), "id string, target string", _begin_transaction,
     ),
     "commit_transaction": Procedure(
         "Commit all statements of the session's transaction, as one commit.",
         (_MESSAGE,), _LANDED, _commit,
     ),
     "rollback_transaction": Procedure(
-        "Abort the session's transaction, without a commit.", (), "id string, target string", _rollback
+        "Abort the session's transaction, without a commit.", (), "id string, target string",
+        _rollback_transaction,
     ),
     **HISTORY,
     **MAINTENANCE,

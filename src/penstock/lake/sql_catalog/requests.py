@@ -366,7 +366,9 @@ def find_table(lake: Lake, request: CatalogRequest) -> FoundTable:
         try:
             time = _EPOCH + timedelta(microseconds=request.time_us)
         except OverflowError:
-            raise InvalidRequest(f"{request.time_us} µs after 1970 is not a valid time of a commit") from None
+            raise InvalidRequest(
+                f"the time {request.time_us} (in µs since 1970) is outside the supported range"
+            ) from None
         revision, is_past = revision_at(revision or lake.default_branch, time), True
     pin = request.pinned.get(revision)
     if pin is None:

@@ -20,15 +20,15 @@ class TransactionInfo(msgspec.Struct, frozen=True, kw_only=True):
     """32 hexadecimal digits."""
     state: TransactionState
     target: str
-    """The branch that it lands on."""
+    """Its target branch."""
     branch: str
-    """What reads and writes in it name as their branch: `tx/<id>`."""
+    """The name of its private branch for reads and writes: `tx/<id>`."""
     base: str
     """The commit that it sees, beside its own writes."""
     policy: Policy
-    """What becomes of it if others changed the same tables."""
+    """What happens if others changed the same tables."""
     isolation: Isolation = Isolation.SNAPSHOT
-    """What of that which it read must be as it was when it lands."""
+    """Which of its reads must still hold when it commits."""
     begun: datetime
     lease_s: float
     """How long it may be idle."""
@@ -36,17 +36,17 @@ class TransactionInfo(msgspec.Struct, frozen=True, kw_only=True):
     """When its lease runs out, unless it is renewed; nothing once it has ended."""
     ended: datetime | None = None
     commit: str = ""
-    """What it landed as."""
+    """The commit on its target."""
     who: str = ""
     """Who began it."""
     message: str = ""
-    """What it is for, in its own words."""
+    """Its message."""
     why: str = ""
     """Why it was aborted."""
     properties: dict[str, str] = {}
     """Further facts that its program noted."""
     is_late: bool = False
-    """It is open, by what is known of it, and its lease has run out: it lands no more."""
+    """It has not ended, but its lease has run out: it can no longer be committed."""
     reads: tuple[Read, ...] = ()
     """What it has read, if that was asked for."""
 
@@ -75,10 +75,10 @@ class TransactionInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TransactionLanded(msgspec.Struct, frozen=True, kw_only=True):
-    """What a transaction came to."""
+    """The outcome of a transaction."""
 
     info: TransactionInfo
     commit: Commit | None = None
-    """Nothing if it wrote nothing."""
+    """Null if it wrote nothing."""
     head: str
-    """Where its target was then; where it is now if nothing was written."""
+    """The target's head after it; the present one if nothing was written."""

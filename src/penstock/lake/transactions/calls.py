@@ -27,15 +27,15 @@ class BeginTransaction(Call[TransactionInfo], frozen=True, kw_only=True):
     counted = ()
 
     id: str
-    """32 hexadecimal digits, made up by who begins it."""
+    """32 hexadecimal digits, chosen by the caller."""
     target: str | None = None
     """The branch that it lands on; the default branch if nothing is given."""
     policy: Policy = Policy.REBASE
-    """What becomes of it if a table that it changed was changed on the branch meanwhile: `snapshot` refuses
-    it, `rebase` puts appends and deletions of other rows on top."""
+    """What happens if a table that it changed was also changed on the branch: `snapshot` refuses the commit,
+    `rebase` applies appends and deletions of other rows on top."""
     isolation: Isolation = Isolation.SNAPSHOT
-    """What of that which it read must be on the branch as it was: in tables that it changed, or
-    (`serializable`) everywhere."""
+    """Which of its reads must still hold when it commits: those of tables that it changed, or
+    (`serializable`) all."""
     lease_s: float | None = None
     """How long it may be idle. The lake's own limit if nothing is given, and at most that."""
     message: str = ""
@@ -57,7 +57,7 @@ class GetTransaction(Call[TransactionInfo], frozen=True, kw_only=True):
 
 
 class RenewTransaction(Call[TransactionInfo], frozen=True, kw_only=True):
-    """Say that a transaction is still wanted, so that its lease does not run out; or change properties."""
+    """Renew a transaction's lease, so that it does not time out; or change its properties."""
 
     method = "POST"
     path = "/transactions/{id}/renew"
@@ -70,7 +70,7 @@ class RenewTransaction(Call[TransactionInfo], frozen=True, kw_only=True):
     lease_s: float | None = None
     """From now on; as long as it was begun with if nothing is given."""
     properties: dict[str, str | None] = {}  # noqa: RUF012 - msgspec makes a new one each time
-    """To be set; those without a value go."""
+    """Properties to set; those without a value are removed."""
 
 
 class NoteReads(Call[TransactionInfo], frozen=True, kw_only=True):
@@ -91,9 +91,9 @@ class NoteReads(Call[TransactionInfo], frozen=True, kw_only=True):
 
 
 class CommitTransaction(Call[TransactionLanded], frozen=True, kw_only=True):
-    """Let a transaction land: all that was written in it, at one instant, as one commit of its target.
+    """Commit a transaction: all of its writes become visible at once, as one commit on its target branch.
 
-    Asked for again, it is answered with what it came to. One that is refused is aborted by that.
+    Repeated, it answers the same outcome. A transaction whose commit is refused is aborted.
     """
 
     method = "POST"
@@ -104,14 +104,14 @@ class CommitTransaction(Call[TransactionLanded], frozen=True, kw_only=True):
 
     id: str
     said: CommitDescription = CommitDescription()
-    """What the commit says of itself."""
+    """Message, authors and properties of the commit."""
     who: str = ""
     """Who acts. A server puts the name of the caller's token here, if there is one."""
 
 
 class AbortTransaction(Call[TransactionInfo], frozen=True, kw_only=True):
-    """Let a transaction never land. One that has landed stays as it is, and is answered; so does one that is
-    landing, until 10 minutes after it was first sent: then it is called off, if it has not landed by then."""
+    """Abort a transaction. One that was committed stays committed. One whose commit is under way is only
+    aborted 10 minutes after the commit was first sent, if it has not landed by then."""
 
     method = "POST"
     path = "/transactions/{id}/abort"
@@ -139,7 +139,7 @@ class ListTransactions(Call[tuple[TransactionInfo, ...]], frozen=True, kw_only=T
     after: str | None = None
     """Go on after this one, by its id: the last one of the page before."""
     limit: int | None = 100
-    """At most so many."""
+    """At most this many."""
 
 
 class IsShared(Call[bool], frozen=True, kw_only=True):

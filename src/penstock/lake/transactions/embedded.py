@@ -47,7 +47,7 @@ TIDIED_AT_ONCE: Final = 10
 however many there are, and keeps their number in bounds."""
 
 
-class TransactionAnswers:
+class TransactionHandlers:
     """Answers the calls about transactions."""
 
     def __init__(self, lake: Embedded) -> None:
@@ -78,7 +78,7 @@ class TransactionAnswers:
                 _storable_text(name): _storable_text(value) for name, value in call.properties.items()
             },
         )
-        self._tidy_some()
+        self._tidy_some_transactions()
         return self._info_of(record)
 
     def _get(self, call: GetTransaction) -> TransactionInfo:
@@ -169,7 +169,7 @@ class TransactionAnswers:
             self._forget(record)
         return ended
 
-    def _tidy_some(self) -> None:
+    def _tidy_some_transactions(self) -> None:
         """The same for a few, wherever chance begins."""
         start, few = uuid4().hex, TIDIED_AT_ONCE
         try:
@@ -178,7 +178,7 @@ class TransactionAnswers:
             for record in islice(self._transactions.list_ended(start, skips_damaged=True, page_max=few), few):
                 self._forget(record)
         except PenstockError as problem:
-            logger.warning("abandoned transactions could not be searched for: %s", problem)
+            logger.warning("the search for abandoned transactions failed: %s", problem)
 
     def _settle_if_left(self, record: TransactionRecord) -> bool:
         if not self._transactions.is_left(record):
@@ -196,7 +196,11 @@ class TransactionAnswers:
             try:
                 self._transactions.forget(record)
             except PenstockError as problem:
-                logger.warning("transaction %s could not be removed: %s", record.transaction.id, problem)
+                logger.warning(
+                    "what an ended transaction (%s) left could not be removed; a later run removes it: %s",
+                    record.transaction.id,
+                    problem,
+                )
 
 
 def _commit_meta(transaction: StoredTransaction, description: CommitDescription, who: str) -> CommitMeta:

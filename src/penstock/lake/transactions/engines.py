@@ -14,9 +14,9 @@ def is_spark_frame(data: object) -> bool:
     return any(kind.__name__ == "DataFrame" and kind.__module__.startswith("pyspark.sql.") for kind in kinds)
 
 
-def penstock_spark() -> Any:
-    """The package that reads and writes with Spark, which is above this one."""
-    return import_module("penstock.spark")
+def penstock_spark(module: str = "") -> Any:
+    """The package that reads and writes with Spark, which is above this one, or a module of it."""
+    return import_module(f"penstock.spark.{module}" if module else "penstock.spark")
 
 
 def session_of(session: Any, otherwise: str) -> Any:

@@ -43,7 +43,9 @@ class Heartbeat:
                 logger.info("the lease of a transaction could not be renewed yet: %s", problem)
                 wait_s = self._every_s / BEATS
             except PenstockError as problem:
-                logger.warning("the lease of a transaction is no longer renewed: %s", problem)
+                logger.warning(
+                    "the lease of a transaction is no longer renewed, so it will time out: %s", problem
+                )
                 return
 
     def _keep_transaction(self) -> None:

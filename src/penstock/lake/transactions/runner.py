@@ -56,7 +56,7 @@ def run(
     """
     _check(function)
     if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
-        raise InvalidRequest(f"retries must be a number, got {retries!r}")
+        raise InvalidRequest(f"retries must be a whole number, 0 or greater, got {retries!r}")
     if options.get("id") is not None:
         raise InvalidRequest("no id can be given, because each try is a separate transaction")
     tries, wait_s, failure = 0, WAIT_MIN_S, ("", "")

@@ -24,7 +24,6 @@ from penstock.errors import (
     TransactionOver,
     TryAgainError,
 )
-from penstock.formats.registry import load
 from penstock.kernel.checks import NO_REASON, run_check, veto_reason
 from penstock.kernel.time_limits import reason_of
 from penstock.lake.call import describe_commit as commit_said
@@ -85,8 +84,9 @@ class Transaction:
         return f"<Transaction {self.id[:8]} on {self.target!r}>"
 
     def _repr_html_(self) -> str:
-        shown: str = load("penstock.lake.notebook:show_transaction")(self)
-        return shown
+        from penstock.lake.notebook import show_transaction
+
+        return show_transaction(self)
 
     @property
     def id(self) -> str:
@@ -100,7 +100,7 @@ class Transaction:
 
     @property
     def target(self) -> str:
-        """The branch that it lands on."""
+        """Its target branch."""
         return self._info.target
 
     @property
@@ -258,7 +258,11 @@ class Transaction:
         try:
             self.abort(why)
         except PenstockError as problem:  # its lease ends it, and the program has an error of its own
-            logger.warning("transaction %s could not be aborted: %s", self.id, problem)
+            logger.warning(
+                "transaction %s could not be aborted; it ends by itself when its lease expires: %s",
+                self.id,
+                problem,
+            )
 
     def land(
         self,

@@ -14,6 +14,7 @@ from penstock.lake.audits import calls as audit_calls
 from penstock.lake.call import request_digest
 from penstock.lake.catalogue import Catalogue
 from penstock.lake.figures import gather_figures
+from penstock.lake.lake import Lake
 from penstock.lake.transactions import calls as transaction_calls
 from penstock.model.keys import Key
 from penstock.model.tokens import Role
@@ -55,7 +56,7 @@ def get_figures(rights: Rights, call: calls.GetFigures) -> Figures:
             return None
         return tuple(count for count in counts if rights.caller.keys(Role.READ, count.branch).patterns)
 
-    return gather_figures(CheckedCalls(rights), call, read_requests)
+    return gather_figures(CheckedCalls(rights), call, Lake, read_requests)
 
 
 LAKE_RULES: Final[dict[type[calls.Call[Any]], AccessRule]] = {

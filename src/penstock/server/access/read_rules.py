@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Final, TypeVar
 
 import msgspec
 
-from penstock.errors import HistoryExpired
+from penstock.errors import HistoryExpired, TimedOut
 from penstock.lake import calls
 from penstock.lake.answers import Comparison, Difference, Entry, Landing, LogLine, LogSearch, Resolved
 from penstock.lake.audits.calls import ListExpectations
+from penstock.lake.log import check_search
 from penstock.model.commits import Commit
 from penstock.model.expectations import Expectation
 from penstock.model.keys import Key
@@ -23,7 +25,11 @@ from penstock.server.access.rights import Rights
 CHANGES_MAX: Final = calls.PAGE_MAX
 """Of a commit that changed more keys, only who may read all of them reads the message."""
 
+SEARCHED_AT_ONCE: Final = 100
+"""So many commits of a log are searched before it is looked which of them are shown."""
+
 D = TypeVar("D", Entry, Difference)
+LogCall = TypeVar("LogCall", calls.ListCommits, calls.SearchLog)
 
 
 def list_references(rights: Rights, call: calls.ListReferences) -> tuple[Reference, ...]:
@@ -74,10 +80,10 @@ def get_contents(rights: Rights, call: calls.GetContents) -> tuple[Entry, ...]:
 def list_entries(rights: Rights, call: calls.ListEntries) -> tuple[Entry, ...]:
     at, keys = rights.read(call.at, call.via)
     prefix = call.prefix or keys.namespace
-    return _of_keys(rights, msgspec.structs.replace(call, at=at, prefix=prefix), keys)
+    return _filter_list_by_keys(rights, msgspec.structs.replace(call, at=at, prefix=prefix), keys)
 
 
-def _of_keys(rights: Rights, call: calls.Call[tuple[D, ...]], *scopes: Keys) -> tuple[D, ...]:
+def _filter_list_by_keys(rights: Rights, call: calls.Call[tuple[D, ...]], *scopes: Keys) -> tuple[D, ...]:
     """A list by key, without those that the caller may not read on one side or the other."""
     if all(keys.are_all for keys in scopes):
         return rights.do(call)
@@ -90,7 +96,7 @@ def _of_keys(rights: Rights, call: calls.Call[tuple[D, ...]], *scopes: Keys) -> 
 
 def get_changes(rights: Rights, call: calls.GetChanges) -> tuple[Difference, ...]:
     revision, keys = rights.read(call.revision, call.via)
-    return _of_keys(rights, msgspec.structs.replace(call, revision=revision), keys)
+    return _filter_list_by_keys(rights, msgspec.structs.replace(call, revision=revision), keys)
 
 
 def diff(rights: Rights, call: calls.Diff) -> tuple[Difference, ...]:
@@ -98,7 +104,7 @@ def diff(rights: Rights, call: calls.Diff) -> tuple[Difference, ...]:
     to, keys_after = rights.read(call.to, call.to_via)
     prefix = call.prefix or keys_before.namespace
     call = msgspec.structs.replace(call, before=before, to=to, prefix=prefix)
-    return _of_keys(rights, call, keys_before, keys_after)
+    return _filter_list_by_keys(rights, call, keys_before, keys_after)
 
 
 def compare(rights: Rights, call: calls.Compare) -> Comparison:
@@ -129,31 +135,59 @@ def get_commit(rights: Rights, call: calls.GetCommit) -> Commit:
 
 
 def list_commits(rights: Rights, call: calls.ListCommits) -> tuple[Commit, ...]:
-    ref, keys = rights.read(call.ref, call.via)
-    after = _page_start(rights, call.after, ref)
-    call = msgspec.structs.replace(call, ref=ref, after=after)
+    call, keys = _check_log(rights, call)
     if keys.are_all:
         return rights.do(call)
-    if call.table is not None:
-        rights.caller.require_key(keys, Role.READ, call.table)
-
     return rights.pages(
         call, lambda commit: _shown_commit(rights, call, commit, keys), lambda commit: commit.id
     )
 
 
 def search_log(rights: Rights, call: calls.SearchLog) -> LogSearch:
-    """As ``list_commits``. A page may have fewer commits than its limit: its answer says where it goes on."""
-    ref, keys = rights.read(call.ref, call.via)
-    after = _page_start(rights, call.after, ref)
-    call = msgspec.structs.replace(call, ref=ref, after=after)
+    """As ``list_commits``: where the search stops tells nothing of what the caller may not read."""
+    call, keys = _check_log(rights, call)
     if keys.are_all:
         return rights.do(call)
-    if call.table is not None:
-        rights.caller.require_key(keys, Role.READ, call.table)
-    page = rights.do(call)
+    if call.text is not None or (call.table is not None and not keys.cover_below(call.table)):
+        return _search_shown(rights, call, keys)
+    page = rights.do(call)  # every commit that matches is shown
     shown = (_shown_commit(rights, call, commit, keys) for commit in page.commits)
     return msgspec.structs.replace(page, commits=tuple(commit for commit in shown if commit is not None))
+
+
+def _check_log(rights: Rights, call: LogCall) -> tuple[LogCall, Keys]:
+    """The question for a log as it is put to the lake, and the keys that the caller may read there."""
+    ref, keys = rights.read(call.ref, call.via)
+    after = _page_start(rights, call.after, ref)
+    if not keys.are_all and call.table is not None:
+        rights.caller.require_key(keys, Role.READ, call.table)
+    return msgspec.structs.replace(call, ref=ref, after=after), keys
+
+
+def _search_shown(rights: Rights, call: calls.SearchLog, keys: Keys) -> LogSearch:
+    """A search that stops at a commit that is shown, or after so many commits as were asked for."""
+    check_search(call.limit, call.within)
+    limit, within = call.limit or inf, call.within or inf
+    search = LogSearch(commits=(), searched=0)
+    while True:
+        count = int(min(SEARCHED_AT_ONCE, within - search.searched))
+        try:
+            page = rights.do(msgspec.structs.replace(call, limit=None, within=count))
+            shown_commits = [_shown_commit(rights, call, commit, keys) for commit in page.commits]
+        except TimedOut:
+            if not search.searched:
+                raise
+            return search
+        commits = (*search.commits, *(commit for commit in shown_commits if commit is not None))
+        search = msgspec.structs.replace(page, commits=commits, searched=search.searched + page.searched)
+        if len(commits) >= limit:
+            last = commits[int(limit) - 1]
+            return msgspec.structs.replace(
+                search, commits=commits[: int(limit)], reached=last.id, reached_time=last.time
+            )
+        if page.reached is None or page.searched < count or search.searched >= within:
+            return search
+        call = msgspec.structs.replace(call, after=page.reached)
 
 
 def _shown_commit(

@@ -176,12 +176,12 @@ def _check_places(rights: Rights, contents: Iterable[AnyContent | None]) -> None
 
 
 def merge(rights: Rights, call: calls.Merge) -> MergeResult:
-    call = _change_branch(rights, call, call.into)
+    call = _check_branch_change(rights, call, call.into)
     return rights.do(msgspec.structs.replace(call, source=rights.read_whole(call.source)))
 
 
 def transplant(rights: Rights, call: calls.Transplant) -> MergeResult:
-    call = _change_branch(rights, call, call.onto)
+    call = _check_branch_change(rights, call, call.onto)
     for revision in call.commits:
         for end in revision.split(".."):
             rights.read_whole(end)
@@ -189,7 +189,7 @@ def transplant(rights: Rights, call: calls.Transplant) -> MergeResult:
 
 
 def revert(rights: Rights, call: calls.Revert) -> MergeResult:
-    call = _change_branch(rights, call, call.on)
+    call = _check_branch_change(rights, call, call.on)
     commit = rights.read_whole(call.commit, via=_target_branch(rights, call.on))
     return rights.do(msgspec.structs.replace(call, commit=commit))
 
@@ -230,7 +230,7 @@ def _check_namespaces_above(rights: Rights, call: calls.Restore, branch: str, ke
 
 
 def rebase(rights: Rights, call: calls.Rebase) -> MergeResult:
-    call = _change_branch(rights, call, call.branch)
+    call = _check_branch_change(rights, call, call.branch)
     return rights.do(msgspec.structs.replace(call, onto=rights.read_whole(call.onto)))
 
 
@@ -238,7 +238,7 @@ def _target_branch(rights: Rights, branch: str | None) -> str | None:
     return None if rights.caller.keys_everywhere(Role.READ).are_all else rights.or_default(branch)
 
 
-def _change_branch(rights: Rights, call: B, branch: str | None) -> B:
+def _check_branch_change(rights: Rights, call: B, branch: str | None) -> B:
     """What all of these need of the branch that they change."""
     _check_places(rights, (how.content for how in call.keys.values()))
     if rights.caller.keys_everywhere(Role.WRITE).are_all:

@@ -106,7 +106,9 @@ class CelPart(msgspec.Struct, frozen=True, kw_only=True):
         values = {name: mentioned_fields(item[name], self.text) for name in self.names}
         if self.shape.work(sizes_of(values)) > WORK_MAX:
             many = len(values.get("operations", ()))
-            raise ValueError("it costs too much" + (f" with {many} operations; {_CHEAP}" if many else ""))
+            raise ValueError(
+                "evaluating it costs too much" + (f" with {many} operations; {_CHEAP}" if many else "")
+            )
         return self.program.execute(_load_library().Context(values, dict(functions)))
 
 

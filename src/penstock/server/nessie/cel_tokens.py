@@ -176,7 +176,7 @@ def loops_apart(tokens: Sequence[CelToken], name: str) -> tuple[list[CelToken], 
     apart: list[Sequence[CelToken]] = []
     index = 0
     while index < len(tokens):
-        end = _apart_until(tokens, index, name)
+        end = _find_end_of_loop(tokens, index, name)
         if end:
             call = (CelToken("name", LOOP, tokens[index].space), CelToken("sign", "("))
             rest += (*call, CelToken("number", str(len(apart))), CelToken("sign", ")"))
@@ -210,7 +210,7 @@ def rewrite_tokens(tokens: Sequence[CelToken], *, within_has: bool = False) -> I
         index += 1
 
 
-def _apart_until(tokens: Sequence[CelToken], start: int, name: str) -> int:
+def _find_end_of_loop(tokens: Sequence[CelToken], start: int, name: str) -> int:
     """Where a loop ends that begins at ``start`` and can go through the list in pieces; 0 if none does."""
     texts = [token.text for token in tokens[start : start + 4]]
     if (

@@ -35,7 +35,7 @@ KEY: Final = {
 
 
 def commit(ask: Ask) -> shapes.CommitResponse:
-    refuse(violation_of(ask.body), bad_path(ask.path["branch"], "commitMultipleOperations.branch"))
+    refuse(body_violation(ask.body), bad_path(ask.path["branch"], "commitMultipleOperations.branch"))
     body: shapes.Operations = ask.body
     revision = parse_path(ask.path["branch"], ask.catalogue, "commitMultipleOperations.branch")
     about = commit_description(body.commit_meta, ask.headers)
@@ -51,7 +51,7 @@ def commit(ask: Ask) -> shapes.CommitResponse:
     )
 
 
-def violation_of(body: shapes.Operations | None) -> str | None:
+def body_violation(body: shapes.Operations | None) -> str | None:
     """What is wrong with a commit as a whole: that there is none, or nothing in it."""
     if body is None:
         return null(body, "commitMultipleOperations.operations")

@@ -127,7 +127,7 @@ def _describe_error(
     if isinstance(error, NessieRefusal):
         shown: tuple[shapes.NessieConflict, ...] = details["shown"]
         if details["missing"] is not None:
-            return details["nessie_code"], message, _about_key(details["missing"])
+            return details["nessie_code"], message, _key_details(details["missing"])
         return details["nessie_code"], message, shapes.ReferenceConflicts(conflicts=shown) if shown else None
     if isinstance(error, CommitConflict):
         conflicts = namespace_conflicts(error.conflicts) or error.conflicts
@@ -136,7 +136,9 @@ def _describe_error(
             list({(conflict.kind, conflict.key): shown_conflict(conflict) for conflict in conflicts}.values())
         )
     if isinstance(error, ReferenceChanged) and "expected" in details:
-        return _describe_conflicts([_moved_conflict(details["name"], details["expected"], details["found"])])
+        return _describe_conflicts(
+            [_reference_moved_conflict(details["name"], details["expected"], details["found"])]
+        )
     if isinstance(error, ReferenceNotFound):
         name = details.get("name")
         return "REFERENCE_NOT_FOUND", f"Named reference '{name}' not found" if name else message, None
@@ -149,7 +151,7 @@ def _describe_error(
             None,
         )
     if isinstance(error, KeyNotFound) and isinstance(details.get("key"), Key):
-        return "CONTENT_NOT_FOUND", message, _about_key(details["key"])
+        return "CONTENT_NOT_FOUND", message, _key_details(details["key"])
     if isinstance(error, ReferenceExists):
         return "REFERENCE_ALREADY_EXISTS", f"Named reference '{details.get('name')}' already exists.", None
     if isinstance(error, UnsupportedMediaType):
@@ -157,7 +159,7 @@ def _describe_error(
     return _error_code(error), message, None
 
 
-def _about_key(key: Key) -> shapes.ContentKeyErrorDetails:
+def _key_details(key: Key) -> shapes.ContentKeyErrorDetails:
     return shapes.ContentKeyErrorDetails(content_key=shapes.ContentKey(elements=tuple(key)))
 
 
@@ -190,7 +192,7 @@ def _commit_missing(error: CommitNotFound) -> str:
     )
 
 
-def _moved_conflict(name: str, expected: str, found: str) -> shapes.NessieConflict:
+def _reference_moved_conflict(name: str, expected: str, found: str) -> shapes.NessieConflict:
     text = f"named-reference '{name}' is not at expected hash '{expected}', but at '{found}'"
     return shapes.NessieConflict(conflict_type="UNEXPECTED_HASH", key=None, message=text)
 

@@ -17,8 +17,6 @@ from penstock.model.keys import Key
 
 _SEPARATORS: Final = str.maketrans({"\x1d": ".", "\0": "."})
 _ESCAPES: Final = {".": ".", "*": "*", "{": "/", "}": "\\", "[": "%"}
-_ESCAPED: Final = str.maketrans({char: f"*{letter}" for letter, char in _ESCAPES.items()})
-_MUST_ESCAPE: Final = frozenset("./\\%")
 
 
 def read_key(text: str) -> Key:
@@ -27,13 +25,6 @@ def read_key(text: str) -> Key:
         return Key(*_escaped_elements(text))
     elements = text.removesuffix(".").split(".")
     return Key(*(element.translate(_SEPARATORS) for element in elements))
-
-
-def write_key(key: Key) -> str:
-    """The key as newer clients write it."""
-    if _MUST_ESCAPE.isdisjoint("".join(key)):
-        return ".".join(key)
-    return "".join(f".{element.translate(_ESCAPED)}" for element in key)
 
 
 def write_separated_key(key: Key) -> str:

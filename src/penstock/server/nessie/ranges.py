@@ -15,7 +15,7 @@ from penstock.model.keys import Key
 KeyedT = TypeVar("KeyedT", Entry, Difference)
 
 
-class Range(msgspec.Struct, frozen=True, kw_only=True):
+class KeyRange(msgspec.Struct, frozen=True, kw_only=True):
     """Which keys a list is about."""
 
     keys: tuple[Key, ...] = ()
@@ -30,7 +30,7 @@ class Range(msgspec.Struct, frozen=True, kw_only=True):
     def begins_after(self, key: Key) -> bool:
         return self.start is not None and key.encode() < self.start.encode()
 
-    def reaches(self, key: Key) -> bool:
+    def ends_not_before(self, key: Key) -> bool:
         return self.stop is None or key.encode() <= self.stop.encode()
 
     def is_below_prefix(self, key: Key) -> bool:
@@ -38,7 +38,7 @@ class Range(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def in_range(
-    key_range: Range,
+    key_range: KeyRange,
     read: Callable[[tuple[Key, ...]], Iterable[KeyedT]],
     scan: Callable[[Key | None, Key | None], Iterable[KeyedT]],
 ) -> Iterator[KeyedT]:
@@ -52,7 +52,7 @@ def in_range(
     else:
         items = scan(key_range.prefix, None)
     inside = (item for item in items if key_range.is_below_prefix(item.key))
-    return takewhile(lambda item: key_range.reaches(item.key), inside)
+    return takewhile(lambda item: key_range.ends_not_before(item.key), inside)
 
 
 def _read_if_allowed(read: Callable[[tuple[Key, ...]], Iterable[KeyedT]], key: Key) -> Iterable[KeyedT]:

@@ -30,7 +30,7 @@ from penstock.server.nessie.pages import (
     page_size,
     read_key_token,
 )
-from penstock.server.nessie.ranges import Range, in_range
+from penstock.server.nessie.ranges import KeyRange, in_range
 from penstock.server.nessie.references import Fetch
 from penstock.server.nessie.revisions import DETACHED, ResolvedRevision, parse_body, parse_path, resolve
 from penstock.server.nessie.violations import bad_path, bad_spec, empty, null, refuse
@@ -106,13 +106,13 @@ def get_contents(ask: Ask) -> shapes.GetMultipleContentsResponse:
 
 
 def get_requested_contents(ask: Ask) -> shapes.GetMultipleContentsResponse:
-    refuse(violation_of(ask.body), bad_path(ask.path["ref"], "getMultipleContents.ref"))
+    refuse(body_violation(ask.body), bad_path(ask.path["ref"], "getMultipleContents.ref"))
     body: shapes.GetMultipleContentsRequest = ask.body
     keys = tuple(Key(*key.elements) for key in body.requested_keys or ())
     return _get_contents(ask, "getMultipleContents.ref", keys)
 
 
-def violation_of(body: shapes.GetMultipleContentsRequest | None) -> str | None:
+def body_violation(body: shapes.GetMultipleContentsRequest | None) -> str | None:
     """What is wrong with a list of keys: that there is none, or nothing in it."""
     if body is None:
         return null(body, "getMultipleContents.request")
@@ -206,11 +206,11 @@ def _resolve_revision(
     return resolve(ask.catalogue, parse_path(ask.path[name], ask.catalogue, parameter), subject)
 
 
-def _parse_range(query: RangeQuery) -> Range:
+def _parse_range(query: RangeQuery) -> KeyRange:
     if query.prefix_key and (query.min_key or query.max_key):
         raise InvalidRequest("Combining prefixKey with either minKey or maxKey is not supported.")
     start = read_key(query.min_key) if query.min_key else None
-    return Range(
+    return KeyRange(
         keys=tuple(read_key(text) for text in query.key),
         start=read_key_token(query.page_token) if query.page_token else start,
         stop=read_key(query.max_key) if query.max_key else None,

@@ -279,17 +279,17 @@ def _references(catalogue: Catalogue, token: str, size: int) -> Iterator[Referen
     kinds = [kind for kind in _FOLDERS if start.startswith(_FOLDERS[kind]) or not start]
     if not kinds:
         raise InvalidRequest("Invalid token string representation")
-    begins_at = start.removeprefix(_FOLDERS[kinds[0]])
+    is_cut_at = start.removeprefix(_FOLDERS[kinds[0]])
     if start.startswith(_FOLDERS[Kind.BRANCH]):
         kinds.append(Kind.TAG)
     for kind in kinds:
-        if begins_at:
+        if is_cut_at:
             with suppress(ReferenceNotFound, Denied):
-                first = find_reference(catalogue, begins_at)
+                first = find_reference(catalogue, is_cut_at)
                 if first.kind is kind:
                     yield first
-        yield from _list_references(catalogue, kind, begins_at, size)
-        begins_at = ""
+        yield from _list_references(catalogue, kind, is_cut_at, size)
+        is_cut_at = ""
 
 
 def _list_references(catalogue: Catalogue, kind: Kind, after: str, size: int) -> Iterator[Reference]:

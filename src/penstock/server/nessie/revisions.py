@@ -225,7 +225,9 @@ def _walk(catalogue: Catalogue, revision: NessieRevision, reference: Reference |
     if at == EMPTY_COMMIT_ID or (not revision.steps and reference is not None and at == reference.id):
         return at
     if len(at) < 64:
-        raise CommitNotFound(f"there is no commit {at}", commit=at)
+        raise CommitNotFound(
+            f"there is no commit {at}; commit ids have 64 hexadecimal digits here", commit=at
+        )
     prefix = f"{reference.name}@" if reference is not None else ""
     try:
         return catalogue.do(calls.Resolve(revision=f"{prefix}{at}{''.join(revision.steps)}")).commit

@@ -341,7 +341,7 @@ class ContentWithKey(NessieShape, frozen=True, kw_only=True):
 
 
 class GetMultipleContentsResponse(NessieShape, frozen=True, kw_only=True):
-    """What keys hold; those that hold nothing are left out."""
+    """The contents of keys; keys without a content are left out."""
 
     contents: tuple[ContentWithKey, ...]
     effective_reference: AnyReference

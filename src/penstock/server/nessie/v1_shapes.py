@@ -134,7 +134,7 @@ class V1DiffResponse(Page, frozen=True, kw_only=True):
 
 
 class V1GetMultipleContentsResponse(NessieShape, frozen=True, kw_only=True):
-    """What keys hold; those that hold nothing are left out."""
+    """The contents of keys; keys without a content are left out."""
 
     contents: tuple[ContentWithKey, ...]
 

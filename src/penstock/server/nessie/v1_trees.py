@@ -227,7 +227,7 @@ def get_content(ask: Ask) -> shapes.AnyContent:
 
 
 def get_contents(ask: Ask) -> v1_shapes.V1GetMultipleContentsResponse:
-    path = _content_path(ask, "getMultipleContents", read_handlers.violation_of(ask.body))
+    path = _content_path(ask, "getMultipleContents", read_handlers.body_violation(ask.body))
     answer = read_handlers.get_requested_contents(_as_v2(ask, path, body=ask.body))
     return contents_view(answer, ask.headers)
 
@@ -252,7 +252,7 @@ def get_diff(ask: Ask) -> v1_shapes.V1DiffResponse:
 
 
 def commit(ask: Ask) -> v1_shapes.AnyReference:
-    path = _expected_branch(ask, "commitMultipleOperations", commit_handlers.violation_of(ask.body))
+    path = _expected_branch(ask, "commitMultipleOperations", commit_handlers.body_violation(ask.body))
     body: shapes.Operations = ask.body
     if is_pynessie(ask.headers):
         body = keep_properties(ask.catalogue, path, body)

@@ -64,7 +64,9 @@ class PageView(NamedTuple):
 def asset(name: str) -> HttpAnswer:
     """A file that pages need. Its address has a hash of its bytes, so that browsers may keep it."""
     if name not in ASSETS:
-        raise RouteNotFound(f"the page has no file '{name}'")
+        raise RouteNotFound(
+            f"the web page has no file '{name}'; it may be of another version of the server: reload the page"
+        )
     return HttpAnswer(
         body=_read(name),
         content_type=f"{ASSETS[name]}; charset=utf-8",

@@ -483,12 +483,12 @@ def show_sql(visit: Visit) -> PageView:
             action=address("sql"),
             class_="stack sql",
         ),
-        shown or _offer_tables(visit, place),
+        shown or _first_query_links(visit, place),
     )
     return PageView("SQL", body, "sql", place.ref)
 
 
-def _offer_tables(visit: Visit, place: ResolvedRef) -> Html | None:
+def _first_query_links(visit: Visit, place: ResolvedRef) -> Html | None:
     """The first tables that a query may be about, with a query that shows some rows of each."""
     if place.is_empty:
         return None

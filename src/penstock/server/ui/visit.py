@@ -85,7 +85,9 @@ class Visit:
         """The same for what a page shows beside other things; ``TimedOut`` if all of it takes long."""
         left_s = SOON_S - self._used_s
         if left_s <= 0:
-            raise TimedOut("the time limit for additional parts of the page was reached")
+            raise TimedOut(
+                "the time limit for the additional parts of this page was reached; reload it to try again"
+            )
         began_s = monotonic()
         try:
             with limit_reads(left_s):
@@ -142,7 +144,9 @@ class ReadOnlyCatalogue:
 
     def do(self, call: Call[R], progress: Progress = silent) -> R:
         if retry_of(call) is not Retry.READ:
-            raise Denied(f"a page that shows rows cannot make the call {type(call).__name__}")
+            raise Denied(
+                f"a page that shows rows can only read; it cannot make the call {type(call).__name__}"
+            )
         return self._catalogue.do(call, progress)
 
     def close(self) -> None:

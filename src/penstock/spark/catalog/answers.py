@@ -27,16 +27,16 @@ Parts: TypeAlias = Sequence[Any]
 """DataFrames and columns of the JVM, which a request names by their places."""
 _REQUEST: Final = json_decoder(CatalogRequest)
 
-BY_SPARK: Final[dict[str, Callable[[SparkSession, Lake, CatalogRequest], Any]]] = {
+BY_SPARK: Final[dict[str, Callable[[tables.SessionOf, Lake, CatalogRequest], Any]]] = {
     "table": tables.describe_table,
     "plan": tables.plan_read,
     "changes": tables.read_changes,
     "widen": tables.widen_table,
     "create": tables.create_table,
     "alter": tables.alter_table,
-    "truncate": changes.truncate,
-    "stream": table_streams.follow_table,
-    "begin_stream": table_streams.begin_stream,
+    "truncate": lambda spark, lake, request: changes.truncate(spark(), lake, request),
+    "stream": lambda spark, lake, request: table_streams.follow_table(spark(), lake, request),
+    "begin_stream": lambda spark, lake, request: table_streams.begin_stream(spark(), lake, request),
 }
 OF_ROWS: Final[dict[str, Callable[[SparkSession, Lake, CatalogRequest, Parts], Any]]] = {
     "write": changes.write_rows,
@@ -47,19 +47,21 @@ OF_ROWS: Final[dict[str, Callable[[SparkSession, Lake, CatalogRequest, Parts], A
 }
 
 
-def answer_question(spark: SparkSession, lake: Lake, step: str, asked: str, parts: Parts) -> Any:
+def answer_question(
+    spark: tables.SessionOf, lake: Lake, step: str, asked: str, parts: Callable[[], Parts]
+) -> Any:
     """The answer to a question, as JSON has it; a DataFrame for a read."""
     request = _REQUEST.decode(asked)
     if step in CREATIONS:
         lake.begin_write()  # which makes the lake, if there is none yet
     if step in (CALL, MAINTAIN):
-        by_spark = partial(optimize, spark, lake=lake)
+        by_spark = partial(optimize, spark(), lake=lake)
         return call_procedure(lake, request, is_in_driver=True, optimize=by_spark)
     if step in BY_NAME:
         return BY_NAME[step](lake, request)
     if step in BY_SPARK:
         return BY_SPARK[step](spark, lake, request)
-    return OF_ROWS[step](spark, lake, request, parts)
+    return OF_ROWS[step](spark(), lake, request, parts())
 
 
 def state_after_failure(lake: Lake, asked: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import uuid4
 
 from msgspec.structs import replace
@@ -27,10 +27,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.lake.lake import Lake
+    from penstock.lake.scan_files import TableScan
     from penstock.lake.table import Table
 
+SessionOf: TypeAlias = "Callable[[], SparkSession]"
+"""The session that asks. To make it one of Python's takes questions to the JVM: not every answer needs it."""
 
-def describe_table(spark: SparkSession, lake: Lake, request: CatalogRequest) -> TableFacts:
+
+def describe_table(spark: SessionOf, lake: Lake, request: CatalogRequest) -> TableFacts:
     """A table as a name stands for it. ``NotManaged`` for one that Spark cannot read here."""
 
     def describe(table: Table, version: int | None) -> TableDescription:
@@ -41,47 +45,50 @@ def describe_table(spark: SparkSession, lake: Lake, request: CatalogRequest) -> 
                 f"'{table.key}' is {kind}, which this catalog cannot read; use the catalog of its own format",
                 key=str(table.key),
             )
-        return spark_format.describe(spark, table.outside_read_set, version)
+        stored = spark_format.describe_stored(table.outside_read_set, version)
+        return spark_format.describe(spark(), table.outside_read_set, version) if stored is None else stored
 
     return catalog_tables.describe_table(lake, request, describe)
 
 
-def plan_read(spark: SparkSession, lake: Lake, request: CatalogRequest) -> DataFrame:
-    """The rows of a table at the commit that its query reads."""
+def plan_read(spark: SessionOf, lake: Lake, request: CatalogRequest) -> DataFrame | TableScan:
+    """The rows of a table at the commit that its query reads, or what they are made of."""
     facts = request.known_table
     table = table_of(lake, facts)
     spark_format = format_of(table)
     assert spark_format is not None
-    return spark_format.read(spark, table, ReadRequest(version=facts.version, where=request.where))
+    read_request = ReadRequest(version=facts.version, where=request.where)
+    planned = spark_format.plan_read(table, read_request, request.zone)
+    return planned(spark()) if callable(planned) else planned
 
 
-def read_changes(spark: SparkSession, lake: Lake, request: CatalogRequest) -> DataFrame:
+def read_changes(spark: SessionOf, lake: Lake, request: CatalogRequest) -> DataFrame:
     """The changes of a table from one version to another, at the commit that its query reads."""
     table = table_of(lake, request.known_table)
     first, last = request.first_version, request.last_version
-    return ask_format(table, lambda spark_format: spark_format.changes(spark, table, first, last))
+    return ask_format(table, lambda spark_format: spark_format.changes(spark(), table, first, last))
 
 
-def widen_table(spark: SparkSession, lake: Lake, request: CatalogRequest) -> TableFacts:
+def widen_table(spark: SessionOf, lake: Lake, request: CatalogRequest) -> TableFacts:
     """The table as it is to be with the columns of rows that a statement writes to it. Nothing is changed."""
     table = table_of(lake, request.known_table).outside_read_set
     known = {field.name.lower() for field in parse_schema(request.known_table.schema).fields}
     catalog_tables.check_columns(table.key, request.schema, known)
     spark_format = format_of(table)
     assert spark_format is not None
-    return replace(request.known_table, schema=spark_format.widen(spark, table, request.schema))
+    return replace(request.known_table, schema=spark_format.widen(spark(), table, request.schema))
 
 
-def create_table(spark: SparkSession, lake: Lake, request: CatalogRequest) -> dict[str, Any]:
+def create_table(spark: SessionOf, lake: Lake, request: CatalogRequest) -> dict[str, Any]:
     """Create a table without rows."""
     table = catalog_tables.new_table(request)
     chosen = named_format(table.source) if table.source else default_format()
     catalog_tables.check_column_values(table, is_default=chosen.is_default)
     try:
         if request.is_replace and catalog_tables.find_replaced(lake, request):
-            _replace(lake, request, table, lambda new: chosen.create(spark, lake, new))
+            _replace(lake, request, table, lambda new: chosen.create(spark(), lake, new))
         else:
-            chosen.create(spark, lake, table)
+            chosen.create(spark(), lake, table)
     except TableExists:
         return {"is_there": True}
     return {}
@@ -108,12 +115,12 @@ def _replace(
     branch.commit([Delete(made), Put(table.key, content)], message=f"REPLACE TABLE {table.key}")
 
 
-def alter_table(spark: SparkSession, lake: Lake, request: CatalogRequest) -> dict[str, Any]:
+def alter_table(spark: SessionOf, lake: Lake, request: CatalogRequest) -> dict[str, Any]:
     """Change columns and properties of a table."""
     key, branch = request.written_key
     changes = catalog_tables.check_changes(key, request.changes)
     spark_format = format_of(lake.table(key, branch).outside_read_set)
     if spark_format is None:
         raise NotManaged(f"'{key}' is a table that this catalog cannot change", key=str(key))
-    spark_format.alter(spark, lake, key, branch, changes)
+    spark_format.alter(spark(), lake, key, branch, changes)
     return {}

@@ -96,7 +96,7 @@ def test_of_many_who_write_the_same_batch_at_once_one_does(owner: Owner) -> None
 def test_batches_that_are_done_in_part_are_refused(owner: Owner) -> None:
     owner.create()
     owner.commit([add("a"), Txn(app_id="one", version=1)])
-    with pytest.raises(CommitConflict, match="but not the others"):
+    with pytest.raises(CommitConflict, match="but not those of its other applications"):
         owner.commit([add("b"), Txn(app_id="one", version=1), Txn(app_id="two", version=1)])
 
 

@@ -361,7 +361,7 @@ def test_what_was_read_is_told_together_with_the_version_it_was_read_in(
     owner: Owner, reads: DeltaReads
 ) -> None:
     owner.create()
-    with pytest.raises(InvalidRequest, match="also give the version it read"):
+    with pytest.raises(InvalidRequest, match="but not at which version: give 'read_version'"):
         owner.commit([add("a")], reads=reads)
     assert owner.commit([add("a")], reads=reads, read_version=0) == 1
     assert owner.commit([add("b")], reads=reads, version=2) == 2

@@ -13,8 +13,8 @@ from uuid import UUID
 import msgspec
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.branch_log.commit_body import first_line, limit_terms, line_id, stage
 from penstock.formats.delta.branch_log.commits import Commits
+from penstock.formats.delta.branch_log.composed_commit import first_line, limit_terms, line_id, stage
 from penstock.formats.delta.branch_log.intents import check_history
 from penstock.formats.delta.branch_log.line import (
     Blobs,
@@ -114,7 +114,10 @@ def is_ratified(
     """Whether a version is this very attempt. Raises if it is another's, or can be nobody's yet."""
     version = attempt.version
     if version < 1:
-        raise InvalidRequest(f"version {version} of '{table.key}' cannot be committed: tables are created")
+        raise InvalidRequest(
+            f"version {version} of '{table.key}' cannot be committed: a table's "
+            "first version is 0, which creating the table writes"
+        )
     if version > line.latest:  # an attempt that landed is answered as before, whatever it has read
         check_history(table, line, attempt.proposal.intent)
     if version > line.latest + 1:

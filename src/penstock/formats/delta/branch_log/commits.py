@@ -15,6 +15,7 @@ from uuid import UUID
 
 import msgspec
 
+from penstock.formats.delta.branch_log.active_files import ActiveFiles
 from penstock.formats.delta.branch_log.line import (
     CommitTerms,
     Line,
@@ -24,7 +25,6 @@ from penstock.formats.delta.branch_log.line import (
     is_named_after,
     line_of,
 )
-from penstock.formats.delta.branch_log.live import LiveFiles
 from penstock.formats.delta.branch_log.snapshots import Snapshots
 from penstock.formats.delta.errors import InvalidLog, MalformedAction, VersionNotFound
 from penstock.formats.delta.log.snapshot import LogSnapshot
@@ -64,7 +64,7 @@ class Commits:
         self.places = places
         self._memory = _Memory(memory_max_bytes)
         self._snapshots = Snapshots(places, self.tail)
-        self._live = LiveFiles(self.snapshot, self._read_versions)
+        self._live = ActiveFiles(self.snapshot, self._read_versions)
 
     def data(self, table: Table, location: str, version: int, entry: LineEntry | None) -> bytes:
         """The bytes of a version: of an entry of a line, or without one of the published version.
@@ -314,7 +314,7 @@ def _invalid_log_error(
 ) -> InvalidLog:
     name = str(CommitName(version)) if entry is None else entry.name(version)
     return InvalidLog(
-        f"{name} of the table {location} cannot be parsed: {problem}",
+        f"the commit {name} in the log of the table {location} cannot be parsed: {problem}",
         table=location,
         file=name,
         version=version,

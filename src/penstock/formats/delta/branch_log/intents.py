@@ -150,13 +150,14 @@ def check_history(table: Table, line: Line, intent: CommitIntent) -> None:
         read = intent.version - 1
     if read is not None and tip.version < read:
         raise InvalidRequest(
-            f"the commit to '{table.key}' read version {read}, but has the tip of version {tip.version}"
+            f"the commit to '{table.key}' names version {read} as read, but its 'read_tip' is of the "
+            f"older version {tip.version}"
         )
     if not tip.is_on(line, table.read):
-        raise _other_history(table, line, tip.version if read is None else read)
+        raise _other_history_error(table, line, tip.version if read is None else read)
 
 
-def _other_history(table: Table, line: Line, read: int) -> TableConflict:
+def _other_history_error(table: Table, line: Line, read: int) -> TableConflict:
     why = f"has a different history on '{table.branch}' now"
     expected, actual = f"the version {read} that was read", f"version {line.latest} of another history"
     return TableConflict(

@@ -13,11 +13,11 @@ from typing import Final, NamedTuple, TypeGuard
 import msgspec
 
 from penstock.formats.delta.branch_log.commits import Commits
+from penstock.formats.delta.branch_log.file_transitions import paths_of
 from penstock.formats.delta.branch_log.line import Line, LineTip, line_of
-from penstock.formats.delta.branch_log.net import RESTORE, NetStep
+from penstock.formats.delta.branch_log.net_change import RESTORE, NetStep
 from penstock.formats.delta.branch_log.past_operations import MERGED
 from penstock.formats.delta.branch_log.prepared_table import parted_at, steps, steps_but_appends
-from penstock.formats.delta.branch_log.shifts import paths_of
 from penstock.formats.delta.protocol.actions import Add, CommitInfo, FileKey, Remove
 from penstock.formats.delta.protocol.transaction import last
 from penstock.kernel.format import LaterCommit, LaterCommitLookup, Table
@@ -159,7 +159,8 @@ class LaterVersions:
         there: a merge may have brought it, in sum with others."""
         line, read = line_of(self._target), self._table.read
         parted = parted_at(line_of(self._newest), line, read)
-        if self.is_on_line:
+        # A merge into a branch takes the versions of the default branch, which are on its line from then on.
+        if self.is_on_line or parted > self._parted:
             return self._parted, parted
         for commit in self._since.commits if self._since is not None else ():
             after = commit.after
@@ -200,7 +201,7 @@ class LaterVersions:
                 continue
             tip = LineTip.of(line_of(after))
             if not tip.is_on(line, read):
-                others = self._on_branch(commit, after)
+                others = self._versions_of_merged_branch(commit, after)
                 ordered, parts = [*ordered, *others], parts + len(others)
                 are_all = are_all and bool(others)
                 continue
@@ -212,7 +213,7 @@ class LaterVersions:
             remaining = remaining[len(here_now) :]
         return [*ordered, *remaining]
 
-    def _on_branch(self, commit: LaterCommit, after: DeltaTable) -> list[LaterVersion]:
+    def _versions_of_merged_branch(self, commit: LaterCommit, after: DeltaTable) -> list[LaterVersion]:
         """The versions of another line that a commit brought there."""
         before = commit.before[0] if commit.before and not commit.is_merge else None
         if commit.is_parallel or not isinstance(before, DeltaTable) or not before.state:
@@ -244,19 +245,19 @@ class LaterVersions:
                     waiting += new
         return carried
 
-    def _line_with(self, later: LaterVersion) -> Line:
+    def _find_line_with(self, later: LaterVersion) -> Line:
         """A line on which a version is."""
         after = None if later.commit is None else later.commit.after
         return line_of(after if isinstance(after, DeltaTable) else self._target)
 
     def is_at(self, one: LaterVersion, version: int | None, later: LaterVersion) -> bool:
         """Whether a version is the one of this number on the line of another one."""
-        return one.step.version == version and one.tip.is_on(self._line_with(later), self._table.read)
+        return one.step.version == version and one.tip.is_on(self._find_line_with(later), self._table.read)
 
     def own_versions_on(self, later: LaterVersion) -> range:
         """The numbers of the change's own versions on the line of another one; none if they are not there."""
         tip = LineTip.of(line_of(self._newest))
-        is_there = tip.is_on(self._line_with(later), self._table.read)
+        is_there = tip.is_on(self._find_line_with(later), self._table.read)
         return range(self._parted + 1, tip.version + 1) if is_there else range(0)
 
     def describe(self, later: LaterVersion | None) -> str:

@@ -10,14 +10,14 @@ was overtaken, and checked like any other commit before it is ratified.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
-from penstock.formats.delta.branch_log.clash import LineClash
 from penstock.formats.delta.branch_log.commits import Commits
-from penstock.formats.delta.branch_log.difference import LineDifference, union
+from penstock.formats.delta.branch_log.file_transitions import brought_keys, files_before
 from penstock.formats.delta.branch_log.later_versions import MERGE_INFO, RESTORED
 from penstock.formats.delta.branch_log.line import (
     Blobs,
@@ -29,7 +29,15 @@ from penstock.formats.delta.branch_log.line import (
     line_of,
     with_line,
 )
-from penstock.formats.delta.branch_log.net import RESTORE, NetChange, NetStep, fold, fold_all, with_terms_of
+from penstock.formats.delta.branch_log.merge_conflict import NetChangeConflict
+from penstock.formats.delta.branch_log.net_change import (
+    RESTORE,
+    NetChange,
+    NetStep,
+    fold,
+    fold_all,
+    with_terms_of,
+)
 from penstock.formats.delta.branch_log.next_versions import (
     REDO,
     WAY_OUT,
@@ -50,7 +58,7 @@ from penstock.formats.delta.branch_log.prepared_table import (
 )
 from penstock.formats.delta.branch_log.ratification import KnownProposal, read_declared
 from penstock.formats.delta.branch_log.row_id_transfer import transfer_row_ids
-from penstock.formats.delta.branch_log.shifts import files_before
+from penstock.formats.delta.branch_log.state_difference import StateDifference, union
 from penstock.formats.delta.branch_log.undo import redo, undo
 from penstock.formats.delta.branch_log.unmerged_commits import (
     drop_repeated_replacements,
@@ -58,7 +66,14 @@ from penstock.formats.delta.branch_log.unmerged_commits import (
     select_unmerged,
 )
 from penstock.formats.delta.errors import VersionNotFound
-from penstock.formats.delta.protocol.actions import Action, Add, FileKey, Metadata, Protocol, write_action
+from penstock.formats.delta.protocol.actions import (
+    Action,
+    FileKey,
+    Metadata,
+    Protocol,
+    Remove,
+    write_action,
+)
 from penstock.formats.delta.protocol.added_columns import can_hold, missing_columns, unite
 from penstock.formats.delta.protocol.column_rules import added_constraints, keep_marks
 from penstock.formats.delta.protocol.conflicts import DeltaConflict, rebase
@@ -103,8 +118,8 @@ def merge(
         return _drop(table, target, base)
     _check_phase(source, "on the other side ")
     if target is None:
-        return _arrive(table, commits, base, source, now_ms, extend)
-    if _parted_during_adoption(table, target):
+        return _take_new_table(table, commits, base, source, now_ms, extend)
+    if _is_forked_during_adoption(table, target):
         return AppliedChange(source)
     _check_phase(target)
     _check_same(target, source)
@@ -127,7 +142,7 @@ def restore(
     """The table in a wanted state, by a new version: a log does not go back. Raises as ``merge``."""
     target = _require_managed(table)
     before = table.last if target is None and isinstance(table.last, DeltaTable) else target
-    is_left_behind = before is not None and _parted_during_adoption(table, before)
+    is_left_behind = before is not None and _is_forked_during_adoption(table, before)
     if target is not None and not is_left_behind:
         _check_phase(target)
     if after is None:
@@ -135,7 +150,9 @@ def restore(
     if before is None or is_left_behind:
         _check_phase(after, "on the other side ")
         return (
-            AppliedChange(after) if is_left_behind else _arrive(table, commits, None, after, now_ms, extend)
+            AppliedChange(after)
+            if is_left_behind
+            else _take_new_table(table, commits, None, after, now_ms, extend)
         )
     if target is None:
         _check_phase(before)
@@ -159,7 +176,7 @@ def restore(
             "and cannot be renamed back, because newer commits use the new name"
         )
     difference = msgspec.structs.replace(
-        difference, metadata=_still_owned(difference.metadata, is_now.metadata)
+        difference, metadata=_with_present_owner(difference.metadata, is_now.metadata)
     )
     net = difference.net(is_now.protocol, is_now.metadata, with_batches=False)
     net = msgspec.structs.replace(
@@ -172,7 +189,7 @@ def restore(
     return NextVersions(table, commits, target, line, now_ms, extend, info_fields).all([net], standing)
 
 
-def _still_owned(metadata: Metadata, now: Metadata) -> Metadata:
+def _with_present_owner(metadata: Metadata, now: Metadata) -> Metadata:
     """Metadata of an earlier state, with the owner that the table has: it may have had another, or none."""
     configuration = {name: text for name, text in metadata.configuration.items() if name not in PROTECTED}
     owner = {name: text for name, text in now.configuration.items() if name in PROTECTED}
@@ -218,14 +235,15 @@ def revert(
         return _undo_creation(table, commits, target, committed, since)
     if target is None:
         raise Refused(
-            "was dropped or renamed after the commit to be reverted; revert the "
-            "commit that did so first, or leave it with the mode 'drop'"
+            "was dropped or renamed after the commit to be reverted; revert the commit that did so "
+            "first, or leave it with the mode 'drop' (drops the change, not the table)"
         )
     _check_phase(target)
     if not target.id == committed.id == previous.id:
         raise Refused(
-            f"is a different table now ({target.location}){_made_by(since, target)}; drop or rename that "
-            "one and revert again, or leave it as it is with the mode 'drop'"
+            f"is a different table now ({target.location}){_say_creator(since, target)}; drop or "
+            "rename that one and revert again, or leave it as it is with the mode 'drop' (drops the "
+            "change, not the table)"
         )
     return undo(table, commits, target, committed, previous, since, now_ms, extend)
 
@@ -245,8 +263,8 @@ def _restore_dropped(
     if target is not None:
         raise Refused(
             "was dropped by this commit, and another table was created with this name since "
-            f"({target.location}){_made_by(since, target)}; drop or rename that one and revert again, or "
-            "leave it as it is with the mode 'drop'"
+            f"({target.location}){_say_creator(since, target)}; drop or rename that one and revert "
+            "again, or leave it as it is with the mode 'drop' (drops the change, not the table)"
         )
     return restore(table, commits, after, now_ms, extend)
 
@@ -255,7 +273,7 @@ def _undo_creation(
     table: Table, commits: Commits, target: DeltaTable | None, before: DeltaTable, since: LaterCommitLookup
 ) -> AppliedChange:
     """No table where the commit made one, if it is still as it was made."""
-    if target is None or _parted_during_adoption(table, target):
+    if target is None or _is_forked_during_adoption(table, target):
         return AppliedChange(None)
     _check_phase(target)
     if target.id == before.id and _is_as(table, commits, target, before):
@@ -293,7 +311,7 @@ def _is_as(table: Table, commits: Commits, target: DeltaTable, before: DeltaTabl
     return is_all_there and all(not add.data_change for add in net.adds)
 
 
-def _made_by(since: LaterCommitLookup, target: DeltaTable) -> str:
+def _say_creator(since: LaterCommitLookup, target: DeltaTable) -> str:
     """The commit that brought another table to a key."""
     for commit in since.commits:
         had = {None if content is None else content.id for content in commit.before}
@@ -307,19 +325,20 @@ def _made_by(since: LaterCommitLookup, target: DeltaTable) -> str:
 
 def _drop(table: Table, target: DeltaTable | None, base: DeltaTable | None) -> AppliedChange:
     """The source has dropped the table, or given it another name."""
-    if target is None or _parted_during_adoption(table, target):
+    if target is None or _is_forked_during_adoption(table, target):
         return AppliedChange(None)
     _check_phase(target)
     if base is None or base.id != target.id or LineTip.of(line_of(base)) != LineTip.of(line_of(target)):
         since_version = "" if base is None else f" since version {line_of(base).latest}"
         raise Refused(
-            f"was dropped or renamed on the other side, and is at version {line_of(target).latest} here,"
-            f" changed{since_version}; drop or rename it here too, or keep it with the mode 'drop'"
+            f"was dropped or renamed on the other side, and is at version {line_of(target).latest} "
+            f"here, changed{since_version}; drop or rename it here too, or keep it with the mode 'drop' "
+            "(drops the change, not the table)"
         )
     return AppliedChange(None)
 
 
-def _arrive(
+def _take_new_table(
     table: Table,
     commits: Commits,
     base: DeltaTable | None,
@@ -343,14 +362,14 @@ def _arrive(
     schema_string = read_declared(table, line.declared).metadata.schema_string
     since = steps(table, commits, source, line.fork, line.latest)
     nets = [_settle_net(table, commits, source, net) for net in fold(since, schema_string)]
-    start, blobs = _until_fork(table, commits, source)
+    start, blobs = _cut_line_at_fork(table, commits, source)
     seeing = seeing_blobs(table, blobs)
     begin(seeing, source.location, None if line.fork < 0 else with_line(source, start))
     nets = [transfer_row_ids(seeing, commits, with_line(source, start), source, net) for net in nets]
     return NextVersions(seeing, commits, source, start, now_ms, extend, MERGE_INFO, blobs).all(nets)
 
 
-def _until_fork(table: Table, commits: Commits, content: DeltaTable) -> tuple[Line, Blobs]:
+def _cut_line_at_fork(table: Table, commits: Commits, content: DeltaTable) -> tuple[Line, Blobs]:
     """The part of a line that is the default branch's, and the objects that it takes to keep it."""
     line = line_of(content)
     fork = line.fork
@@ -414,8 +433,8 @@ class _TableMerge:
             return self._redo_undone()
         if LineTip.of(source).is_on(target, read):
             return self._redo_undone() if self._table.is_repeated else AppliedChange(self._target)
-        if self._table.brings_undone and self._is_known_here():
-            return self._redo_undone()
+        if self._table.brings_undone and (was_here := self._was_here()) is not None:
+            return self._redo_undone(was_here=was_here)
         may_take = not self._table.is_default and self._base_tip.is_on(target, read)
         # Of a commit that is repeated nothing but its own change may come, on top of all that is here.
         is_repeated = self._table.is_repeated
@@ -427,26 +446,43 @@ class _TableMerge:
             return self._append_net_change(self._source, self._target)
         return self._append_net_change(self._target, self._source)
 
-    def _is_known_here(self) -> bool:
-        """Whether this branch has, or had, all files that a commit added which is transplanted: it had the
-        commit then, by another transplant or by a merge."""
+    def _was_here(self) -> bool | None:
+        """Whether this branch has, or had, a transplanted commit by another transplant or by a merge:
+        all files that it added. ``False`` if it only brings back files that others removed, and they never
+        came back here; ``None`` if the commit is new."""
         table, source = self._table, line_of(self._source)
         if not self._base_tip.is_on(source, table.read):
-            return False
+            return None
         brought = steps(table, self._commits, self._source, self._base_tip.version, source.latest)
-        files = _added_files(brought)
+        files = _count_brought(brought)
         if not files:
-            return False
+            return None
         line = line_of(self._target)
         parted = parted_at(line, source, table.read)
-        return files <= _added_files(steps(table, self._commits, self._target, parted, line.latest))
+        earlier = steps(table, self._commits, self._source, parted, self._base_tip.version)
+        here = _count_brought(steps(table, self._commits, self._target, parted, line.latest))
+        added, removed = _count_brought(earlier), _removed_files(earlier)
+        # A file that went before it was added was there when the lines parted, and so here, too.
+        came_back = files.keys() <= removed and files.keys() <= here.keys() | (removed - added.keys())
+        if came_back:
+            return all(here[key] >= added[key] + files[key] for key in files)
+        return True if files.keys() <= here.keys() else None
 
-    def _redo_undone(self) -> AppliedChange:
+    def _redo_undone(self, *, was_here: bool = True) -> AppliedChange:
         """A commit that is repeated where it is already: once more, if it was undone since."""
         if self._base is None:
             return AppliedChange(self._target)
-        sides = self._target, self._base, self._source
-        return redo(self._table, self._commits, *sides, self._table.since, self._now_ms, self._extend)
+        return redo(
+            self._table,
+            self._commits,
+            self._target,
+            self._base,
+            self._source,
+            self._table.since,
+            self._now_ms,
+            self._extend,
+            was_here=was_here,
+        )
 
     def _append_net_change(self, onto: DeltaTable, source: DeltaTable) -> AppliedChange:
         """The line of ``onto``, with the net change of ``source`` as its next version."""
@@ -460,7 +496,7 @@ class _TableMerge:
             own = steps(self._table, self._commits, source, parted, line_of(source).latest)
             standing.note_files(parted, files_before(own))
         landing = []
-        written = self._written_before(source)
+        written = self._metadata_writers_read(source)
         for net in nets:
             net = _settle_net(self._table, self._commits, source, net)
             written = last(net.state, Metadata) or written
@@ -468,7 +504,7 @@ class _TableMerge:
                 self._check_column_ids(onto, source, parted, after)
             try:
                 landing.append(self._check_conflicts(onto, after, since, net, mine))
-            except LineClash as clash:
+            except NetChangeConflict as clash:
                 raise clash.refusal(net, own, is_here=onto is self._target) from None
             self._check_columns(onto, landing[-1], written)
         landing = [transfer_row_ids(self._table, self._commits, onto, source, net) for net in landing]
@@ -495,9 +531,9 @@ class _TableMerge:
         base = self._base
         assert base is not None  # nothing is on every line
 
-        def read() -> LineDifference:
+        def read() -> StateDifference:
             before, after = (self._commits.snapshot(content, self._table.read) for content in (base, comes))
-            return LineDifference.between(before, after, stamp(self._table, self._now_ms))
+            return StateDifference.between(before, after, stamp(self._table, self._now_ms))
 
         key = ("delta difference", comes.location, self._base_tip, LineTip.of(line))
         old_declared = read_declared(self._table, line_of(base).declared)
@@ -522,8 +558,8 @@ class _TableMerge:
     def _check_conflicts(
         self, stays: DeltaTable, after: int, since: int, net: NetChange, mine: list[NetStep]
     ) -> NetChange:
-        """The net change, checked against what the other side has committed since. ``LineClash`` if they
-        conflict."""
+        """The net change, checked against what the other side has committed since. ``NetChangeConflict`` if
+        they conflict."""
         line, table = line_of(stays), self._table
         if not net.actions and net.terms.replaces is None:
             return net
@@ -531,7 +567,7 @@ class _TableMerge:
         net = self._with_added_columns(net, read_declared(table, line.declared))
         unmerged = select_unmerged(theirs, mine, net, live_at(table, self._commits, stays, after))
         net = net.without(unmerged.shared)
-        known_before = self._known_before(stays, after, theirs, unmerged.winners)
+        known_before = self._definition_before_changes(stays, after, theirs, unmerged.winners)
         transaction = DeltaTransaction(
             read_version=since,
             protocol=known_before.protocol,
@@ -542,7 +578,7 @@ class _TableMerge:
         )
         outcome = rebase([Winner(step.version, step.actions) for step in unmerged.winners], transaction)
         if isinstance(outcome, DeltaConflict):
-            raise LineClash(
+            raise NetChangeConflict(
                 outcome, next(winner for winner in unmerged.winners if winner.version == outcome.winner)
             )
         return net
@@ -558,8 +594,8 @@ class _TableMerge:
         for number in sorted(ids_here.keys() & ids_there.keys()):
             if ids_here[number] != ids_there[number]:
                 raise Refused(
-                    f"has on each side a new column with the id {number}, which files hold and readers go "
-                    f"by; {WAY_OUT}"
+                    "got a new column on both sides, and both columns have the column mapping id "
+                    f"{number}, by which readers find them in files; {WAY_OUT}"
                 )
 
     def _ids_since(self, content: DeltaTable, version: int) -> dict[int, str]:
@@ -573,7 +609,7 @@ class _TableMerge:
                         ids |= given_ids(action)
         return ids
 
-    def _written_before(self, comes: DeltaTable) -> Metadata | None:
+    def _metadata_writers_read(self, comes: DeltaTable) -> Metadata | None:
         """What the table was to the writers of the commits that come, as far as these do not change it."""
         if self._base is None:
             return None
@@ -602,13 +638,13 @@ class _TableMerge:
             f"columns; {WAY_OUT}"
         )
 
-    def _known_before(
+    def _definition_before_changes(
         self, stays: DeltaTable, after: int, theirs: Sequence[NetStep], winners: Sequence[NetStep]
     ) -> KnownProposal:
         """What the table was to the line that stays, before it was changed there in a way that is news."""
         if not any(_changes_metadata(step) for step in winners):
             return read_declared(self._table, line_of(stays).declared)
-        declared = self._known_at(stays, after)
+        declared = self._definition_at_version(stays, after)
         for step, winner in zip(theirs, winners, strict=True):
             if _changes_metadata(winner):
                 break
@@ -616,7 +652,7 @@ class _TableMerge:
             declared = KnownProposal(protocol or declared.protocol, metadata or declared.metadata)
         return declared
 
-    def _known_at(self, stays: DeltaTable, version: int) -> KnownProposal:
+    def _definition_at_version(self, stays: DeltaTable, version: int) -> KnownProposal:
         """What the table was at a version of the line that stays."""
         line = line_of(stays)
         if version < 0 or version == line.latest:
@@ -629,7 +665,8 @@ class _TableMerge:
             snapshot = self._commits.snapshot(stays, self._table.read, version)
             return KnownProposal(snapshot.protocol, snapshot.metadata)
 
-        return self._table.read_once(("delta known", stays.location, version, LineTip.of(line)), read)
+        at = LineTip.at(line, version, self._table.read)  # whatever the line's end is by now
+        return self._table.read_once(("delta known", stays.location, at), read)
 
     def _with_added_columns(self, net: NetChange, now: KnownProposal) -> NetChange:
         """A net change whose metadata and protocol say also what the other side has added meanwhile; without
@@ -656,14 +693,13 @@ def _settle_net(table: Table, commits: Commits, comes: DeltaTable, net: NetChang
     return net.settle(live_at(table, commits, comes, net.after)(paths)) if paths else net
 
 
-def _added_files(steps: Sequence[NetStep]) -> set[FileKey]:
-    """The files that commits added with new rows."""
-    return {
-        action.key
-        for step in steps
-        for action in step.actions
-        if isinstance(action, Add) and action.data_change
-    }
+def _count_brought(steps: Sequence[NetStep]) -> Counter[FileKey]:
+    """The files that commits brought, and how often."""
+    return Counter(key for step in steps for key in brought_keys(step))
+
+
+def _removed_files(steps: Sequence[NetStep]) -> set[FileKey]:
+    return {action.key for step in steps for action in step.actions if isinstance(action, Remove)}
 
 
 def _changes_metadata(step: NetStep) -> bool:
@@ -683,7 +719,7 @@ def _require_managed(table: Table) -> DeltaTable | None:
         return content
     raise Refused(
         "is not a table of the lake here, but is one on the other side; rename one of them, or keep this "
-        "one with the mode 'drop'"
+        "one with the mode 'drop' (drops the change, not the table)"
     )
 
 
@@ -691,17 +727,17 @@ def _check_same(target: DeltaTable, source: DeltaTable) -> None:
     if target.id != source.id and target.location == source.location:
         raise Refused(
             f"was released and adopted again since ({target.location}), so the two sides have no common "
-            "history; keep this one with the mode 'drop', create a new branch, and write the changes of "
-            "the other side there again"
+            "history; keep this one with the mode 'drop' (drops the change, not the table), create a new "
+            "branch, and write the changes of the other side there again"
         )
     if target.id != source.id or target.location != source.location:
         raise Refused(
-            f"is another table here ({target.location}) than on the other side ({source.location});"
-            " rename one of them, or keep this one with the mode 'drop'"
+            f"is another table here ({target.location}) than on the other side ({source.location}); "
+            "rename one of them, or keep this one with the mode 'drop' (drops the change, not the table)"
         )
 
 
-def _parted_during_adoption(table: Table, target: DeltaTable) -> bool:
+def _is_forked_during_adoption(table: Table, target: DeltaTable) -> bool:
     """Whether a branch left while a table was being adopted, and knows nothing of how that ended.
 
     Nobody can have committed to it there, so that the other side's state, whatever it is, can be taken.

@@ -8,10 +8,10 @@ from uuid import uuid4
 
 import msgspec
 
-from penstock.formats.delta.branch_log.commit_body import METRICS, compose, operation_metrics
 from penstock.formats.delta.branch_log.commits import Commits
+from penstock.formats.delta.branch_log.composed_commit import METRICS, compose, operation_metrics
 from penstock.formats.delta.branch_log.line import Blobs, DeclaredTable, Line, declared_of, keep, with_line
-from penstock.formats.delta.branch_log.net import NetChange
+from penstock.formats.delta.branch_log.net_change import NetChange
 from penstock.formats.delta.branch_log.past_operations import MERGED, OPERATIONS, write_operations
 from penstock.formats.delta.branch_log.prepared_table import PreparedTable
 from penstock.formats.delta.branch_log.ratification import KnownProposal, read_declared
@@ -88,7 +88,7 @@ class NextVersions:
         line, table = self._line, self._table
         old_declared = None if line.latest < 0 else read_declared(table, line.declared)
         if net.may_be_there:
-            net = net.without(_keys_there(net, prepared))
+            net = net.without(_find_present_files(net, prepared))
         actions = self._make_actions(net, old_declared, prepared)
         # A replacement that finds nothing to remove is a version nevertheless: it must not be done again.
         if not actions and not net.replacements and not net.undone:
@@ -113,7 +113,7 @@ class NextVersions:
         if problems:
             shown = "; ".join(problem.reason for problem in problems[:_SHOWN])
             more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
-            raise Refused(f"cannot take the change in its present state: {shown}{more}; {WAY_OUT}")
+            raise Refused(f"cannot get the changes of the other side: {shown}{more}; {WAY_OUT}")
         self._check_numbered(actions, old_declared, prepared)
         actions, highest = self._assign_row_ids(actions, old_declared, line)
         composed = compose(
@@ -224,7 +224,7 @@ class NextVersions:
         return object_id
 
 
-def _keys_there(net: NetChange, prepared: PreparedTable) -> frozenset[FileKey]:
+def _find_present_files(net: NetChange, prepared: PreparedTable) -> frozenset[FileKey]:
     """The files that a net change adds with new rows, and that are there already as it adds them."""
     keys = [add.key for add in net.adds if add.data_change]
     live = prepared.live([key.path for key in keys]) if keys else {}
@@ -254,7 +254,7 @@ def _state_actions(net: NetChange, old_declared: KnownProposal | None) -> list[A
 
 def seeing_blobs(table: Table, blobs: Blobs) -> Table:
     """A table that also reads objects which are not stored yet."""
-    return table._replace(read=reader_with(table.read, blobs))
+    return msgspec.structs.replace(table, read=reader_with(table.read, blobs))
 
 
 def stamp(table: Table, now_ms: int) -> int:

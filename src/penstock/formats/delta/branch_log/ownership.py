@@ -192,7 +192,11 @@ def check_adoptable(protocol: Protocol, metadata: Metadata, table: str) -> None:
         )
     refusals = (*unwritable(protocol, metadata), *disagreements(protocol, metadata))
     if not refusals:  # else a feature tells more of the same columns
-        refusals = (*_unserved_refusals(metadata), *_mapping_refusals(metadata), *_iceberg_refusals(metadata))
+        refusals = (
+            *_unsupported_column_refusals(metadata),
+            *_mapping_refusals(metadata),
+            *_iceberg_refusals(metadata),
+        )
     _refuse_features(refusals, table)
 
 
@@ -219,7 +223,7 @@ def _iceberg_refusals(metadata: Metadata) -> Iterator[FeatureRefusal]:
         yield FeatureRefusal(f"icebergCompatV{version}", f"cannot be written: {reason}", ENGINE)
 
 
-def _unserved_refusals(metadata: Metadata) -> Iterator[FeatureRefusal]:
+def _unsupported_column_refusals(metadata: Metadata) -> Iterator[FeatureRefusal]:
     for name, why in unserved_columns(metadata):
         yield FeatureRefusal(
             name,
@@ -336,7 +340,10 @@ def conversion(
     properties = before.metadata.configuration
     # Of a table that comes from the file system nothing of the kind is believed.
     sources = () if owner_of(before.protocol, before.metadata) is None else clone_sources(properties)
-    configuration = {**properties, **identity.configuration(table_id, _addition_of(before), sources)}
+    configuration = {
+        **properties,
+        **identity.configuration(table_id, _feature_added_on_adoption(before), sources),
+    }
     if not is_timed(before.protocol, before.metadata):
         configuration[TIMESTAMPS] = "true"
         configuration[ENABLED_VERSION] = str(before.version + 1)
@@ -346,7 +353,7 @@ def conversion(
     return _encode_conversion(operation, before, protocol, metadata, uuid, now_ms, time)
 
 
-def _addition_of(before: TableBefore) -> str:
+def _feature_added_on_adoption(before: TableBefore) -> str:
     """What the lake adds to a table on adoption, or what a lost owner had added."""
     if not is_timed(before.protocol, before.metadata):
         return ENABLED if IN_COMMIT_TIMESTAMP in supported_features(before.protocol) else ADDED

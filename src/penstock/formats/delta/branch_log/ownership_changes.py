@@ -12,8 +12,8 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.branch_log.commit_body import HELD_MAX_BYTES, line_id, stage_body
 from penstock.formats.delta.branch_log.commits import Commits
+from penstock.formats.delta.branch_log.composed_commit import HELD_MAX_BYTES, line_id, stage_body
 from penstock.formats.delta.branch_log.intents import Adopt, CreateIntent, Release, ResyncIntent, Settle
 from penstock.formats.delta.branch_log.line import (
     Blobs,
@@ -60,7 +60,7 @@ def prepare_custody(table: Table, commits: Commits, intent: Custody, owner: Owne
     if isinstance(intent, CreateIntent | Adopt):
         _check_named(table, intent, owner)
     if isinstance(intent, CreateIntent):
-        _lint(table, intent.actions, LintState(), LintRules())
+        _check_commit_lines(table, intent.actions, LintState(), LintRules())
         if table.content is None:
             _check_unused(commits, intent)
     if isinstance(intent, CreateIntent | Adopt):
@@ -219,7 +219,7 @@ def _release(table: Table, commits: Commits, content: DeltaTable, intent: Releas
             found_version=line.latest,
         )
     added = frozenset({MANAGED_COMMITS, IN_COMMIT_TIMESTAMP})  # what a table may have got from its owner
-    _lint(table, intent.actions, state_of(table, line), LintRules(droppable=added))
+    _check_commit_lines(table, intent.actions, state_of(table, line), LintRules(droppable=added))
     final = _read_once(table, commits, content, intent.actions)
     old_declared = declared_of(line, table.read)
     declared, packed = keep(
@@ -276,7 +276,7 @@ def _read(table: Table, commits: Commits, content: DeltaTable, data: bytes) -> _
     return _WholeCommit(entry, {held: packed}, raw.get(Protocol), raw.get(Metadata))
 
 
-def _lint(table: Table, data: bytes, before: LintState, rules: LintRules) -> None:
+def _check_commit_lines(table: Table, data: bytes, before: LintState, rules: LintRules) -> None:
     problems = check_bytes(data, before, rules)
     if problems:
         raise refusal_error(table.key, problems)

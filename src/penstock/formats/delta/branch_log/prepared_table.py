@@ -14,9 +14,9 @@ from typing import Final
 import msgspec
 
 from penstock.formats.delta.branch_log.commits import Commits
-from penstock.formats.delta.branch_log.difference import LineDifference, changing_rows
+from penstock.formats.delta.branch_log.file_transitions import Files, shifts_between
 from penstock.formats.delta.branch_log.line import CommitTerms, Line, LineEntry, LineTip, Read, line_of
-from penstock.formats.delta.branch_log.net import NetStep
+from penstock.formats.delta.branch_log.net_change import NetStep
 from penstock.formats.delta.branch_log.ratification import read_declared
 from penstock.formats.delta.branch_log.replacements import (
     ReplacedFiles,
@@ -26,7 +26,7 @@ from penstock.formats.delta.branch_log.replacements import (
     removal,
     undone_in,
 )
-from penstock.formats.delta.branch_log.shifts import Files, shifts_between
+from penstock.formats.delta.branch_log.state_difference import StateDifference, changing_rows
 from penstock.formats.delta.errors import VersionNotFound
 from penstock.formats.delta.log.snapshot import LogSnapshot
 from penstock.formats.delta.protocol.actions import (
@@ -55,7 +55,7 @@ def steps(table: Table, commits: Commits, content: DeltaTable, after: int, last:
     line = line_of(content)
     repeats = line.versions_with_repeats(after, last, table.read)
     return [
-        _noted_step(table, commits, content.location, version, entry, version in repeats)
+        _cached_step(table, commits, content.location, version, entry, version in repeats)
         for version, entry in versions(line, after, last, table.read)
     ]
 
@@ -80,7 +80,7 @@ def steps_but_appends(
         if info is not None and info.is_blind_append and not named_in(info) and not undone_in(info):
             appends.add(named)
         else:
-            steps.append(_noted_step(table, commits, location, version, entry, True))
+            steps.append(_cached_step(table, commits, location, version, entry, True))
     return steps
 
 
@@ -106,7 +106,7 @@ def versions(line: Line, after: int, last: int, read: Read) -> Iterator[tuple[in
         yield version, entry
 
 
-def _noted_step(
+def _cached_step(
     table: Table,
     commits: Commits,
     location: str,
@@ -143,7 +143,8 @@ def live_at(table: Table, commits: Commits, content: DeltaTable, version: int) -
     def look(paths: Collection[str]) -> Mapping[str, str | None]:
         if version < 0:
             return {}
-        key = ("delta live at", content.location, LineTip.of(line_of(content)), version, *sorted(paths))
+        at = LineTip.at(line_of(content), version, table.read)  # whatever the line's end is by now
+        key = ("delta live at", content.location, at, *sorted(paths))
         return table.read_once(key, lambda: commits.snapshot(content, table.read, version).live(paths))
 
     return look
@@ -221,7 +222,7 @@ class PreparedTable:
     def __init__(self, table: Table, commits: Commits, content: DeltaTable, now_ms: int) -> None:
         self._table, self._commits, self._now_ms = table, commits, now_ms
         self._content, self._line = content, line_of(content)
-        self._from = self._looked_up()
+        self._from = self._find_lookup_version()
         self._tip = LineTip(-1, b"") if self._from is None else LineTip.of(line_of(self._from))
         self._more: list[tuple[Action, ...]] = []
         self._told: tuple[int, Files] = (-1, {})
@@ -251,13 +252,13 @@ class PreparedTable:
         )
         try:
             steps = [
-                _noted_step(self._table, self._commits, self._content.location, number, entry, True)
+                _cached_step(self._table, self._commits, self._content.location, number, entry, True)
                 for number, entry in entries
             ]
         except VersionNotFound:
             self._table.notes[cleaned] = True  # at the turn nobody may look for it again
             return
-        if not _named_in((step.actions for step in steps), files):
+        if not _find_named_paths((step.actions for step in steps), files):
             self._settled = files
 
     def followed_by(self, actions: Sequence[Action]) -> None:
@@ -268,12 +269,12 @@ class PreparedTable:
         """Of some decoded paths, those that are files of the table, each with its deletion vector's id."""
         version, proposed_files = self._told
         files: Files = {path: self._settled[path] for path in self._settled.keys() & paths}
-        files |= _named_in(self._more, files) if files else {}
+        files |= _find_named_paths(self._more, files) if files else {}
         remaining = set(paths).difference(files) if proposed_files else ()
-        named = _named_in(self._commits_after(version), remaining) if remaining else {}
+        named = _find_named_paths(self._commits_after(version), remaining) if remaining else {}
         files |= {path: proposed_files[path] for path in remaining if path in proposed_files} | named
         if unknown := set(paths).difference(files):
-            named = _named_in(self._commits_after(self._tip.version), unknown)
+            named = _find_named_paths(self._commits_after(self._tip.version), unknown)
             files |= self._look_up(unknown.difference(named)) | named
         return {path: state[0] for path, state in files.items() if state is not None}
 
@@ -292,11 +293,11 @@ class PreparedTable:
             replaced = replaced.after(actions, self._now_ms)
         return replaced
 
-    def until(self, after: DeltaTable) -> LineDifference:
+    def until(self, after: DeltaTable) -> StateDifference:
         """What it takes to make a wanted version of it."""
         difference = self._table.read_once(
             (*self._note_key("until"), LineTip.of(line_of(after))),
-            lambda: self._near_difference(after) or self._whole_difference(after),
+            lambda: self._difference_by_commits(after) or self._difference_by_snapshots(after),
         )
         for actions in self._commits_after(self._tip.version):
             files = self.files_in(after, difference.unknown(actions))
@@ -309,14 +310,14 @@ class PreparedTable:
         key = ("delta wanted domains", after.location, LineTip.of(line_of(after)))
         return self._table.read_once(key, lambda: self._commits.snapshot(after, self._table.read).domains)
 
-    def _whole_difference(self, after: DeltaTable) -> LineDifference:
+    def _difference_by_snapshots(self, after: DeltaTable) -> StateDifference:
         snapshot = self._commits.snapshot(after, self._table.read)
-        difference = LineDifference.between(self._read_snapshot(), snapshot, self._now_ms)
+        difference = StateDifference.between(self._read_snapshot(), snapshot, self._now_ms)
         # Whatever a checkpoint or the commit that added them says: rows come back with them.
         adds = {key: changing_rows(add) for key, add in difference.adds.items()}
         return msgspec.structs.replace(difference, adds=adds)
 
-    def _near_difference(self, after: DeltaTable) -> LineDifference | None:
+    def _difference_by_commits(self, after: DeltaTable) -> StateDifference | None:
         """The same by the commits since the lines parted, if these are few and all there: it costs what they
         changed, and not what the table has."""
         if self._from is None:
@@ -341,7 +342,7 @@ class PreparedTable:
         adds |= self.files_in(after, [add.key for add in returns if isinstance(add, Remove)])
         goes = [shift.after for shift in shifts.values() if shift.after is not None]
         removes = (removal(action, self._now_ms) if isinstance(action, Add) else action for action in goes)
-        return LineDifference(
+        return StateDifference(
             protocol=is_now.protocol,
             metadata=is_now.metadata,
             wanted_domains={},  # as they are, unless a commit comes meanwhile that changes some
@@ -351,7 +352,7 @@ class PreparedTable:
             removes={remove.key: changing_rows(remove, changes[remove.key.path]) for remove in removes},
         )
 
-    def _looked_up(self) -> DeltaTable | None:
+    def _find_lookup_version(self) -> DeltaTable | None:
         """A version of the line at which things are looked up; ``None`` stands for the empty table."""
         key = ("delta begin", self._content.location)
         began: DeltaTable | None = self._table.notes.get(key, self._content)
@@ -399,7 +400,7 @@ class PreparedTable:
         yield from self._more
 
 
-def _named_in(commits: Iterable[tuple[Action, ...]], paths: Collection[str]) -> Files:
+def _find_named_paths(commits: Iterable[tuple[Action, ...]], paths: Collection[str]) -> Files:
     """What those of some paths are that commits name."""
     files_by_path: Files = {}
     requested_paths = set(paths)

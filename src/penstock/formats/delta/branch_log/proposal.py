@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from penstock.errors import InvalidContent, InvalidRequest
-from penstock.formats.delta.branch_log.commit_body import BODIES, METRICS, CommitBody, operation_metrics
+from penstock.formats.delta.branch_log.composed_commit import BODIES, METRICS, CommitBody, operation_metrics
 from penstock.formats.delta.branch_log.intents import CommitIntent, FileBody
 from penstock.formats.delta.branch_log.line import CommitTerms
 from penstock.formats.delta.branch_log.replacements import check_partitions

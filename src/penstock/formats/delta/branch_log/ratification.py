@@ -14,7 +14,8 @@ from typing import Final
 import msgspec
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.branch_log.commit_body import (
+from penstock.formats.delta.branch_log.commits import Commits
+from penstock.formats.delta.branch_log.composed_commit import (
     HELD_MAX_BYTES,
     CommitBody,
     ComposedCommit,
@@ -24,7 +25,6 @@ from penstock.formats.delta.branch_log.commit_body import (
     limit_terms,
     stage_body,
 )
-from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.intents import check_history
 from penstock.formats.delta.branch_log.line import (
     Blobs,
@@ -145,11 +145,11 @@ def check(
         )
     looked = intent.reads is not None and intent.reads != DeltaReads()
     if intent.read_version is None and looked:
-        raise InvalidRequest(f"the commit to '{table.key}' lists what it read: also give the version it read")
-    if intent.read_version is None and intent.read_tip is not None:
         raise InvalidRequest(
-            f"the commit to '{table.key}' has 'read_tip' without 'read_version': give the version it read"
+            f"the commit to '{table.key}' lists what it read, but not at which version: give 'read_version'"
         )
+    if intent.read_version is None and intent.read_tip is not None:
+        raise InvalidRequest(f"the commit to '{table.key}' has 'read_tip' without 'read_version': give both")
     checked = check_files(table, commits, content, proposal, now_ms)
     if proposal.batches:
         batches = commits.snapshot(content, table.read).transactions
@@ -564,8 +564,10 @@ def _is_done(ours: dict[str, int], theirs: dict[str, int], where: str) -> bool:
     done_batches = [name for name, version in ours.items() if theirs.get(name, version - 1) >= version]
     if done_batches and len(done_batches) < len(ours):
         raise Refused(
-            f"has batch {ours[done_batches[0]]} of the application '{done_batches[0]}' in {where}, but not "
-            "the others"
+            f"already has some of this commit's batches in {where} (batch {ours[done_batches[0]]} of "
+            f"the application '{done_batches[0]}'), but not those of its other applications, so it "
+            "cannot be determined whether the rows are there; commit the batches of each application by "
+            "themselves"
         )
     return bool(done_batches)
 

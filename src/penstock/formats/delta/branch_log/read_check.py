@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.line import LineTip, line_of
-from penstock.formats.delta.branch_log.net import NetStep
+from penstock.formats.delta.branch_log.net_change import NetStep
 from penstock.formats.delta.branch_log.prepared_table import steps
 from penstock.formats.delta.branch_log.ratification import KnownProposal, read_declared
 from penstock.formats.delta.errors import VersionNotFound
@@ -21,7 +21,7 @@ from penstock.formats.delta.protocol.actions import Add, CommitInfo, FileKey, Me
 from penstock.formats.delta.protocol.commit_summary import describe_commit, some
 from penstock.formats.delta.protocol.transaction import last
 from penstock.formats.delta.rows.pruning import Pruner
-from penstock.formats.rows.predicate_text import parse_predicate
+from penstock.formats.rows.predicate_parser import parse_predicate
 from penstock.formats.rows.schema import parse_schema
 from penstock.kernel.format import READ_AND_CHANGED, Refused, Table
 from penstock.model.nessie import DeltaTable
@@ -46,7 +46,7 @@ def check_seen(
     cannot be told without table storage.
     """
     line, tip = line_of(now), LineTip.of(line_of(before))
-    if why := _why_others(table, commits, before, now, tip, parts):
+    if why := _explain_changed_read(table, commits, before, now, tip, parts):
         expected, actual = f"version {tip.version}", f"version {line.latest}"
         shown_parts = [part[:PART_TOLD_CHARS] for part in parts or () if part != NO_ROWS]
         where = f" where {some(shown_parts, ' or ')}" if shown_parts else ""
@@ -55,7 +55,7 @@ def check_seen(
         )
 
 
-def _why_others(
+def _explain_changed_read(
     table: Table,
     commits: Commits,
     old_content: DeltaTable,

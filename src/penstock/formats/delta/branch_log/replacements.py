@@ -35,7 +35,7 @@ from penstock.formats.delta.protocol.partition_conditions import (
     condition_columns,
     condition_outcomes,
 )
-from penstock.formats.delta.protocol.transaction import Partitions, Region
+from penstock.formats.delta.protocol.transaction import PartitionRegion, Partitions
 from penstock.model import decoders
 
 REPLACEMENTS: Final = "penstockReplacements"
@@ -98,15 +98,15 @@ def naming(
 
 def named_in(info: CommitInfo | None) -> tuple[Replacement, ...]:
     """The replacements that a ``commitInfo`` names; none if that cannot be understood."""
-    return _named_as(REPLACEMENTS, info)
+    return _read_replacement_ids(REPLACEMENTS, info)
 
 
 def undone_in(info: CommitInfo | None) -> tuple[Replacement, ...]:
     """The replacements that a commit undoes, likewise."""
-    return _named_as(UNDONE, info)
+    return _read_replacement_ids(UNDONE, info)
 
 
-def _named_as(field: str, info: CommitInfo | None) -> tuple[Replacement, ...]:
+def _read_replacement_ids(field: str, info: CommitInfo | None) -> tuple[Replacement, ...]:
     if info is None:
         return ()
     try:
@@ -126,7 +126,7 @@ def is_too_long(replacements: Sequence[Replacement]) -> bool:
 
 def _do_partitions_overlap(partitions: Partitions, other: Partitions, schema_string: str) -> bool:
     for column in partitions.values.keys() & other.values.keys():
-        region = Region(schema_string, (Partitions({column: other.values[column]}),))
+        region = PartitionRegion(schema_string, (Partitions({column: other.values[column]}),))
         if not any(region.holds({column: value}) for value in partitions.values[column]):
             return False
     values = {**other.values, **partitions.values}
@@ -153,7 +153,7 @@ def _may_hold(where: str, values: Mapping[str, Sequence[str | None]], schema_str
 class ReplacedFiles(msgspec.Struct, frozen=True):
     """Files of the table that go."""
 
-    region: Region
+    region: PartitionRegion
     files: dict[FileKey, Remove]
     removes: tuple[Remove, ...]
     lines: bytes
@@ -167,15 +167,15 @@ class ReplacedFiles(msgspec.Struct, frozen=True):
         not tell whether a condition is true for it.
         """
         check_partitions(partitions, snapshot.metadata, snapshot.table)
-        region = Region(snapshot.metadata.schema_string, tuple(partitions) or (Partitions(),))
+        region = PartitionRegion(snapshot.metadata.schema_string, tuple(partitions) or (Partitions(),))
         adds = [add for add in snapshot.files() if region.holds(add.partition_values)]
         for add in adds:
             if not region.is_decided(add.partition_values):
                 values = ", ".join(f"{name}={text}" for name, text in add.partition_values.items())
                 raise InvalidRequest(
-                    f"{snapshot.table} has a file of the partition {values}, and it cannot be determined "
-                    "whether it is to be replaced; select partitions by other columns, or replace all of "
-                    "them"
+                    f"{snapshot.table} has a file of the partition {values}, and it cannot be "
+                    "determined whether the overwrite replaces it; select partitions by other columns, "
+                    "or replace all of them"
                 )
         return _new_replaced(region, {add.key: removal(add, now_ms) for add in adds})
 
@@ -183,13 +183,13 @@ class ReplacedFiles(msgspec.Struct, frozen=True):
     def in_new(cls, metadata: Metadata | None, partitions: Sequence[Partitions]) -> ReplacedFiles:
         """The same before a table has any files; ``metadata`` is what it will be, if that is known yet."""
         schema_string = "" if metadata is None else metadata.schema_string
-        return _new_replaced(Region(schema_string, tuple(partitions) or (Partitions(),)), {})
+        return _new_replaced(PartitionRegion(schema_string, tuple(partitions) or (Partitions(),)), {})
 
     def under(self, metadata: Metadata, table: str) -> ReplacedFiles:
         """The same in a table that has become another one. ``InvalidRequest`` if it is not partitioned so."""
         partitions = self.region.partitions
         check_partitions(partitions, metadata, table)
-        return msgspec.structs.replace(self, region=Region(metadata.schema_string, partitions))
+        return msgspec.structs.replace(self, region=PartitionRegion(metadata.schema_string, partitions))
 
     def clashing(self, actions: Iterable[Action]) -> list[Remove]:
         """One of the removes, and those of files that the commit adds: it cannot say both."""
@@ -217,7 +217,7 @@ class ReplacedFiles(msgspec.Struct, frozen=True):
         return self if files == self.files else _new_replaced(self.region, files)
 
 
-def _new_replaced(region: Region, files: dict[FileKey, Remove]) -> ReplacedFiles:
+def _new_replaced(region: PartitionRegion, files: dict[FileKey, Remove]) -> ReplacedFiles:
     removes = tuple(files.values())
     return ReplacedFiles(region, files, removes, write_commit(removes))
 

@@ -15,7 +15,7 @@ import msgspec
 
 from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.line import line_of
-from penstock.formats.delta.branch_log.net import FileActionT, NetChange
+from penstock.formats.delta.branch_log.net_change import FileActionT, NetChange
 from penstock.formats.delta.branch_log.prepared_table import parted_at, steps
 from penstock.formats.delta.errors import VersionNotFound
 from penstock.formats.delta.protocol.actions import Add, Remove

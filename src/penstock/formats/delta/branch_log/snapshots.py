@@ -11,7 +11,7 @@ from uuid import UUID
 
 from penstock.formats.delta.branch_log.line import Line, LineTip, Read, line_of
 from penstock.formats.delta.errors import VersionNotFound
-from penstock.formats.delta.log.files import Overlaid, PlaceFiles
+from penstock.formats.delta.log.files import OverlaidFiles, PlaceFiles
 from penstock.formats.delta.log.segments import LogSegment, find_segment
 from penstock.formats.delta.log.snapshot import LogSnapshot, replay
 from penstock.model.nessie import DeltaTable
@@ -42,11 +42,13 @@ class Snapshots:
             snapshot = self._kept.get(key)
             near = None if snapshot is not None else self._find_nearest(content.id, line, read)
         if snapshot is None:
-            snapshot = self._moved_on(near, content, read) or self._load(content, line, read)
+            snapshot = self._extend_snapshot(near, content, read) or self._load(content, line, read)
         self._cache_snapshot(key, snapshot)
         return snapshot
 
-    def _moved_on(self, near: LogSnapshot | None, content: DeltaTable, read: Read) -> LogSnapshot | None:
+    def _extend_snapshot(
+        self, near: LogSnapshot | None, content: DeltaTable, read: Read
+    ) -> LogSnapshot | None:
         if near is None:
             return None
         try:
@@ -81,7 +83,7 @@ class Snapshots:
             segment = LogSegment(
                 table=files.url, version=line.latest, checkpoint=None, names=tuple(names), newest=names[-1]
             )
-        return replay(Overlaid(files, commits), segment)
+        return replay(OverlaidFiles(files, commits), segment)
 
 
 def _cut(content: DeltaTable, line: Line, version: int, read: Read) -> Line:

@@ -16,14 +16,22 @@ The same serves to do a commit again that was undone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final
 
 import msgspec
 
 from penstock.formats.delta.branch_log.commits import Commits
-from penstock.formats.delta.branch_log.difference import changing_rows
+from penstock.formats.delta.branch_log.file_transitions import (
+    File,
+    FileTransition,
+    brought_keys,
+    key_of,
+    paths_of,
+    shifts_between,
+)
 from penstock.formats.delta.branch_log.later_versions import (
     HELD_IN,
     MERGE_INFO,
@@ -33,7 +41,7 @@ from penstock.formats.delta.branch_log.later_versions import (
     LaterVersions,
 )
 from penstock.formats.delta.branch_log.line import CommitTerms, LineTip, line_of
-from penstock.formats.delta.branch_log.net import RESTORE, NetChange, NetStep
+from penstock.formats.delta.branch_log.net_change import RESTORE, NetChange, NetStep
 from penstock.formats.delta.branch_log.next_versions import Extend, NextVersions, stamp
 from penstock.formats.delta.branch_log.prepared_table import (
     PreparedTable,
@@ -46,7 +54,7 @@ from penstock.formats.delta.branch_log.prepared_table import (
 from penstock.formats.delta.branch_log.ratification import KnownProposal, read_declared
 from penstock.formats.delta.branch_log.replacements import Replacement, in_sum, removal
 from penstock.formats.delta.branch_log.row_id_transfer import transfer_row_ids
-from penstock.formats.delta.branch_log.shifts import File, Shift, key_of, paths_of, shifts_between
+from penstock.formats.delta.branch_log.state_difference import changing_rows
 from penstock.formats.delta.branch_log.undo_metadata import UndoneMetadata, undo_metadata
 from penstock.formats.delta.branch_log.undo_vectors import (
     FileVectors,
@@ -60,8 +68,8 @@ from penstock.formats.delta.protocol.added_columns import can_hold, missing_colu
 from penstock.formats.delta.protocol.column_rules import added_constraints
 from penstock.formats.delta.protocol.commit_summary import some
 from penstock.formats.delta.protocol.row_ids import is_high_water_mark
-from penstock.formats.delta.protocol.transaction import DeltaReads, Partitions, Region, last
-from penstock.formats.delta.rows.inside import name_inside, table_place
+from penstock.formats.delta.protocol.transaction import DeltaReads, PartitionRegion, Partitions, last
+from penstock.formats.delta.rows.file_addresses import name_inside, table_place
 from penstock.formats.delta.rows.vectors import DeletedRows, inline_vector
 from penstock.kernel.format import AppliedChange, LaterCommitLookup, Refused, Table
 from penstock.model.nessie import DeltaTable
@@ -98,9 +106,15 @@ def redo(
     since: LaterCommitLookup | None,
     now_ms: int,
     extend: Extend,
+    *,
+    was_here: bool = True,
 ) -> AppliedChange:
-    """The table with what made ``source`` of ``base`` once more, if that was undone since; else as it is."""
-    return _Undo(table, commits, target, base, source, source, since, now_ms).apply(extend)
+    """The table with what made ``source`` of ``base`` once more, if that was undone since; else as it is.
+
+    Unless the change ``was_here``, and not only the files that it brings back, it is done for the first time.
+    """
+    sides = target, base, source, source
+    return _Undo(table, commits, *sides, since, now_ms, is_first=not was_here).apply(extend)
 
 
 class _Undo:
@@ -116,12 +130,15 @@ class _Undo:
         newest: DeltaTable,
         since: LaterCommitLookup | None,
         now_ms: int,
+        *,
+        is_first: bool = False,
     ) -> None:
-        """``newest`` is the later one of the two states, after which others came."""
+        """``newest`` is the later one of the two states, after which others came; ``is_first`` says that they
+        came before, since the table never was in that state."""
         begin(table, target.location, target)
         self._table, self._commits, self._now_ms = table, commits, now_ms
         self._target, self._was, self._wanted, self._newest = target, before, after, newest
-        self._since, self._is_redo = since, newest is after
+        self._since, self._is_redo, self._is_first = since, newest is after, is_first
         self._problems: list[str] = []
         self._standing = PreparedTable(table, commits, target, stamp(table, now_ms))
 
@@ -131,7 +148,9 @@ class _Undo:
         try:
             net = self._make_net_change()
         except VersionNotFound as problem:
-            self._table.notes[self._lost] = problem.message  # at the turn nobody may look for it again
+            self._table.notes[self._missing_files_key] = (
+                problem.message
+            )  # at the turn nobody may look for it again
             raise self._make_refusal([f"{problem.message}, so later changes cannot be determined"]) from None
         if self._problems:
             raise self._make_refusal(self._problems)
@@ -151,25 +170,27 @@ class _Undo:
         if not self._is_redo:
             return {"operation": RESTORE, "operationParameters": {REVERTED: version}}
         parameters = {REPEATED: version}
-        if held := self._since_then.files_with_rows_of(dict.fromkeys(paths_of(net.adds)), self._shifts):
+        if held := self._later_versions.files_with_rows_of(
+            dict.fromkeys(paths_of(net.adds)), self._file_shifts
+        ):
             if len(held) > HELD_IN_MAX:
                 raise self._make_refusal([f"its rows were rewritten into {len(held)} other files since"])
             parameters[HELD_IN] = msgspec.json.encode(sorted(held)).decode()
         return {**MERGE_INFO, "operationParameters": parameters}
 
     @property
-    def _lost(self) -> tuple[object, ...]:
+    def _missing_files_key(self) -> tuple[object, ...]:
         return ("delta lost", self._target.location, LineTip.of(line_of(self._target)))
 
     # -- the change ---------------------------------------------------------------------------------------
 
     @cached_property
-    def _parted_version(self) -> int:
+    def _fork_version(self) -> int:
         lines = line_of(self._wanted), line_of(self._was)
         return parted_at(*lines, self._table.read)
 
     def _steps_to(self, content: DeltaTable) -> list[NetStep]:
-        return steps(self._table, self._commits, content, self._parted_version, line_of(content).latest)
+        return steps(self._table, self._commits, content, self._fork_version, line_of(content).latest)
 
     @cached_property
     def _own_steps(self) -> list[NetStep]:
@@ -181,45 +202,66 @@ class _Undo:
         return {replacement.id for step in self._own_steps for replacement in step.replacements}
 
     @cached_property
-    def _shifts(self) -> dict[str, Shift]:
+    def _file_shifts(self) -> dict[str, FileTransition]:
         """What is to be undone, file by file."""
-        live = live_at(self._table, self._commits, self._newest, self._parted_version)
+        live = live_at(self._table, self._commits, self._newest, self._fork_version)
         return shifts_between(self._steps_to(self._wanted), self._steps_to(self._was), live)
 
     # -- what came since ----------------------------------------------------------------------------------
 
     @cached_property
-    def _since_then(self) -> LaterVersions:
+    def _later_versions(self) -> LaterVersions:
         return LaterVersions(
-            self._table, self._commits, self._target, self._newest, self._parted_version, self._since
+            self._table, self._commits, self._target, self._newest, self._fork_version, self._since
         )
 
     @property
-    def _later(self) -> list[LaterVersion]:
-        return self._since_then.changing
+    def _later_changes(self) -> list[LaterVersion]:
+        return self._later_versions.changing
 
     @cached_property
-    def _touches(self) -> dict[str, list[tuple[LaterVersion, File]]]:
+    def _later_file_changes(self) -> dict[str, list[tuple[LaterVersion, File]]]:
         """What later versions did to the files of the change."""
         touches: dict[str, list[tuple[LaterVersion, File]]] = {}
-        for later in self._later:
+        for later in self._later_changes:
             files: list[File] = [*later.removes, *later.adds]
             for file in files:
-                if (path := file.key.path) in self._shifts:
+                path = file.key.path
+                if path in self._file_shifts and later.step.version >= self._copied_as.get(path, 0):
                     touches.setdefault(path, []).append((later, file))
         return touches
 
+    @cached_property
+    def _copied_as(self) -> dict[str, int]:
+        """Where the table has another commit that made the same of its files: the versions with which files
+        came that the change brought. They may have been there before, as they were on the other line."""
+        if not self._is_redo or self._is_first or self._since is not None:
+            return {}
+        waiting = Counter(key for step in self._steps_to(self._newest) for key in brought_keys(step))
+        versions: dict[str, int] = {}
+        line = line_of(self._target)
+        for step in steps(self._table, self._commits, self._target, self._fork_version, line.latest):
+            for key in waiting.keys() & set(brought_keys(step)):
+                waiting[key] -= 1
+                if (
+                    not waiting[key]
+                    and (shift := self._file_shifts.get(key.path))
+                    and key == key_of(shift.before)
+                ):
+                    versions[key.path] = step.version
+        return versions
+
     def _describe(self, later: LaterVersion | None) -> str:
-        return self._since_then.describe(later)
+        return self._later_versions.describe(later)
 
     @cached_property
-    def _live(self) -> dict[str, str | None]:
+    def _present_files(self) -> dict[str, str | None]:
         """Those files of the change that the table has now, each with the id of its vector."""
-        if self._since_then.is_on_line:
+        if self._later_versions.is_on_line:
             side = self._was if self._newest is self._was else self._wanted
             paths = {
                 path: None if add is None else (add.key.vector,)
-                for path, shift in self._shifts.items()
+                for path, shift in self._file_shifts.items()
                 for add in (shift.after if side is self._was else shift.before,)
             }
             version = line_of(side).latest
@@ -227,21 +269,21 @@ class _Undo:
                 self._standing.note_files(version, paths)
             else:
                 self._standing.note_files_unless_named(version, paths, FEW_LATER)
-        return self._standing.live(self._shifts.keys())
+        return self._standing.live(self._file_shifts.keys())
 
     @cached_property
-    def _now(self) -> KnownProposal:
+    def _present_definition(self) -> KnownProposal:
         return read_declared(self._table, line_of(self._target).declared)
 
     # -- what to do ---------------------------------------------------------------------------------------
 
     def _make_net_change(self) -> NetChange:
-        if self._lost in self._table.notes:
-            raise VersionNotFound(self._table.notes[self._lost])
-        if self._is_redo and not self._was_undone():
+        if self._missing_files_key in self._table.notes:
+            raise VersionNotFound(self._table.notes[self._missing_files_key])
+        if self._is_redo and not self._is_first and not self._was_undone():
             return NetChange()
         metadata = self._undone_metadata()
-        removes, adds = self._file_actions(metadata or self._now.metadata)
+        removes, adds = self._file_actions(metadata or self._present_definition.metadata)
         state: tuple[Action, ...] = (*([] if metadata is None else [metadata]), *self._undone_domains())
         paths = frozenset(paths_of(removes) | paths_of(adds))
         replacements, undone, replaces = self._reversed_replacements()
@@ -260,26 +302,26 @@ class _Undo:
         """Whether a change that is to be done again does not stand any more because it was undone. What
         others changed of its files since does not count."""
         if self._own_replacements:
-            return not self._own_replacements <= self._replacements_standing()
-        if not self._shifts:
-            is_declared = read_declared(self._table, line_of(self._was).declared) != self._now
-            undos = (later.step for later in self._later if later.is_undo)
+            return not self._own_replacements <= self._replacements_in_force()
+        if not self._file_shifts:
+            is_declared = read_declared(self._table, line_of(self._was).declared) != self._present_definition
+            undos = (later.step for later in self._later_changes if later.is_undo)
             return is_declared and any(last(undo.actions, Metadata) is not None for undo in undos)
-        for path, shift in self._shifts.items():
+        for path, shift in self._file_shifts.items():
             if shift.is_new:
-                is_undone = path in self._live
+                is_undone = path in self._present_files
             elif shift.is_gone:
-                is_undone = path not in self._live and not self._was_brought_back(path)
+                is_undone = path not in self._present_files and not self._was_brought_back(path)
             else:
-                is_undone = any(later.is_undo for later, _ in self._touches.get(path, ()))
+                is_undone = any(later.is_undo for later, _ in self._later_file_changes.get(path, ()))
             if is_undone:
                 return True
         return False
 
-    def _replacements_standing(self) -> set[bytes]:
+    def _replacements_in_force(self) -> set[bytes]:
         """Of the replacements that the change made, those that are not undone."""
         standing = set(self._own_replacements)
-        for later in self._later:
+        for later in self._later_changes:
             standing -= {replacement.id for replacement in later.step.undone}
             standing |= self._own_replacements & {replacement.id for replacement in later.step.replacements}
         return standing
@@ -300,23 +342,29 @@ class _Undo:
             where = [step.terms.replaces for step in self._own_steps if step.terms.replaces is not None]
             parts = tuple(part for each in where for part in each)
             return summed, gone, None if not where else () if () in where else parts
-        known_ids = in_force([later.step for later in self._later]) if summed or gone else {}
+        known_ids = in_force([later.step for later in self._later_changes]) if summed or gone else {}
         return tuple(replacement for replacement in gone if replacement.id not in known_ids), summed, None
 
     def _file_actions(self, metadata: Metadata) -> tuple[list[Remove], list[Add]]:
         time_ms = stamp(self._table, self._now_ms)
         self._check_passing()
-        goes = {path: shift for path, shift in self._shifts.items() if shift.is_new and path in self._live}
+        goes = {
+            path: shift
+            for path, shift in self._file_shifts.items()
+            if shift.is_new and path in self._present_files
+        }
         returns = {
-            path: shift for path, shift in self._shifts.items() if shift.is_gone and path not in self._live
+            path: shift
+            for path, shift in self._file_shifts.items()
+            if shift.is_gone and path not in self._present_files
         }
         masked = {
-            path: shift for path, shift in self._shifts.items() if not shift.is_new and not shift.is_gone
+            path: shift for path, shift in self._file_shifts.items() if not shift.is_new and not shift.is_gone
         }
-        only_goes = not returns and not masked and goes.keys() == self._shifts.keys()
+        only_goes = not returns and not masked and goes.keys() == self._file_shifts.keys()
         if only_goes and self._are_as_left(goes) and not self._own_replacements:
             return [self._make_remove(path, shift, time_ms) for path, shift in goes.items()], []
-        shifts = {path: shift for path, shift in returns.items() if self._comes_back(path, shift)}
+        shifts = {path: shift for path, shift in returns.items() if self._must_restore_file(path, shift)}
         self._check_carried(shifts if self._is_redo else {})
         self._check_repeated(shifts)
         self._check_taken()
@@ -352,19 +400,19 @@ class _Undo:
         blindly = all(
             step.terms.replaces is not None and step.terms.reads.nothing for step in self._own_steps
         )
-        return not blindly and any(shift.is_new for shift in self._shifts.values())
+        return not blindly and any(shift.is_new for shift in self._file_shifts.values())
 
-    def _are_as_left(self, shifts: Mapping[str, Shift]) -> bool:
+    def _are_as_left(self, shifts: Mapping[str, FileTransition]) -> bool:
         return all(
-            shift.after is not None and self._live.get(path, _ABSENT) == shift.after.key.vector
+            shift.after is not None and self._present_files.get(path, _ABSENT) == shift.after.key.vector
             for path, shift in shifts.items()
         )
 
-    def _make_remove(self, path: str, shift: Shift, time_ms: int) -> Remove:
+    def _make_remove(self, path: str, shift: FileTransition, time_ms: int) -> Remove:
         """The action that takes a file away that is there, with whatever vector."""
         file = shift.after
         assert file is not None
-        if file.key.vector != self._live[path]:
+        if file.key.vector != self._present_files[path]:
             file = self._as_now(path)
         gone = (
             removal(file, time_ms)
@@ -375,34 +423,34 @@ class _Undo:
 
     def _as_now(self, path: str) -> Add:
         """A file of the table as it is now, which a later version has brought."""
-        key = FileKey(path, self._live[path])
+        key = FileKey(path, self._present_files[path])
         add = self._later_adds.get(key)
         return add if add is not None else self._standing.files_in(self._target, [key])[key]
 
     @cached_property
     def _later_adds(self) -> dict[FileKey, Add]:
         """The files that later versions added, as the latest of these did."""
-        return {add.key: add for later in self._later for add in later.adds}
+        return {add.key: add for later in self._later_changes for add in later.adds}
 
     def _files_before(self, paths: Sequence[str]) -> dict[str, Add]:
         """The files as they were in the state that the undo restores, with statistics."""
-        files = {path: self._shifts[path].before for path in paths}
+        files = {path: self._file_shifts[path].before for path in paths}
         adds = {path: add for path, add in files.items() if isinstance(add, Add)}
         paths_by_key = {remove.key: path for path, remove in files.items() if isinstance(remove, Remove)}
         target_files = self._standing.files_in(self._wanted, paths_by_key.keys()) if paths_by_key else {}
         return adds | {paths_by_key[key]: add for key, add in target_files.items()}
 
-    def _comes_back(self, path: str, shift: Shift) -> bool:
+    def _must_restore_file(self, path: str, shift: FileTransition) -> bool:
         """Whether a file that the change removed is to be there again: not where its partition was replaced
         since, nor where it was brought back before and others removed it since."""
-        is_undone = not self._stands_as_written and self._was_brought_back(path)
+        is_undone = not self._is_first and not self._is_as_written and self._was_brought_back(path)
         assert shift.before is not None
         return not is_undone and not self._is_replaced(shift.before.partition_values)
 
     @cached_property
-    def _stands_as_written(self) -> bool:
+    def _is_as_written(self) -> bool:
         """Whether all files are there that the change wrote, and as it left them."""
-        new = {path: shift for path, shift in self._shifts.items() if shift.is_new}
+        new = {path: shift for path, shift in self._file_shifts.items() if shift.is_new}
         return bool(new) and self._are_as_left(new)
 
     def _was_brought_back(self, path: str) -> bool:
@@ -413,25 +461,33 @@ class _Undo:
         when it was done. Their rows may be in other files by now.
         """
         files = (
-            {path, *self._since_then.files_with_rows_of({path: None}, self._shifts)}
+            {path, *self._later_versions.files_with_rows_of({path: None}, self._file_shifts)}
             if self._is_redo
             else {path}
         )
+        came_with = self._copied_as.get(path, 0)
         is_undone = is_undone_here = self._is_redo
         """Lastly: where this branch was last, before others came by a merge."""
         passed: list[tuple[LaterVersion, bool, bool]] = []
         """Versions, with whether the change was undone before and after them."""
-        for number in sorted({number for file in files for number in self._since_then.places.get(file, ())}):
-            later = self._later[number]
+        for number in sorted(
+            {number for file in files for number in self._later_versions.places.get(file, ())}
+        ):
+            later = self._later_changes[number]
+            if later.step.version < came_with:
+                passed.append((later, False, False))
+                continue
+            if later.step.version == came_with:
+                is_undone = is_undone_here = False
             if passed and not passed[-1][0].is_elsewhere:
                 is_undone_here = is_undone
             was_undone = is_undone_here if later.is_sum and not later.is_elsewhere else is_undone
-            own, undoes, repeats = self._since_then.own_versions_on(later), later.undoes, later.repeats
+            own, undoes, repeats = self._later_versions.own_versions_on(later), later.undoes, later.repeats
             named = repeats if undoes is None else undoes
             passed_at = [
                 step_passed
                 for step_passed in reversed(passed)
-                if self._since_then.is_at(step_passed[0], named, later)
+                if self._later_versions.is_at(step_passed[0], named, later)
             ]
             if not files.isdisjoint(paths_of(later.adds)):
                 is_undone = True
@@ -446,10 +502,12 @@ class _Undo:
         return is_undone
 
     @cached_property
-    def _regions(self) -> list[Region]:
+    def _later_replacements(self) -> list[PartitionRegion]:
         """Where files were replaced since, by commits that were not undone."""
-        later = [replacement.step for replacement in self._later]
-        own = self._own_replacements
+        later = [replacement.step for replacement in self._later_changes]
+        own = set(self._own_replacements)
+        if self._is_redo:
+            own |= {replacement.id for step in self._own_steps for replacement in step.undone}
         # One that was only done again by files is as old as when it was first done.
         replaced_ids = {
             replacement.id
@@ -465,28 +523,30 @@ class _Undo:
         places += [
             step.terms.replaces for step in later if step.terms.replaces is not None and not step.replacements
         ]
-        schema_string = self._now.metadata.schema_string
-        return [Region(schema_string, partitions or (Partitions(),)) for partitions in places]
+        schema_string = self._present_definition.metadata.schema_string
+        return [PartitionRegion(schema_string, partitions or (Partitions(),)) for partitions in places]
 
     def _is_replaced(self, values: Mapping[str, str | None] | None) -> bool:
-        return any(region.holds(dict(values or {})) for region in self._regions)
+        return any(region.holds(dict(values or {})) for region in self._later_replacements)
 
     # -- deletion vectors ---------------------------------------------------------------------------------
 
-    def _restore_deleted_rows(self, path: str, shift: Shift, before: Add | None) -> tuple[Add, Add] | None:
+    def _restore_deleted_rows(
+        self, path: str, shift: FileTransition, before: Add | None
+    ) -> tuple[Add, Add] | None:
         """A file as it is, and as it is with the rows restored that a deletion vector removed; ``None`` if
         nothing is left to do."""
-        changes = vector_changes(self._touches.get(path, []), shift, is_redo=self._is_redo)
-        if path not in self._live:
+        changes = vector_changes(self._later_file_changes.get(path, []), shift, is_redo=self._is_redo)
+        if path not in self._present_files:
             if not self._is_replaced(None if shift.before is None else shift.before.partition_values):
-                touches = self._touches.get(path, [])
+                touches = self._later_file_changes.get(path, [])
                 change_text = self._describe(touches[-1][0] if touches else None)
                 self._add_problem(f"{change_text} removed {path}, from which it deleted rows")
             return None
         if before is None:
             self._add_problem(f"the earlier state of {path} is not known")
             return None
-        if self._is_redo and not changes:
+        if self._is_redo and not self._is_first and not changes:
             return None  # it stands
         now = shift.after if shift.after is not None and not changes else None
         current = now if isinstance(now, Add) else self._as_now(path)
@@ -500,11 +560,12 @@ class _Undo:
         return FileVectors(file, place.read_range, lambda path: name_inside(path, place))
 
     def _with_rows_of(
-        self, path: str, shift: Shift, before: Add, current: Add, changes: Sequence[VectorChange]
+        self, path: str, shift: FileTransition, before: Add, current: Add, changes: Sequence[VectorChange]
     ) -> tuple[Add, Add] | None:
         def read() -> DeletedRows | str | None:
             try:
-                return rows_left(shift, current, changes, self._open_vectors(before), is_redo=self._is_redo)
+                stands = self._is_redo and not self._is_first
+                return rows_left(shift, current, changes, self._open_vectors(before), stands=stands)
             except ValueError as problem:
                 return f"the deleted rows of {path} cannot be read: {problem}"
 
@@ -527,25 +588,25 @@ class _Undo:
 
     # -- what stands against it ---------------------------------------------------------------------------
 
-    def _check_carried(self, again: Mapping[str, Shift]) -> None:
+    def _check_carried(self, again: Mapping[str, FileTransition]) -> None:
         """A problem for each version that wrote rows of files of the change into others which are there;
         ``again`` are files with rows that are to come once more."""
-        own = {path: key_of(shift.before) for path, shift in self._shifts.items() if not shift.is_gone}
+        own = {path: key_of(shift.before) for path, shift in self._file_shifts.items() if not shift.is_gone}
         if self._is_redo:
             own = dict.fromkeys((*own, *again))
-        carried = self._since_then.files_with_rows_of(own, self._shifts)
+        carried = self._later_versions.files_with_rows_of(own, self._file_shifts)
         live = self._standing.live(carried.keys()) if carried else {}
         for number in sorted({number for path, number in carried.items() if path in live}):
-            later = self._later[number]
+            later = self._later_changes[number]
             rewritten = sorted(path for path, place in carried.items() if place == number and path in live)
             sources = sorted(paths_of(later.removes) & (own.keys() | carried.keys()))
             self._add_problem(f"{self._describe(later)} wrote rows of {some(sources)} into {some(rewritten)}")
 
-    def _check_repeated(self, returns: Mapping[str, Shift]) -> None:
+    def _check_repeated(self, returns: Mapping[str, FileTransition]) -> None:
         """A problem for each version that brought rows again which are in files that are to come back."""
-        for later in self._later if returns else ():
+        for later in self._later_changes if returns else ():
             held = later.held_in & returns.keys()
-            if held and self._standing.live(paths_of(later.adds) - self._shifts.keys()):
+            if held and self._live_with_rows_of(paths_of(later.adds) - self._file_shifts.keys()):
                 self._add_problem(f"{self._describe(later)} restored rows of {some(sorted(held))}")
 
     def _check_rewritten(self) -> None:
@@ -553,17 +614,17 @@ class _Undo:
         holds the same rows."""
         changed = [
             path
-            for path, shift in self._shifts.items()
+            for path, shift in self._file_shifts.items()
             if shift.is_new
             and shift.after is not None
-            and self._live.get(path, _ABSENT) != shift.after.key.vector
+            and self._present_files.get(path, _ABSENT) != shift.after.key.vector
         ]
         if not self._is_rewriting or not changed:
             return
         later = next(
             (
                 later_step
-                for later_step in reversed(self._later)
+                for later_step in reversed(self._later_changes)
                 if paths_of(later_step.removes) & set(changed)
             ),
             None,
@@ -574,10 +635,10 @@ class _Undo:
         """A problem if files were restored since from a state before the change: what is to come back may
         have taken their place, and their rows would be there twice. A change that is repeated knows itself
         which files it takes."""
-        for later in self._later:
+        for later in self._later_changes:
             if later.restores is None or later.restores >= line_of(self._newest).latest:
                 continue
-            restored = self._standing.live(paths_of(later.adds) - self._shifts.keys())
+            restored = self._live_with_rows_of(paths_of(later.adds) - self._file_shifts.keys())
             if restored:
                 self._add_problem(f"{self._describe(later)} restored {some(sorted(restored))} from before it")
 
@@ -588,25 +649,32 @@ class _Undo:
         for step in self._own_steps:
             passing |= paths_of(action for action in step.actions if isinstance(action, Remove))
             passing -= paths_of(action for action in step.actions if isinstance(action, Add))
-        passing -= self._shifts.keys()  # else it was there before
-        live = self._standing.live(passing) if passing else {}
+        passing -= self._file_shifts.keys()  # else it was there before
+        live = self._live_with_rows_of(passing)
         if live:
-            later = next((each for each in self._later if paths_of(each.adds) & live.keys()), None)
+            later = next((each for each in self._later_changes if paths_of(each.adds) & live), None)
             self._add_problem(
                 f"{self._describe(later)} restored {some(sorted(live))}, with rows of the commit"
             )
 
-    def _check_unmasked(self, masked: Mapping[str, Shift]) -> None:
+    def _live_with_rows_of(self, paths: Collection[str]) -> set[str]:
+        """The files of the table that are among some, or into which later versions wrote rows of these."""
+        if not paths:
+            return set()
+        carried = self._later_versions.files_with_rows_of(dict.fromkeys(paths), self._file_shifts)
+        return {*self._standing.live({*paths, *carried})}
+
+    def _check_unmasked(self, masked: Mapping[str, FileTransition]) -> None:
         """A problem if the change took rows out of a file's vector, as the undo of an update does, and others
         have changed that vector since: what is to come back may hold rows that were deleted there."""
         for path, shift in masked.items():
-            is_as_left = shift.after is not None and self._live.get(path) == shift.after.key.vector
+            is_as_left = shift.after is not None and self._present_files.get(path) == shift.after.key.vector
             if (
                 _deleted_count(shift.before) > _deleted_count(shift.after)
-                and path in self._live
+                and path in self._present_files
                 and not is_as_left
             ):
-                touches = self._touches.get(path, [])
+                touches = self._later_file_changes.get(path, [])
                 later = touches[-1][0] if touches else None
                 self._add_problem(
                     f"{self._describe(later)} deleted rows of {path}, which may come back elsewhere"
@@ -618,14 +686,14 @@ class _Undo:
         own = self._own_replacements
         if not own or self._is_redo:
             return
-        if self._since_then.is_on_line:
+        if self._later_versions.is_on_line:
             version = line_of(self._newest).latest
-            for later in self._later:
+            for later in self._later_changes:
                 if later.repeats == version:
                     self._check_taken_by(later, "repeated it")
             return
         line, read = line_of(self._target), self._table.read
-        for step in steps(self._table, self._commits, self._target, *self._since_then.landed_at):
+        for step in steps(self._table, self._commits, self._target, *self._later_versions.landed_at):
             later = LaterVersion(step, LineTip.at(line, step.version, read))
             if not own & {place.id for place in step.replacements}:
                 continue
@@ -634,14 +702,15 @@ class _Undo:
     def _check_taken_by(self, later: LaterVersion, subject: str) -> None:
         places = [replacement.partitions for step in self._own_steps for replacement in step.replacements]
         regions = [
-            Region(self._now.metadata.schema_string, partitions or (Partitions(),)) for partitions in places
+            PartitionRegion(self._present_definition.metadata.schema_string, partitions or (Partitions(),))
+            for partitions in places
         ]
         removes = (
             remove
             for remove in later.removes
             if any(region.holds(remove.partition_values or {}) for region in regions)
         )
-        removed_paths = sorted(paths_of(removes) - self._shifts.keys() - paths_of(later.adds))
+        removed_paths = sorted(paths_of(removes) - self._file_shifts.keys() - paths_of(later.adds))
         gone = set(removed_paths) - self._standing.live(removed_paths).keys()
         if gone:
             self._add_problem(
@@ -676,26 +745,30 @@ class _Undo:
         if then == undone:
             return None
         undone_metadata: UndoneMetadata = undo_metadata(
-            then, undone, self._now.metadata, self._files_since, self._rewritten_since
+            then, undone, self._present_definition.metadata, self._files_since, self._rewritten_since
         )
         for name in undone_metadata.changed_since:
             changes = (
                 later_step
-                for later_step in self._since_then.every
+                for later_step in self._later_versions.every
                 if last(later_step.step.actions, Metadata) is not None
             )
             later = next(changes, None)
             self._add_problem(f"{name} was changed since, by {self._describe(later)}")
         for what, files in undone_metadata.used.items():
             paths = set(files)
-            later = next((add for add in self._since_then.every if paths_of(add.adds) & paths), None)
+            later = next((add for add in self._later_versions.every if paths_of(add.adds) & paths), None)
             self._add_problem(f"{what}: {some(sorted(files))}, from {self._describe(later)}")
-        return undone_metadata.metadata if undone_metadata.metadata != self._now.metadata else None
+        return (
+            undone_metadata.metadata
+            if undone_metadata.metadata != self._present_definition.metadata
+            else None
+        )
 
     def _files_since(self) -> list[Add]:
         """The files of the table that came since the change, and not by it."""
-        adds = {add.key.path: add for later in self._since_then.every for add in later.adds}
-        others = {path: add for path, add in adds.items() if path not in self._shifts}
+        adds = {add.key.path: add for later in self._later_versions.every for add in later.adds}
+        others = {path: add for path, add in adds.items() if path not in self._file_shifts}
         live = self._standing.live(others.keys()) if others else {}
         return [action for path, action in others.items() if path in live]
 
@@ -704,7 +777,7 @@ class _Undo:
         if self._is_redo:
             return []
         rewritten: set[str] = set()
-        for later in self._since_then.every:
+        for later in self._later_versions.every:
             added, removed = paths_of(later.adds), paths_of(later.removes)
             if removed - added and not later.is_undo:
                 rewritten |= added - removed
@@ -719,7 +792,7 @@ class _Undo:
         }
         if not names:
             return []
-        for later in self._later:
+        for later in self._later_changes:
             both = {
                 action.domain for action in later.step.actions if isinstance(action, DomainMetadata)
             } & names
@@ -764,7 +837,7 @@ class _Undo:
 
 
 _FIRST: Final = "revert the named commits first, beginning with the newest"
-_LEAVE: Final = "or leave the table as it is with the mode 'drop'"
+_LEAVE: Final = "or leave the table as it is with the mode 'drop' (drops the change, not the table)"
 WAYS_TO_UNDO: Final = (
     f"{_FIRST}; or reset the table to its state before the commit, without any later change, with the mode "
     f"'force'; {_LEAVE}"

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from penstock.formats.delta.branch_log.file_transitions import File, FileTransition, key_of
 from penstock.formats.delta.branch_log.later_versions import LaterVersion
-from penstock.formats.delta.branch_log.shifts import File, Shift, key_of
 from penstock.formats.delta.protocol.actions import Add, Remove
 from penstock.formats.delta.rows.vectors import DeletedRows, ReadRange, rows_of
 
@@ -37,7 +37,7 @@ class FileVectors(NamedTuple):
 
 
 def vector_changes(
-    touches: Sequence[tuple[LaterVersion, File]], shift: Shift, *, is_redo: bool
+    touches: Sequence[tuple[LaterVersion, File]], shift: FileTransition, *, is_redo: bool
 ) -> list[VectorChange]:
     """How later versions changed the vector of a file, but for the one that brought the change here."""
     landed = (shift.after, shift.before) if is_redo else (shift.before, shift.after)
@@ -51,16 +51,21 @@ def vector_changes(
 
 
 def rows_left(
-    shift: Shift, current: Add, changes: Sequence[VectorChange], vectors: FileVectors, *, is_redo: bool
+    shift: FileTransition,
+    current: Add,
+    changes: Sequence[VectorChange],
+    vectors: FileVectors,
+    *,
+    stands: bool,
 ) -> DeletedRows | None:
     """The rows that stay deleted; ``None`` if they are those that are deleted now.
 
     Rows count that the change deleted, or brought back, and on which nobody decided since. Of a change that
-    is done again, nothing counts unless it was undone since.
+    ``stands`` and is done again, nothing counts unless it was undone since.
     """
     bits_before, became, now = vectors.bits(shift.before), vectors.bits(shift.after), vectors.bits(current)
     all_rows = became & ~bits_before, bits_before & ~became
-    deleted, returned = (0, 0) if is_redo else all_rows
+    deleted, returned = (0, 0) if stands else all_rows
     before_each: dict[int, tuple[int, int]] = {}
     """Of each version, the rows that counted before it."""
     for gone, come, later in changes:

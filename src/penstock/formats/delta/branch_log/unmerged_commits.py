@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from penstock.formats.delta.branch_log.net import NetChange, NetStep
+from penstock.formats.delta.branch_log.net_change import NetChange, NetStep
 from penstock.formats.delta.branch_log.replacements import Replacement
 from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, FileKey, Remove
 from penstock.formats.delta.protocol.lint_files import Lookup
-from penstock.formats.delta.protocol.transaction import DeltaReads, Partitions, Region
+from penstock.formats.delta.protocol.transaction import DeltaReads, PartitionRegion, Partitions
 
 
 class UnrepeatedCommits(NamedTuple):
@@ -111,7 +111,7 @@ class _RepeatedStep:
     def _with_replacements(self, to_do: Sequence[Replacement], own: set[FileKey]) -> NetStep:
         """The commit with some of its replacements, and without the removes that the others found."""
         step = self._step
-        region = Region(self._schema_string, step.terms.replaces or (Partitions(),))
+        region = PartitionRegion(self._schema_string, step.terms.replaces or (Partitions(),))
         where = tuple(part for replacement in to_do for part in replacement.partitions)
         replaces = (
             None if not to_do else () if any(not replacement.partitions for replacement in to_do) else where
@@ -199,7 +199,7 @@ class _MergedEffects(NamedTuple):
 
 def _drop_short_lived_files(steps: Sequence[NetStep], live_before: Lookup) -> list[NetStep]:
     """Commits without the files that came and went, or went and came back."""
-    were = _were_there(steps, live_before)
+    were = _find_files_present_before(steps, live_before)
     gone: dict[FileKey, int] = {}
     added: dict[FileKey, int] = {}
     dropped: set[tuple[int, FileKey]] = set()
@@ -229,7 +229,7 @@ def _drop_short_lived_files(steps: Sequence[NetStep], live_before: Lookup) -> li
     ]
 
 
-def _were_there(steps: Sequence[NetStep], live_before: Lookup) -> set[FileKey]:
+def _find_files_present_before(steps: Sequence[NetStep], live_before: Lookup) -> set[FileKey]:
     """The files that commits added with new rows, as they said, and removed, and that were there before."""
     added: set[FileKey] = set()
     passed: set[FileKey] = set()

@@ -44,13 +44,12 @@ class TableVersions(msgspec.Struct, frozen=True, kw_only=True):
     metadata: str
     """The line of the log that holds the table's metadata, as of the latest version."""
     tip: str | None = None
-    """Which version the last one is: the `end` that was asked for, or the latest. Another branch, or this one
-    after it was set to another commit, may have another version of the same number; this text is of no
-    other. It is to be kept as it is. Servers of before do not tell it."""
+    """Identifies the last version (the `end` of the request, or the latest) across branches, where versions
+    of the same number differ. An opaque text, to be passed on unchanged. Older servers do not give it."""
     fork: int | None = None
-    """The last version that is the default branch's. Servers of before do not tell it."""
+    """The last version that the default branch has as well. Older servers do not give it."""
     goes_on: bool = True
-    """Whether the version is still there that was asked for as `tip`."""
+    """Whether the version given as `tip` is still on the branch."""
 
     def parse_declared(self) -> tuple[Protocol, Metadata]:
         """Protocol and metadata, parsed. ``UnsupportedFormat`` if they cannot be parsed."""
@@ -73,7 +72,7 @@ class PublishedTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReservedIdentities(msgspec.Struct, frozen=True, kw_only=True):
-    """Numbers of an identity column that nobody else is given."""
+    """Reserved numbers of an identity column."""
 
     key: Key
     column: str
@@ -82,11 +81,11 @@ class ReservedIdentities(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReservedColumnIds(msgspec.Struct, frozen=True, kw_only=True):
-    """Ids for new columns of a table that no column of it has, or gets, on any branch."""
+    """Reserved ids for new columns of a table: no other column on any branch has or gets them."""
 
     key: Key
     last: int
-    """The last of the ids; the others are the numbers before it."""
+    """The last of the reserved ids; the others are the numbers before it."""
 
 
 class TableMade(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,12 +126,12 @@ class ConvertedFolder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TableHandedOver(msgspec.Struct, frozen=True, kw_only=True):
-    """One of many tables that were to be adopted or released, and what came of it."""
+    """The result for one of many tables that are adopted or released."""
 
     location_fields: ClassVar[tuple[str, ...]] = ("location",)
 
     key: Key | None
-    """What it is called in the lake; nothing if its path makes no key."""
+    """Its key in the lake; null if its path is not a valid key."""
     location: str
     outcome: str
     """`adopted` or `released`; `present`: the lake has it already, under this key; `refused`: it cannot be,
@@ -141,13 +140,13 @@ class TableHandedOver(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     """The version that it was done with; the newest one, if it was not done; -1 if it cannot be read."""
     features: tuple[str, ...] = ()
-    """What the table's protocol asks of readers and writers."""
+    """The features that the table's protocol requires of readers and writers."""
     problem: str = ""
     """Why it was not done."""
 
 
 class HandedOver(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of adopting or releasing many tables."""
+    """The result of adopting or releasing many tables."""
 
     tables: tuple[TableHandedOver, ...]
     """By location."""
@@ -155,14 +154,14 @@ class HandedOver(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecoveredTable(msgspec.Struct, frozen=True, kw_only=True):
-    """A table that was taken back."""
+    """A table that was recovered."""
 
     location_fields: ClassVar[tuple[str, ...]] = ("location",)
 
     key: Key
     location: str
     version: int
-    """The version that it goes on from."""
+    """The version from which it continues."""
     doubtful: tuple[str, ...] = ()
     """Files of commits after the published part: whether they were ratified cannot be known."""
 
@@ -179,11 +178,11 @@ class TableStatus(msgspec.Struct, frozen=True, kw_only=True):
     latest_version: int
     published: int
     backlog: int
-    """How many versions are ratified and not published; none of a table that another lake publishes."""
+    """How many versions are ratified and not published; 0 for a table that another lake publishes."""
     oldest_s: float | None = None
     """How long the oldest of them waits."""
     alarm: str = ""
-    """What stands against publishing."""
+    """Why it is not published."""
     owner: str = ""
     """The id of the lake that publishes the table, if it is another one: this one is a copy of it."""
 
@@ -202,7 +201,7 @@ class WrittenFile(msgspec.Struct, frozen=True, kw_only=True):
 
     key: Key
     version: int
-    """The newest version that it stands for."""
+    """The newest version that it covers."""
     name: str
     """Relative to the table's root; empty if there was nothing to write."""
 

@@ -45,4 +45,8 @@ def compact_if_due(table: Table, version: int, engine: RewriteEngine) -> None:
             is_auto=True,
         )
     except Exception as problem:  # noqa: BLE001 - the rows are committed, whatever ended this
-        logger.warning("small files of '%s' were not put together: %s", table.key, problem)
+        logger.warning(
+            "the automatic compaction of '%s' failed; its small files stay as they are: %s",
+            table.key,
+            problem,
+        )

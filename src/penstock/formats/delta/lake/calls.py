@@ -38,23 +38,24 @@ class TablePart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     values a condition is true. Without either, it is the whole table."""
 
     values: dict[str, tuple[str | None, ...]] = {}
-    """As the log spells them."""
+    """As the log writes them."""
     where: str | None = None
     """A condition on partition columns alone, such as `day >= '2026-11-01'`. In what a writer looked at, a
     file of which that cannot be told counts as one for which it is true."""
 
 
 class WriterReads(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a writer has looked at in the version that it read. Without fields: nothing, as a blind append."""
+    """The read set of a writer in the version that it read. Without fields: nothing, as for a blind
+    append."""
 
     whole_table: bool = False
-    """It cannot say what it looked at."""
+    """Whether the writer does not know what it read: then the whole table counts as read."""
     parts: tuple[TablePart, ...] = ()
-    """It looked for everything in them, so that a new file there would have been read."""
+    """Partitions that it read completely, so that a new file there conflicts."""
     files: tuple[str, ...] | None = None
     """The decoded paths of the files that were read; if nothing is given, all that there were in `parts`."""
     applications: tuple[str, ...] = ()
-    """Whose last batch was looked up."""
+    """The applications whose last batch it looked up."""
 
 
 class ActionsFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -72,8 +73,8 @@ class ActionsFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class TableCommit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The next version of one table.
 
-    With `version`, exactly that one or none. Without, the one whose turn it is: after a check against all
-    that landed since `read_version`, if that is given, and on whatever the table holds by then if not.
+    With `version`, exactly that version, or the commit is refused. Without it, the next version: checked
+    against all commits since `read_version`, or unchecked if that is left out too.
     """
 
     key: Key
@@ -120,7 +121,7 @@ class CommitTables(Write[Ratified], frozen=True, kw_only=True):
     branch: str | None = None
     """The default branch if nothing is given."""
     said: CommitDescription = CommitDescription()
-    """What the lake's commit says of itself."""
+    """Message, authors and properties of the lake's commit."""
 
     def recover(self, ask: Ask, landing: Landing) -> Ratified:
         commit, branch = landed_commit(ask, self, landing), branch_of(ask, self)
@@ -144,15 +145,15 @@ class GetTableVersions(ReadAt[TableVersions], frozen=True, kw_only=True):
     end: int | None = None
     """The last version that is wanted."""
     limit: int | None = PAGE_MAX
-    """At most so many; go on with the version after the last one as `start`."""
+    """At most this many; continue with the version after the last one as `start`."""
     tip: str | None = None
-    """That of a version which was read before: the answer tells whether it is still there."""
+    """The tip of a version that was read before: the answer says whether it is still on the branch."""
 
 
 class PublishTable(Call[PublishedTable], frozen=True, kw_only=True):
-    """Have the versions of a Delta table up to one, or all, in its own log when this is answered.
+    """Publish the versions of a Delta table to its own log, up to one or all, before this is answered.
 
-    Doing it again does no harm, and anybody may.
+    It can be repeated, by any caller.
     """
 
     method = "POST"
@@ -166,7 +167,7 @@ class PublishTable(Call[PublishedTable], frozen=True, kw_only=True):
     """The default branch if nothing is given. On another one, its commits are written where readers of the
     branch find them, and nothing is published."""
     version: int | None = None
-    """Up to this one; all of them if nothing is given."""
+    """Up to this version; all if left out."""
 
 
 class ReserveIdentities(Call[ReservedIdentities], frozen=True, kw_only=True):
@@ -186,9 +187,9 @@ class ReserveIdentities(Call[ReservedIdentities], frozen=True, kw_only=True):
     """Where the rows are written; the default branch if nothing is given."""
     column: str
     count: int
-    """How many; none, to have numbers kept free."""
+    """How many numbers; 0 to only keep numbers free."""
     reached: int | None = None
-    """A number that rows came with: it is kept free, and so are all before it."""
+    """A number that rows already have: it and all numbers before it are never given."""
 
 
 class ReserveColumnIds(Call[ReservedColumnIds], frozen=True, kw_only=True):
@@ -207,7 +208,7 @@ class ReserveColumnIds(Call[ReservedColumnIds], frozen=True, kw_only=True):
     branch: str | None = None
     """Where the columns are added; the default branch if nothing is given."""
     count: int
-    """How many; none, to learn the last one that was given."""
+    """How many ids; 0 to only get the last one that was given."""
 
 
 class CreateTable(Write[TableMade], frozen=True, kw_only=True):
@@ -224,11 +225,11 @@ class CreateTable(Write[TableMade], frozen=True, kw_only=True):
 
     key: Key
     schema: str
-    """As Delta's metadata spells it: a JSON object of the type `struct`."""
+    """The schema as in Delta's metadata: a JSON object of the type `struct`."""
     partition_by: tuple[str, ...] = ()
-    """Columns by which its files are kept apart."""
+    """The partition columns."""
     properties: dict[str, str] = msgspec.field(default_factory=dict)
-    """Such as `delta.appendOnly`."""
+    """Table properties, such as `delta.appendOnly`."""
     description: str = ""
     """For people."""
     id: UUID | None = None
@@ -240,23 +241,23 @@ class CreateTable(Write[TableMade], frozen=True, kw_only=True):
     of a commit, or the file that holds them. Protocol and metadata are not among them. The files are at the
     table's place when this is sent."""
     location: str | None = None
-    """Where it is to be; a place of its own below the warehouse, if nothing is given."""
+    """Its location; a folder of its own below the warehouse if left out."""
     sole_writer: bool = False
-    """For a given location in storage without put-if-absent: say that nobody else writes there."""
+    """For a given location in storage without put-if-absent: state that no other program writes there."""
     branch: str | None = None
     """The default branch if nothing is given. A given location is for the default branch only."""
     said: CommitDescription = CommitDescription()
-    """What the lake's commit says of itself."""
+    """Message, authors and properties of the lake's commit."""
 
     def recover(self, ask: Ask, landing: Landing) -> TableMade:
-        made = _table_made(ask, self, self.key, landing)
-        return made if self.location is None else _kept_promise(ask, self, made)
+        made = _describe_created_table(ask, self, self.key, landing)
+        return made if self.location is None else _publish_promised_version(ask, self, made)
 
 
 class CloneTable(Write[TableMade], frozen=True, kw_only=True):
-    """Create a Delta table that has the files of another one where they are.
+    """Create a shallow clone of a Delta table: a new table that references the files of another one.
 
-    None is copied, and both go their own ways from then on. It is one version and one commit.
+    No file is copied, and both tables change independently from then on. It is one version and one commit.
     """
 
     path = "/delta/clone"
@@ -277,21 +278,21 @@ class CloneTable(Write[TableMade], frozen=True, kw_only=True):
     branch: str | None = None
     """The branch that the clone is created on; the default one, if nothing is given."""
     said: CommitDescription = CommitDescription()
-    """What the lake's commit says of itself."""
+    """Message, authors and properties of the lake's commit."""
 
     @property
     def is_checked_again(self) -> bool:
         return True
 
     def recover(self, ask: Ask, landing: Landing) -> TableMade:
-        return _table_made(ask, self, self.key, landing)
+        return _describe_created_table(ask, self, self.key, landing)
 
 
 class AdoptTable(Write[TableMade], frozen=True, kw_only=True):
-    """Take over a Delta table that so far got its commits from the file system.
+    """Adopt a Delta table: from now on, the lake decides its commits.
 
-    If somebody else commits to it at that moment, nobody's commit is lost: the table stays as it was, and
-    this is refused.
+    If another program commits to it at that moment, no commit is lost: the table stays as it was, and the
+    adoption is refused.
     """
 
     path = "/delta/adopt"
@@ -307,18 +308,19 @@ class AdoptTable(Write[TableMade], frozen=True, kw_only=True):
     key: Key | None = None
     """What it is called in the lake; the last part of its location, if nothing is given."""
     sole_writer: bool = False
-    """For storage without put-if-absent: say that nobody else writes there."""
+    """For storage without put-if-absent: state that no other program writes there."""
     branch: str | None = None
     """The default branch, and no other."""
     said: CommitDescription = CommitDescription()
-    """What the lake's commit says of itself."""
+    """Message, authors and properties of the lake's commit."""
 
     def recover(self, ask: Ask, landing: Landing) -> TableMade:
-        return _kept_promise(ask, self, _table_made(ask, self, self.key, landing))
+        return _publish_promised_version(ask, self, _describe_created_table(ask, self, self.key, landing))
 
 
 class ReleaseTable(Write[TableMade], frozen=True, kw_only=True):
-    """Hand a Delta table back to the file system, with all its versions published; its key is deleted."""
+    """Release a Delta table to the file system, with all its versions published to its log; its key is
+    deleted."""
 
     path = "/delta/release"
     target = "branch"
@@ -331,17 +333,17 @@ class ReleaseTable(Write[TableMade], frozen=True, kw_only=True):
     branch: str | None = None
     """The default branch, and no other."""
     said: CommitDescription = CommitDescription()
-    """What the lake's commit says of itself."""
+    """Message, authors and properties of the lake's commit."""
 
     def recover(self, ask: Ask, landing: Landing) -> TableMade:
-        return _table_made(ask, self, self.key, landing)
+        return _describe_created_table(ask, self, self.key, landing)
 
 
 class AdoptTables(Call[HandedOver], frozen=True, kw_only=True):
-    """Take over all Delta tables below a folder: one commit promises all of them, one notes what came of it.
+    """Adopt all Delta tables below a folder, by two commits.
 
-    A table is called by its path from the folder on. What cannot be adopted is told, and does not stop the
-    others; a key that is taken stops all, before anything is written. If it is interrupted, doing it again
+    A table's key is its path below the folder. Tables that cannot be adopted are reported and do not stop the
+    others; a key that is in use stops all, before anything is written. If it is interrupted, repeating it
     finishes it.
     """
 
@@ -359,17 +361,17 @@ class AdoptTables(Call[HandedOver], frozen=True, kw_only=True):
     namespace: Key | None = None
     """The namespace to put the tables in; none, if nothing is given."""
     sole_writer: bool = False
-    """For storage without put-if-absent: say that nobody else writes there."""
+    """For storage without put-if-absent: state that no other program writes there."""
     dry_run: bool = False
-    """Only say what would be done."""
+    """Change nothing; only report what would be done."""
     said: CommitDescription = CommitDescription()
-    """What the commit that promises them says of itself."""
+    """Message, authors and properties of the commit that adopts them."""
     who: str = ""
     """Who acts. A server puts the name of the caller's token here, if there is one."""
 
 
 class ReleaseTables(Call[HandedOver], frozen=True, kw_only=True):
-    """Hand all Delta tables of the default branch back to the file system, or those below a namespace.
+    """Release all Delta tables of the default branch to the file system, or those below a namespace.
 
     One commit ratifies their last versions, one deletes their keys. If it is interrupted, doing it again
     finishes it.
@@ -386,18 +388,18 @@ class ReleaseTables(Call[HandedOver], frozen=True, kw_only=True):
     namespace: Key | None = None
     """Only tables below it."""
     dry_run: bool = False
-    """Only say what would be done."""
+    """Change nothing; only report what would be done."""
     said: CommitDescription = CommitDescription()
-    """What the first commit says of itself."""
+    """Message, authors and properties of the first commit."""
     who: str = ""
     """Who acts. A server puts the name of the caller's token here, if there is one."""
 
 
 class RecoverTable(Call[RecoveredTable], frozen=True, kw_only=True):
-    """Take a Delta table back from its published log, after the lake that owned it was lost for good.
+    """Recover a Delta table from its published log, after the lake that owned it was lost for good.
 
     What the lost lake had ratified and not published is not in the log. Files that may have been such
-    versions are named in the answer; nobody can tell any more whether they were.
+    versions are named in the answer: whether they were can no longer be determined.
     """
 
     method = "POST"
@@ -431,7 +433,7 @@ class GetTableStatus(Call[tuple[TableStatus, ...]], frozen=True, kw_only=True):
     after: Key | None = None
     """Go on after this key, the last one of the page before."""
     limit: int | None = 100
-    """At most so many."""
+    """At most this many."""
 
 
 class FindTable(ReadAt[TablePlace | None], frozen=True, kw_only=True):
@@ -473,10 +475,10 @@ class CompactLog(Call[WrittenFile], frozen=True, kw_only=True):
 
 
 class CleanLog(Call[CleanedLog], frozen=True, kw_only=True):
-    """Remove what a Delta table's log needs no more: expired versions, and commits' files that nobody
-    reads: of those that lost, or of branches that are gone.
+    """Remove from a Delta table's log what is no longer needed: expired versions, and files of commits that
+    lost a race or belong to deleted branches.
 
-    What any commit of the lake that is kept still needs stays.
+    Files that a retained commit of the lake needs stay.
     """
 
     method = "POST"
@@ -487,7 +489,7 @@ class CleanLog(Call[CleanedLog], frozen=True, kw_only=True):
 
     key: Key
     dry_run: bool = False
-    """Only tell what would be removed."""
+    """Remove nothing; only report what would be removed."""
 
 
 CALLS: Final[tuple[type[Call[Any]], ...]] = (
@@ -529,7 +531,7 @@ def _ratified_table(ask: Ask, commit: TableCommit, landing: Landing, branch: str
     )
 
 
-def _table_made(ask: Ask, call: Write[TableMade], key: Key | None, landing: Landing) -> TableMade:
+def _describe_created_table(ask: Ask, call: Write[TableMade], key: Key | None, landing: Landing) -> TableMade:
     """A table as its creation, adoption or release left it, in the first commit that one made."""
     branch = branch_of(ask, call)
     commit = landing.commits[0] if landing.commits else landing.head
@@ -546,7 +548,7 @@ def _table_made(ask: Ask, call: Write[TableMade], key: Key | None, landing: Land
     )
 
 
-def _kept_promise(ask: Ask, call: Write[TableMade], promised: TableMade) -> TableMade:
+def _publish_promised_version(ask: Ask, call: Write[TableMade], promised: TableMade) -> TableMade:
     """A table at a place of its own. Its first version there was promised by the commit, and is kept now, if
     nobody has; ``KeyNotFound`` if nothing came of it, or if the table was dropped since."""
     version = promised.version + 1

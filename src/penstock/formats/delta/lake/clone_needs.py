@@ -1,9 +1,9 @@
 """What clones need of the folders of other tables.
 
 Whoever removes files of a Delta table looks at the retained commits through this: it tells the tables that
-they have, as ``KeptTables`` does, and learns which of them are clones, and which files these reference. The
-log of a clone is read when it is first met, and the commits that landed until then are looked at once more:
-so whatever the log shows by then, the commits explain.
+they have, as ``RetainedDeltaTables`` does, and learns which of them are clones, and which files these
+reference. The log of a clone is read when it is first met, and the commits that landed until then are looked
+at once more: so whatever the log shows by then, the commits explain.
 
 A lake in which no table was cloned says so by its format version, which is raised before the first clone
 lands. Nothing is looked up there for the sake of clones.
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import PenstockError
 from penstock.formats.delta.lake.retained_files import RetainedFiles
-from penstock.formats.delta.lake.retained_tables import KeptTables
+from penstock.formats.delta.lake.retained_tables import RetainedDeltaTables
 from penstock.formats.delta.ownership.clones import SourceFinder, has_clones
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.reachable import Progress, silent
@@ -28,7 +28,7 @@ from penstock.storage.locations import normalise
 
 if TYPE_CHECKING:
     from penstock.formats.delta.lake.parts import DeltaParts
-    from penstock.lake.retained_history import Neighbours
+    from penstock.lake.retained_history import NeighbourTables
 
 
 class CloneNeeds:
@@ -36,7 +36,7 @@ class CloneNeeds:
 
     def __init__(self, kernel: Kernel, parts: DeltaParts, progress: Progress = silent) -> None:
         self._kernel, self._parts, self._progress = kernel, parts, progress
-        self._kept = KeptTables(kernel, parts.owner.tables, progress)
+        self._kept = RetainedDeltaTables(kernel, parts.owner.tables, progress)
         self._has_clones = False
         """Whether any table was cloned, as far as was known when commits were looked at."""
         self._finder = SourceFinder(parts.owner.tables)
@@ -46,14 +46,14 @@ class CloneNeeds:
         """The locations of clones, by those of the tables whose files they have."""
 
     @property
-    def neighbours(self) -> Neighbours:
+    def neighbours(self) -> NeighbourTables:
         return self._kept.neighbours
 
     def unseen(self) -> Iterator[DeltaTable]:
-        """As ``KeptTables.unseen``."""
+        """As ``RetainedDeltaTables.unseen``."""
         if not self._has_clones and has_clones(self._kernel):
             self._has_clones = True
-            self._kept = KeptTables(self._kernel, self._parts.owner.tables, self._progress)
+            self._kept = RetainedDeltaTables(self._kernel, self._parts.owner.tables, self._progress)
         clone_count = len(self._clones)
         yield from self._walk()
         if not self._has_clones and has_clones(self._kernel):  # the first one came meanwhile

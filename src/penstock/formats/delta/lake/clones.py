@@ -25,7 +25,7 @@ from penstock.formats.delta.protocol.feature_table import IN_COMMIT_TIMESTAMP, M
 from penstock.formats.delta.protocol.features import supported_features
 from penstock.formats.delta.protocol.property_changes import FEATURE_PROPERTY
 from penstock.formats.delta.protocol.row_ids import highest_row_id
-from penstock.formats.delta.rows.inside import name_inside, table_place
+from penstock.formats.delta.rows.file_addresses import name_inside, table_place
 from penstock.formats.delta.rows.vectors import vector_file
 from penstock.formats.plugin import list_missing
 from penstock.kernel.format import Refused
@@ -75,8 +75,9 @@ def require_readable(parts: DeltaParts, made: HandoverResult, head: ObjectId) ->
             )
     if gone := MissingDeltaFiles(parts).find_gone(content, snapshot):
         raise TableStateRefused(
-            f"'{made.key}' was cloned, but files that it needs went meanwhile: {list_missing(gone)}\n"
-            f"  Drop '{made.key}', and clone the table again with another idempotency key.",
+            f"'{made.key}' was cloned, but files that it needs were removed during that: "
+            f"{list_missing(gone)}\n  Drop '{made.key}', and clone the table again with another "
+            "idempotency key.",
             key=str(made.key),
         )
 

@@ -32,7 +32,7 @@ from penstock.formats.delta.protocol.mapping import Mapping, mapping_of
 from penstock.formats.delta.protocol.names import LAST_CHECKPOINT, LOG, SIDECARS, parse_name
 from penstock.formats.delta.protocol.row_ids import ids_by_path
 from penstock.formats.delta.publishing.leftovers import DeltaNeeds, judge
-from penstock.formats.delta.rows.inside import table_place
+from penstock.formats.delta.rows.file_addresses import table_place
 from penstock.kernel.format import Refused
 from penstock.lake.answers import SweptTable
 from penstock.lake.call import CommitDescription
@@ -149,8 +149,8 @@ class DeltaErasure:
     def spares(self, content: ManagedTable) -> bool:  # noqa: ARG002 - its states have versions
         return False
 
-    def begins_at(self, content: ManagedTable, first_version: int) -> bool:
-        """Whether a state that is retained rests on what goes where history is to begin."""
+    def is_cut_at(self, content: ManagedTable, first_version: int) -> bool:
+        """Whether a retained state of the table needs versions before ``first_version``, which go."""
         assert isinstance(content, DeltaTable)
         return self._parts.format.cut_content(content, first_version) != content
 

@@ -92,7 +92,7 @@ class ChangedFiles:
         for batch in read(files):
             rows = batch.drop_columns([FILE_NUMBER, ROW_NUMBER])
             outcomes = self._decide(rows, decide)
-            self._data.write(_rows_after(rows, outcomes), are_checked=True)
+            self._data.write(_rows_to_write(rows, outcomes), are_checked=True)
 
     def _mark_rows(self, files: Sequence[Add], batches: Iterable[Any], decide: Decide) -> None:
         gone = [_GoneRows() for _ in files]
@@ -175,7 +175,7 @@ def _note_gone(gone: Sequence[_GoneRows], numbers: Any, mask: Any) -> None:
         gone[file].add(chosen.column(ROW_NUMBER).filter(pc.equal(files, file)))
 
 
-def _rows_after(rows: Any, outcomes: RowOutcomes) -> Any:
+def _rows_to_write(rows: Any, outcomes: RowOutcomes) -> Any:
     """The rows that are left, in their places, with what the changed ones become."""
     if not outcomes.new.num_rows:
         return rows.filter(pc.invert(outcomes.deleted))

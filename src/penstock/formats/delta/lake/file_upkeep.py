@@ -130,6 +130,7 @@ class _Optimization:
         self._result = OptimizedTable(key=table.key)
         self._passed: set[str] = set()
         """Files that this run wrote, or gave up."""
+        self._paths_at_start = {file.key.path for file in self._current_files()}
 
     def run(self) -> OptimizedTable:
         bins = self._group_into_bins()
@@ -140,7 +141,7 @@ class _Optimization:
                 self._rewrite(batch)
                 break
             # What others keep changing is taken in smaller parts: fewer files, for a shorter time.
-            part = _first_files(batch, cuts)
+            part = _take_smaller_part(batch, cuts)
             if self._rewrite(part):
                 done_bytes += sum(each.size for each in part)
                 conflicts, cuts = 0, max(0, cuts - 1)
@@ -160,13 +161,13 @@ class _Optimization:
     def _group_into_bins(self) -> list[FileBin]:
         """The files that are worth rewriting, in groups that become one file each or are sorted together."""
         groups: dict[tuple[tuple[str, str | None], ...], list[Add]] = {}
-        for file in self._job.snapshot.outside_read_set.files(self._order.where):
+        for file in self._current_files():
             groups.setdefault(tuple(sorted(file.partition.items())), []).append(file)
         layout = self._layout
         limit = self._engine.sorted_max_bytes if layout.sorted_by else layout.target_bytes
         bins: list[FileBin] = []
         for files in groups.values():
-            chosen = sorted(filter(self._is_chosen, files), key=lambda file: (file.size, file.path))
+            chosen = sorted(filter(self._is_chosen, files), key=self._rewriting_order)
             if self._is_auto and len(chosen) < AUTO_FILES_MIN:
                 continue
             bins += (
@@ -175,6 +176,14 @@ class _Optimization:
                 if len(group) > 1 or group[0].deletion_vector is not None or layout.sorted_by
             )
         return bins
+
+    def _current_files(self) -> Iterator[Add]:
+        return self._job.snapshot.outside_read_set.files(self._order.where)
+
+    def _rewriting_order(self, file: Add) -> tuple[bool, int, str]:
+        """Files that others have written during the run come last: a writer that changes rows all the time
+        changes those again, and would keep the others of a part from being committed."""
+        return file.key.path not in self._paths_at_start, file.size, file.path
 
     def _is_chosen(self, file: Add) -> bool:
         if file.key.path in self._passed:
@@ -326,7 +335,7 @@ def _first_bins(bins: Sequence[FileBin], commit_bytes: int) -> Sequence[FileBin]
     return bins
 
 
-def _first_files(bins: Sequence[FileBin], cuts: int) -> Sequence[FileBin]:
+def _take_smaller_part(bins: Sequence[FileBin], cuts: int) -> Sequence[FileBin]:
     """The first bins of a batch, or a part of one, with a fourth of its files for each cut."""
     if not cuts:
         return bins

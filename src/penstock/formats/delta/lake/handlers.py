@@ -86,7 +86,7 @@ COLUMN_IDS_MAX: Final = 100_000
 """What Delta's numbers can hold."""
 
 
-class DeltaAnswers:
+class DeltaHandlers:
     """Answers every call of ``delta_calls``."""
 
     def __init__(self, lake: Embedded, parts: DeltaParts) -> None:
@@ -220,7 +220,7 @@ class DeltaAnswers:
             raise InvalidRequest(f"'{call.key}' has no identity column '{call.column}'", column=call.column)
         marks, ranges = [column.mark, call.reached], find_ranges(self._kernel.store, content.id)
         if ranges is None or column.stored not in ranges.last:
-            for metadata in self._metadata_everywhere(content.id):
+            for metadata in self._metadata_on_all_references(content.id):
                 columns = identities_of(metadata)
                 marks += [each.mark for each in columns if each.stored == column.stored]
         request = RangeRequest(column.start, column.step, column.furthest(*marks), call.count)
@@ -237,12 +237,12 @@ class DeltaAnswers:
         metadata = self._read_metadata(content)
         reached, ranges = max_id(metadata), find_ranges(self._kernel.store, content.id)
         if ranges is None or MAX_ID not in ranges.last:
-            reached = max(reached, *map(max_id, self._metadata_everywhere(content.id)))
+            reached = max(reached, *map(max_id, self._metadata_on_all_references(content.id)))
         request = RangeRequest(1, 1, reached, call.count)
         last = reserve_numbers(self._kernel.store, self._kernel.settings, content.id, {MAX_ID: request})
         return ReservedColumnIds(key=call.key, last=last[MAX_ID])
 
-    def _metadata_everywhere(self, identity: UUID) -> Iterator[Metadata]:
+    def _metadata_on_all_references(self, identity: UUID) -> Iterator[Metadata]:
         """What a table is on every branch, by every tag and in every open transaction."""
         references = self._kernel.references
         open_transactions = (reference.head for reference in references.all(Kind.TRANSACTION))
@@ -274,7 +274,7 @@ class DeltaAnswers:
             actions=None if call.actions is None else _encode_actions(call.key, call.actions),
         )
         branch = self._lake.or_default(call.branch)
-        with self._existing_named(branch, call.key):
+        with self._name_existing_table(branch, call.key):
             made_table = self._owner.create(
                 branch,
                 call.key,
@@ -286,10 +286,10 @@ class DeltaAnswers:
             )
         if call.actions is not None and branch == self._tables.default_branch:
             self._wait(made_table.commit, [(made_table.key, made_table.version, False)])
-        return _made_answer(made_table)
+        return _describe_handover(made_table)
 
     @contextmanager
-    def _existing_named(self, branch: str, key: Key) -> Iterator[None]:
+    def _name_existing_table(self, branch: str, key: Key) -> Iterator[None]:
         """The error of a creation says so if the table exists."""
         try:
             yield
@@ -307,19 +307,19 @@ class DeltaAnswers:
             if self._kernel.outcome(branch, _drop_key(made_table), None, about_itself=False) is not None:
                 raise _dropped_again_error(call.key, "its source was released, erased or swept")
             require_readable(self._parts, made_table, self._tables.head(branch))
-            return _made_answer(made_table)
+            return _describe_handover(made_table)
         content = self._tables.require_managed(self._lake.kept_commit(call.at, branch), call.source)
         require_cloneable(self._parts, call.source, content)
         new = plan_clone(self._parts, call, self._drop_erased(content, call.version))
         note_clone(self._kernel, new.sources)
-        with self._existing_named(branch, call.key):
+        with self._name_existing_table(branch, call.key):
             made_table = self._owner.create(
                 branch, call.key, new, warehouse=self._lake.warehouse, request=request
             )
         self._require_source(call, content, made_table)
         if branch == self._tables.default_branch:
             self._wait(made_table.commit, [(made_table.key, made_table.version, False)])
-        return _made_answer(made_table)
+        return _describe_handover(made_table)
 
     def _require_source(
         self, call: delta_calls.CloneTable, content: DeltaTable, made_table: HandoverResult
@@ -361,7 +361,7 @@ class DeltaAnswers:
         made_table = self._owner.adopt(
             call.location, call.key, sole_writer=call.sole_writer, request=self._table_request(call, text)
         )
-        return msgspec.structs.replace(_made_answer(made_table), repeated=made_table.commit == head)
+        return msgspec.structs.replace(_describe_handover(made_table), repeated=made_table.commit == head)
 
     def _check_apart(self, location: str, key: Key | None = None) -> None:
         """``LocationRefused`` for a place that gets in the way of another table's."""
@@ -372,7 +372,7 @@ class DeltaAnswers:
 
     def _release(self, call: delta_calls.ReleaseTable) -> TableMade:
         self._require_default(call.branch, "released")
-        return _made_answer(
+        return _describe_handover(
             self._owner.release(call.key, request=self._table_request(call, f"release {call.key}"))
         )
 
@@ -383,7 +383,7 @@ class DeltaAnswers:
         adopted = self._owner.bulk_handover.adopt(
             located, request, sole_writer=call.sole_writer, dry_run=call.dry_run, progress=progress
         )
-        return HandedOver(tables=tuple(map(_handed_over, adopted)), dry_run=call.dry_run)
+        return HandedOver(tables=tuple(map(_describe_bulk_handover, adopted)), dry_run=call.dry_run)
 
     def _locate(self, folder: str, namespace: Key | None, progress: Progress) -> list[LocatedTable]:
         """The tables below a folder, with their keys, or why none can be adopted from there."""
@@ -409,7 +409,7 @@ class DeltaAnswers:
         released = self._owner.bulk_handover.release(
             call.namespace, request, dry_run=call.dry_run, progress=progress
         )
-        return HandedOver(tables=tuple(map(_handed_over, released)), dry_run=call.dry_run)
+        return HandedOver(tables=tuple(map(_describe_bulk_handover, released)), dry_run=call.dry_run)
 
     def _recover(self, call: delta_calls.RecoverTable) -> RecoveredTable:
         meta = commit_meta(CommitDescription(), call.who, f"recover {call.location}")
@@ -546,13 +546,13 @@ def _drop_key(clone: HandoverResult) -> str:
 
 def _dropped_again_error(key: Key, why: str) -> TableStateRefused:
     return TableStateRefused(
-        f"'{key}' was dropped again, because of what happened while it was cloned: {why}\n"
-        "  Clone what the source has now, with another idempotency key.",
+        f"'{key}' could not be cloned, and was dropped again: {why}\n  Clone the source's present "
+        "state, with another idempotency key.",
         key=str(key),
     )
 
 
-def _made_answer(result: HandoverResult) -> TableMade:
+def _describe_handover(result: HandoverResult) -> TableMade:
     return TableMade(
         key=result.key,
         id=result.id,
@@ -562,7 +562,7 @@ def _made_answer(result: HandoverResult) -> TableMade:
     )
 
 
-def _handed_over(table: TableHandover) -> TableHandedOver:
+def _describe_bulk_handover(table: TableHandover) -> TableHandedOver:
     return TableHandedOver(
         key=table.key,
         location=table.location,

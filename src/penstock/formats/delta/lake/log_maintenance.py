@@ -9,7 +9,7 @@ from penstock.formats.delta.branch_log.line import OwnershipPhase, line_of
 from penstock.formats.delta.lake.answers import CleanedLog, WrittenFile
 from penstock.formats.delta.lake.calls import CheckpointTable, CleanLog, CompactLog
 from penstock.formats.delta.lake.parts import DeltaParts
-from penstock.formats.delta.lake.retained_tables import KeptTables
+from penstock.formats.delta.lake.retained_tables import RetainedDeltaTables
 from penstock.formats.delta.log.cleanup import plan_cleanup, remove
 from penstock.formats.delta.log.compaction import compact
 from penstock.formats.delta.log.files import PlaceFiles
@@ -95,7 +95,7 @@ class Upkeep:
 
     def _retained_states(self, content: DeltaTable) -> Iterator[DeltaTable]:
         """The states of the table at every retained commit, with those of other tables at the same place."""
-        for state in KeptTables(self._kernel, self._tables).unseen():
+        for state in RetainedDeltaTables(self._kernel, self._tables).unseen():
             if state.location.rstrip("/") == content.location.rstrip("/"):
                 yield state
 

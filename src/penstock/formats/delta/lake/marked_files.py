@@ -14,7 +14,7 @@ from penstock.formats.delta.protocol.actions import Action, Add
 from penstock.formats.delta.protocol.features import supported_features
 from penstock.formats.delta.protocol.properties import is_on
 from penstock.formats.delta.rows.deletion_words import count_rows
-from penstock.formats.delta.rows.inside import name_inside
+from penstock.formats.delta.rows.file_addresses import name_inside
 from penstock.formats.delta.rows.vectors import DeletedRows, rows_of, write_vectors
 from penstock.lake.job_files import remove_files
 from penstock.model.decoders import json_decoder
@@ -50,7 +50,7 @@ def mark_rows(
     deleted: dict[str, DeletedRows] = {}
     for mark in marks:
         count = count_rows(place, mark.file)
-        file = replace(mark.file, stats=_loose_stats(mark.file.stats, count), data_change=True)
+        file = replace(mark.file, stats=_stats_with_wide_bounds(mark.file.stats, count), data_change=True)
         before = rows_of(file, file.deletion_vector, place.read_range, lambda path: name_inside(path, place))
         bits = before.bits | mark.bits
         if bits.bit_count() < before.total:
@@ -75,7 +75,7 @@ def mark_beside(table: DeltaJob, marks: Iterable[FileMarks], written: Iterable[A
         raise
 
 
-def _loose_stats(stats: str | None, rows: int) -> str:
+def _stats_with_wide_bounds(stats: str | None, rows: int) -> str:
     """Statistics of a file some of whose rows are deleted: its bounds may be wider than what is left.
 
     They tell how many rows the file has, as the protocol asks of files with deletion vectors.

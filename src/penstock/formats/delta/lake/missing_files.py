@@ -8,7 +8,7 @@ from penstock.errors import PenstockError
 from penstock.formats.delta.lake.parts import DeltaParts
 from penstock.formats.delta.log.snapshot import LogSnapshot
 from penstock.formats.delta.protocol.actions import Add
-from penstock.formats.delta.rows.inside import name_inside, table_place
+from penstock.formats.delta.rows.file_addresses import name_inside, table_place
 from penstock.formats.delta.rows.vectors import vector_file
 from penstock.formats.plugin import MissingFile, MissingFiles, list_missing
 from penstock.lake.table import Table

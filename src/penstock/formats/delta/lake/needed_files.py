@@ -15,8 +15,8 @@ from penstock.errors import Damaged, InvalidLog
 from penstock.formats.delta.branch_log.line import LineEntry as Ratified
 from penstock.formats.delta.branch_log.line import line_of
 from penstock.formats.delta.lake.parts import DeltaParts
-from penstock.formats.delta.lake.retained_tables import KeptTables
-from penstock.formats.delta.log.referenced_files import DeltaNamedFiles, LogRead, read_log
+from penstock.formats.delta.lake.retained_tables import RetainedDeltaTables
+from penstock.formats.delta.log.referenced_files import DeltaNamedFiles, LogCoverage, read_log
 from penstock.formats.delta.ownership.clones import SourceFinder, has_clones
 from penstock.formats.delta.protocol.names import (
     LAST_CHECKPOINT,
@@ -47,7 +47,7 @@ def needed_folders(
     needs: dict[str, _LogNeeds] = {}
     finder = SourceFinder(parts.owner.tables) if has_clones(kernel) else None
     clones: dict[str, set[str]] = {}
-    for content in KeptTables(kernel, parts.owner.tables, progress).unseen():
+    for content in RetainedDeltaTables(kernel, parts.owner.tables, progress).unseen():
         location = normalise(content.location)
         if location not in needs:
             needs[location] = _LogNeeds(parts, content, location)
@@ -124,7 +124,7 @@ class _LogNeeds:
         self._waiting = []
         return ""
 
-    def _check(self, log: LogRead, reported: set[int]) -> None:
+    def _check(self, log: LogCoverage, reported: set[int]) -> None:
         for version in sorted(self._rests_on - {-1}):
             unknown = (
                 missing_version

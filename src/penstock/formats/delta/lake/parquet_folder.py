@@ -30,8 +30,8 @@ from penstock.formats.delta.protocol.column_rules import CONSTRAINTS
 from penstock.formats.delta.protocol.mapping import MODE
 from penstock.formats.delta.protocol.names import LOG
 from penstock.formats.delta.protocol.properties import ICEBERG_COMPAT, MATERIALIZED_PARTITIONS
+from penstock.formats.delta.rows.footer_bytes import tail
 from penstock.formats.delta.rows.stats import indexed_leaves
-from penstock.formats.delta.rows.tails import tail
 from penstock.formats.rows.arrow_types import DECIMAL, loosened, pa, pq, schema_of
 from penstock.formats.rows.expression_text import SQL_TYPES
 from penstock.formats.rows.schema import Field, StructType, write_schema

@@ -41,7 +41,10 @@ def values_of(directory: str, fields: Sequence[Field]) -> Values:
     steps = directory.split("/") if directory else []
     if len(steps) != len(fields):
         names = ", ".join(field.name for field in fields) or "nothing"
-        raise InvalidRequest(f"the folder '{directory}' of a job's files is not a partition by {names}")
+        raise InvalidRequest(
+            f"the job wrote to the folder '{directory}', which does not match the "
+            f"table's partition columns: {names}"
+        )
     return {
         stored_name(field): _unescape_value(field, step.partition("=")[2])
         for field, step in zip(fields, steps, strict=True)

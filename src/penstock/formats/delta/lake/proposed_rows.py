@@ -11,7 +11,7 @@ from penstock.formats.delta.branch_log.line import LineTip, line_of
 from penstock.formats.delta.branch_log.snapshots import Snapshots
 from penstock.formats.delta.log.scan import batches
 from penstock.formats.delta.log.snapshot import LogSnapshot
-from penstock.formats.delta.rows.inside import table_place
+from penstock.formats.delta.rows.file_addresses import table_place
 from penstock.kernel.objects import Objects
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key

@@ -10,7 +10,7 @@ from penstock.formats.delta.lake.calls import TablePart
 from penstock.formats.delta.protocol.actions import Action, Add, Metadata
 from penstock.formats.delta.protocol.mapping import stored_name
 from penstock.formats.delta.protocol.partition_conditions import check_condition, condition_columns
-from penstock.formats.delta.protocol.transaction import Partitions, Region
+from penstock.formats.delta.protocol.transaction import PartitionRegion, Partitions
 from penstock.formats.rows.partition_values import parse_value
 from penstock.formats.rows.schema import StructType, parse_schema
 from penstock.formats.rows.spark_conditions import means_the_same
@@ -37,7 +37,9 @@ def check_inside(metadata: Metadata, parts: Sequence[TablePart], adds: Sequence[
 
     The rule is the one by which files are removed (``ReplacedFiles``), so that both sides mean the same rows.
     """
-    region = Region(metadata.schema_string, tuple(Partitions(part.values, part.where) for part in parts))
+    region = PartitionRegion(
+        metadata.schema_string, tuple(Partitions(part.values, part.where) for part in parts)
+    )
     for add in adds if parts else ():
         if not (region.holds(add.partition) and region.is_decided(add.partition)):
             where = ", ".join(f"{name}={value}" for name, value in add.partition_values.items())

@@ -14,10 +14,10 @@ from penstock.formats.delta.branch_log.line import LineEntry, line_of
 from penstock.formats.delta.branch_log.ownership import Owner
 from penstock.formats.delta.lake.former_files import read_note
 from penstock.formats.delta.lake.parts import DeltaParts
-from penstock.formats.delta.log.referenced_files import DeltaNamedFiles, LogRead, read_log
+from penstock.formats.delta.log.referenced_files import DeltaNamedFiles, LogCoverage, read_log
 from penstock.formats.delta.publishing.leftovers import PREFIX_LENGTH
+from penstock.formats.delta.publishing.log_ownership import named_owner
 from penstock.formats.delta.publishing.log_writer import BATCH_MAX, batches, bytes_of
-from penstock.formats.delta.publishing.naming import named_owner
 from penstock.formats.delta.publishing.scratch import UniqueLogEntries, side_files
 from penstock.formats.sync import SyncState, out_of_sync
 from penstock.model.keys import Key
@@ -48,7 +48,7 @@ class RetainedFiles:
         self._entries = UniqueLogEntries(self._read)
         self._waiting: list[tuple[int, LineEntry]] = []
         self._problem: PenstockError | None = None
-        self._log = LogRead(commits={}, covered=())
+        self._log = LogCoverage(commits={}, covered=())
         self._rests_on: set[int] = set()
         """Published versions that kept commits go on from."""
         self._told: set[int] = set()

@@ -8,14 +8,14 @@ from penstock.formats.delta.ownership.tables import Tables
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.objects import content_of
 from penstock.kernel.reachable import Progress, silent
-from penstock.lake.retained_history import Neighbours, RetainedHistory
+from penstock.lake.retained_history import NeighbourTables, RetainedHistory
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import RESERVED
 from penstock.model.nessie import DeltaTable
 from penstock.model.objects import CommitObject
 
 
-class KeptTables:
+class RetainedDeltaTables:
     """Looks at every commit that a branch or tag leads to, or one that was there until lately; once each.
 
     A table that was dropped is told as it was last, for as long as the lake knows of it: it may be brought
@@ -25,7 +25,7 @@ class KeptTables:
 
     def __init__(self, kernel: Kernel, tables: Tables, progress: Progress = silent) -> None:
         self._kernel, self._tables = kernel, tables
-        self.neighbours = Neighbours(DeltaTable)
+        self.neighbours = NeighbourTables(DeltaTable)
         self._history = RetainedHistory(kernel, self._tables_of_commit, progress)
 
     def unseen(self) -> Iterator[DeltaTable]:

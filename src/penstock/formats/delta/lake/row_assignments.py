@@ -16,7 +16,7 @@ from penstock.formats.rows.arrow_types import arrow_schema, arrow_type, pa, pc
 from penstock.formats.rows.expression_text import assign_value, parse_expression
 from penstock.formats.rows.row_expressions import TABLE, RowFrames, SqlExpression
 from penstock.formats.rows.schema import Field, StructType
-from penstock.lake.row_changes import RowValues
+from penstock.lake.row_changes import RowValues, check_assigned_once
 from penstock.model.similar_names import describe_names
 
 TARGET: Final = "target"
@@ -96,14 +96,7 @@ def parse_assignments(
     assigned: dict[Path, SqlExpression | Any] = {}
     for name, value in values.items():
         path, field = find_path(name, schema)
-        for other in assigned:
-            if path[: len(other)] == other[: len(path)]:
-                raise InvalidRequest(
-                    f"'{name}' is assigned twice"
-                    if path == other
-                    else f"'{name}' is assigned both as a whole and in part",
-                    column=name,
-                )
+        check_assigned_once(name, path, assigned)
         if isinstance(value, str):
             expression = parse_expression(value, tables)
             assigned[path] = SqlExpression(value, assign_value(expression.root, field, name))

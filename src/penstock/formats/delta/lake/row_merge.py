@@ -205,7 +205,7 @@ class _Merge:
         goes = [candidates[at] for at in changed]
         with ChangedFiles(job) as changes:
             if goes:
-                changes.rewrite(goes, self._read, self._decide)
+                changes.rewrite(goes, self._read, self._apply_clauses)
             self._insert(changes, in_feed=bool(goes))
             actions = changes.finish()
             if not actions:
@@ -262,11 +262,11 @@ class _Merge:
             return self._try_all(piece)
         keys = self._key_table(TARGET, piece, [key for key, _ in self._keys], _ROW)
         names = [f"key{at}" for at in range(len(self._keys))]
-        joined = keys.join(self._source_near(keys), names, join_type="inner").combine_chunks()
+        joined = keys.join(self._source_keys_in_range(keys), names, join_type="inner").combine_chunks()
         pairs = _Pairs(*(_combine_chunks(joined.column(name)) for name in (_ROW, _SOURCE_ROW)))
         return pairs if self._rest is None else self._keep_true(piece, pairs, self._rest)
 
-    def _source_near(self, keys: Any) -> Any:
+    def _source_keys_in_range(self, keys: Any) -> Any:
         """The keys of the source that lie among those of a piece: all, unless the table is in their order."""
         if self._keys[0][0].kind not in _BOUNDED:
             return self._source_keys
@@ -312,7 +312,7 @@ class _Merge:
     def _read(self, files: Sequence[Add]) -> Iterator[Any]:
         return _combine_batches(read_files(self._job, files))
 
-    def _decide(self, rows: Any) -> RowOutcomes:
+    def _apply_clauses(self, rows: Any) -> RowOutcomes:
         """What becomes of the rows of a piece."""
         pairs = self._join(rows)
         changed, source_rows, numbers = self._choose(rows, pairs)
@@ -337,7 +337,7 @@ class _Merge:
     def _choose(self, piece: Any, pairs: _Pairs) -> tuple[Any, Any, Any]:
         """The rows of a piece that a clause applies to, the source's row of each, and which clause it is."""
         frames = self._make_frames(piece, pairs, *self._clause_conditions(MATCHED))
-        numbers = self._first_true(MATCHED, frames)
+        numbers = self._number_of_first_clause(MATCHED, frames)
         is_changed = pc.is_valid(numbers)
         rows, source_rows = pairs.rows.filter(is_changed), pairs.source_rows.filter(is_changed)
         numbers = numbers.filter(is_changed)
@@ -349,7 +349,7 @@ class _Merge:
         if not self._looks_everywhere:
             return rows, source_rows, numbers
         unmatched = find_true(pc.invert(mask_at(pairs.rows, piece.num_rows)))
-        others = self._first_true(
+        others = self._number_of_first_clause(
             NOT_MATCHED_BY_SOURCE, RowFrames({TARGET: piece.take(unmatched)}, len(unmatched))
         )
         chosen = pc.is_valid(others)
@@ -367,7 +367,7 @@ class _Merge:
             if clause.kind == kind and clause.condition is not None
         ]
 
-    def _first_true(self, kind: str, frames: RowFrames) -> Any:
+    def _number_of_first_clause(self, kind: str, frames: RowFrames) -> Any:
         """Of each row the number of the first clause of a kind that applies to it; null if none does."""
         open_rows = row_positions(frames.num_rows)
         places, numbers = [open_rows.slice(0, 0)], [pa.array([], pa.int8())]
@@ -390,7 +390,7 @@ class _Merge:
         if not self._inserts:
             return
         rows = self._source.filter(pc.invert(self._is_matched))
-        numbers = self._first_true(NOT_MATCHED, RowFrames({SOURCE: rows}, rows.num_rows))
+        numbers = self._number_of_first_clause(NOT_MATCHED, RowFrames({SOURCE: rows}, rows.num_rows))
         for number, clause in enumerate(self._clauses):
             chosen = rows.filter(pc.fill_null(pc.equal(numbers, number), False))
             if clause.kind == NOT_MATCHED and clause.assignment is not None and chosen.num_rows:
@@ -447,11 +447,11 @@ class _Merge:
 
     def _find_needed(self) -> Predicate | None:
         """What must be true of a row of the table that a row of the source matches."""
-        parts = [needed_predicate(self._on.root, TARGET), *map(self._range_of_source, self._keys)]
+        parts = [needed_predicate(self._on.root, TARGET), *map(self._source_bounds_condition, self._keys)]
         needed = tuple(part for part in parts if part is not None)
         return And(needed) if len(needed) > 1 else needed[0] if needed else None
 
-    def _range_of_source(self, pair: tuple[RowExpression, RowExpression]) -> Predicate | None:
+    def _source_bounds_condition(self, pair: tuple[RowExpression, RowExpression]) -> Predicate | None:
         """What the source's values say of a column of the table that they equal."""
         key, other = pair
         if not isinstance(key, ColumnValue) or key.kind not in _BOUNDED or not self._source.num_rows:

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.lake.snapshot import TableSnapshot
 from penstock.formats.delta.protocol.mapping import Mapping, mapping_of
-from penstock.formats.delta.rows.inside import name_inside
+from penstock.formats.delta.rows.file_addresses import name_inside
 from penstock.formats.delta.rows.pruning import Pruner
 from penstock.formats.rows.partition_values import Value
 from penstock.formats.rows.predicates import (
@@ -85,7 +85,10 @@ def _join(conditions: Sequence[ScanCondition]) -> _Node:
     for condition in conditions:
         start = len(free) - condition.parts
         if not 0 <= start <= len(free):
-            raise InvalidRequest(f"a condition joins {condition.parts} others, and {len(free)} are before it")
+            raise InvalidRequest(
+                f"the list of conditions is malformed: one joins {condition.parts} "
+                f"conditions, but only {len(free)} come before it"
+            )
         free[start:] = [_Node(condition, tuple(free[start:]))]
     return _Node(ScanCondition(kind="and"), tuple(free))
 
@@ -179,4 +182,4 @@ def _parse_value(kind: str, text: str) -> Value:
         return moment if kind == "timestamp" else moment.replace(tzinfo=None)
     if is_exact_decimal(kind):
         return Decimal(text)
-    raise ValueError(f"values of the type {kind} are not compared")
+    raise ValueError(f"values of the type {kind} cannot be compared")

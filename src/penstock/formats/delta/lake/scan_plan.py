@@ -21,7 +21,7 @@ from penstock.formats.delta.rows.deletion_words import (
     BitmapWords,
     with_deleted,
 )
-from penstock.formats.delta.rows.inside import name_inside
+from penstock.formats.delta.rows.file_addresses import name_inside
 from penstock.formats.rows.schema import Field, StructType, write_schema
 from penstock.lake.scan_files import (
     ScanDeletions,
@@ -50,8 +50,8 @@ def check_visible(place: Place, files: Iterable[ScanFile]) -> None:
     for file in files:
         if file.size <= 0 or file.name.rpartition("/")[2].startswith(_HIDDEN):
             raise UnsupportedFeature(
-                f"{place.url} has the file {file.name!r} of {file.size} bytes, which Spark does not read: "
-                "it ignores empty files and files whose names begin with '_' or '.'",
+                f"{place.url} has the file {file.name!r} of {file.size} bytes, which Spark would "
+                "skip: it ignores empty files and files whose names begin with '_' or '.'",
                 table=place.url,
                 feature="hidden files",
             )
@@ -113,9 +113,9 @@ def plan_scan(snapshot: TableSnapshot, files: Iterable[Add], origin: str, table:
 def _check_sendable(place: Place, words: int) -> None:
     if words > WORDS_SENT_MAX:
         raise InvalidRequest(
-            f"the deletion vectors of the files to be read of {place.url} have too many deleted rows to be "
-            f"sent: more than {WORDS_SENT_MAX:,} blocks of {WORD_ROWS} rows have some\n  Read fewer files, "
-            "by a condition (WHERE), or read the table with PySpark.",
+            f"too many deleted rows to send to Spark: the deletion vectors of {place.url} mark rows in "
+            f"more than {WORDS_SENT_MAX:,} blocks of {WORD_ROWS} rows\n  Read fewer files, by a "
+            "condition (WHERE), or read the table with PySpark.",
             table=place.url,
         )
 

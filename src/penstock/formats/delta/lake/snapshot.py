@@ -14,7 +14,7 @@ from penstock.formats.delta.branch_log.past_operations import PastOperation, rea
 from penstock.formats.delta.branch_log.read_check import NO_ROWS
 from penstock.formats.delta.lake.answers import TableVersions
 from penstock.formats.delta.lake.calls import GetTableVersions
-from penstock.formats.delta.log.files import Overlaid, PlaceFiles, TableFiles
+from penstock.formats.delta.log.files import OverlaidFiles, PlaceFiles, TableFiles
 from penstock.formats.delta.log.segments import LogSegment, find_segment
 from penstock.formats.delta.log.snapshot import LogSnapshot, load_snapshot, replay
 from penstock.formats.delta.log.times import version_at
@@ -30,9 +30,8 @@ from penstock.formats.delta.protocol.actions import (
 )
 from penstock.formats.delta.protocol.clustering import clustering_columns
 from penstock.formats.delta.protocol.names import CommitName
-from penstock.formats.delta.rows.inside import table_place
-from penstock.formats.registry import load as load_part
-from penstock.formats.rows.predicate_text import parse_predicate
+from penstock.formats.delta.rows.file_addresses import table_place
+from penstock.formats.rows.predicate_parser import parse_predicate
 from penstock.formats.rows.reader import RowReader
 from penstock.formats.rows.schema import StructType
 from penstock.lake.calls import PAGE_MAX, Resolve
@@ -105,8 +104,9 @@ class TableHistory(list[PastVersion]):
     """Versions of a table, newest first."""
 
     def _repr_html_(self) -> str:
-        shown: str = load_part("penstock.lake.notebook:show_versions")(self)
-        return shown
+        from penstock.lake.notebook import show_versions
+
+        return show_versions(self)
 
 
 class TableSnapshot(RowReader):
@@ -131,10 +131,9 @@ class TableSnapshot(RowReader):
         return f"<TableSnapshot {self._log.key} version {self._read.version}>"
 
     def _repr_html_(self) -> str:
-        shown: str = load_part("penstock.lake.notebook:show_rows")(
-            self.outside_read_set, f"Table {self._log.key}, version {self._read.version}"
-        )
-        return shown
+        from penstock.lake.notebook import show_rows
+
+        return show_rows(self.outside_read_set, f"Table {self._log.key}, version {self._read.version}")
 
     @property
     def outside_read_set(self) -> TableSnapshot:
@@ -381,7 +380,7 @@ def commits_of(log: TableVersions, place: Place, versions: Sequence[int]) -> Ite
 def files_of(log: TableVersions, place: Place) -> TableFiles:
     """The files of a table's log, and what the lake itself told of them."""
     held = {commit.name: commit.lines.encode() for commit in log.commits if commit.lines is not None}
-    return Overlaid(PlaceFiles(place), held) if held else PlaceFiles(place)
+    return OverlaidFiles(PlaceFiles(place), held) if held else PlaceFiles(place)
 
 
 def _no_version(log: TableVersions, version: int) -> VersionNotFound:

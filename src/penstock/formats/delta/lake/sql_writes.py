@@ -172,7 +172,9 @@ def _create(lake: Lake, order: RowOrder, written: WrittenRows) -> None:
     try:
         identity = UUID(hex=written.planned)
     except ValueError:
-        raise InvalidRequest(f"'{written.planned}' is not the id of a planned table") from None
+        raise InvalidRequest(
+            f"'{written.planned}' is not a table id: send the id that the plan of the write contained, a UUID"
+        ) from None
     metadata = _new_metadata(order, identity)
     leaves = leaves_in_footer(indexed_leaves(metadata, frozenset()))
     info = CommitInfo({"operation": "CREATE TABLE AS SELECT", "operationParameters": {}})

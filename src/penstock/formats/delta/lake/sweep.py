@@ -11,11 +11,12 @@ from contextlib import suppress
 from typing import Final
 
 from penstock.errors import PenstockError, ReferenceNotFound
+from penstock.formats.delta import metrics
 from penstock.formats.delta.branch_log.line import OwnershipPhase, line_of
 from penstock.formats.delta.lake.clone_needs import CloneNeeds
 from penstock.formats.delta.lake.parts import DeltaParts
 from penstock.formats.delta.lake.retained_files import RetainedFiles
-from penstock.formats.delta.lake.unlanded_tables import UnlandedTables
+from penstock.formats.delta.lake.unlanded_tables import UnlandedTableSweeper
 from penstock.formats.delta.log.cleanup import GRACE_MS
 from penstock.formats.delta.publishing.leftovers import DeltaNeeds, is_needed, judge
 from penstock.kernel.kernel import Kernel
@@ -24,7 +25,6 @@ from penstock.lake.answers import SweptTable
 from penstock.lake.calls import SweepTables
 from penstock.lake.fork_notes import ForkNotes
 from penstock.lake.sweep_engine import Listing, SweepEngine, SweepTally
-from penstock.metrics import table as metrics
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable
@@ -87,7 +87,7 @@ class DeltaSweep:
 
     def sweep_unlanded(self, limit: int | None) -> Iterator[SweptTable]:
         """Sweep folders of tables that were never created, at most so many."""
-        unlanded = UnlandedTables(self._kernel, self._parts, self._data_us, self._foreign_notes)
+        unlanded = UnlandedTableSweeper(self._kernel, self._parts, self._data_us, self._foreign_notes)
         return unlanded.sweep(UNLANDED_MAX if limit is None else limit, self._engine)
 
     def needs_of_one(self) -> DeltaNeeds:
@@ -185,8 +185,8 @@ class _Folder:
         self._word.place.delete([file.entry.key for file in files])
         for file in files:
             kind = file.fate.name.lower()
-            self._meter.count(metrics.DELTA_SWEPT_FILES, kind=kind)
-            self._meter.count(metrics.DELTA_SWEPT_BYTES, file.entry.size, kind=kind)
+            self._meter.count(metrics.SWEPT_FILES, kind=kind)
+            self._meter.count(metrics.SWEPT_BYTES, file.entry.size, kind=kind)
 
     def finish(self, tally: SweepTally) -> None:  # noqa: ARG002
         self._word.place.tidy(self._needs.scratch_us)

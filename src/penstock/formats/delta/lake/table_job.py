@@ -18,7 +18,7 @@ from penstock.formats.delta.lake.table import clustering_of, data_folder, table_
 from penstock.formats.delta.lake.written_files import removed_if_refused
 from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, Metadata
 from penstock.formats.delta.protocol.row_ids import FileRowIds, ids_by_path, row_columns_of
-from penstock.formats.delta.rows.inside import table_place
+from penstock.formats.delta.rows.file_addresses import table_place
 from penstock.formats.rows.schema import StructType, parse_schema
 from penstock.lake.answers import Ratified
 from penstock.lake.call import CommitDescription

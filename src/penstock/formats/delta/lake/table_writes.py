@@ -171,7 +171,7 @@ class _TableWrite:
             try:
                 return commit_tables(self._lake, tables, branch, description, idempotency_key)
             except TableConflict:
-                numbered = self._number_again(tables, branch)
+                numbered = self._renumber_rows(tables, branch)
                 if numbered is None:
                     raise
                 tables = numbered
@@ -183,7 +183,7 @@ class _TableWrite:
             if landed.key in self._compacted:
                 compact_if_due(self._compacted[landed.key], landed.version, bin_rewrites.ARROW)
 
-    def _number_again(self, tables: Sequence[TableCommit], branch: str) -> list[TableCommit] | None:
+    def _renumber_rows(self, tables: Sequence[TableCommit], branch: str) -> list[TableCommit] | None:
         """The commits once more, on top of tables whose numbers others have given away meanwhile; ``None`` if
         something else of the tables has changed, or nothing."""
         again = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Unpack, overload
+from typing import Any, Unpack, overload
 from uuid import UUID
 
 from penstock.errors import InvalidRequest, PenstockError, Unavailable
@@ -37,6 +37,7 @@ from penstock.formats.delta.lake.calls import (
     TableCommit,
 )
 from penstock.formats.delta.lake.creation import create_with
+from penstock.formats.delta.lake.snapshot import TableSnapshot, load_published
 from penstock.formats.delta.lake.table import (
     Actions,
     lines_of,
@@ -57,9 +58,6 @@ from penstock.lake.row_input import ROWS, rows_of, schema_text
 from penstock.lake.table import Table
 from penstock.model.keys import Key
 from penstock.storage.locations import own_place
-
-if TYPE_CHECKING:
-    from penstock.formats.delta.lake.snapshot import TableSnapshot
 
 
 class TableDetails(CommitOptions, total=False):
@@ -308,8 +306,6 @@ class DeltaTables(TableAlterations):
         ``lake.create_table(key, data=lake.delta.read(location))``, however many there are. ``TableNotFound``
         if there is none, ``UnsupportedFeature`` if it takes more than Penstock knows.
         """
-        from penstock.formats.delta.lake.snapshot import load_published
-
         return load_published(self._lake.places.at(absolute(location)), version, timestamp)
 
     def release(

@@ -59,7 +59,7 @@ class UnlandedTable(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it was to be this lake's."""
 
 
-class UnlandedTables:
+class UnlandedTableSweeper:
     """Finds them in a lake's warehouse, and removes them."""
 
     def __init__(

@@ -1,4 +1,8 @@
-"""What a program does with a Delta table whose commits the lake decides; ``NotManaged`` for any other."""
+"""What a program does with a Delta table whose commits the lake decides; ``NotManaged`` for any other.
+
+What reads and writes rows is imported where it is used: with it comes Arrow, which takes a while and
+much memory.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from penstock.errors import CommitConflict, IdempotencyKeyReused, InvalidRequest, RequestError
-from penstock.formats import registry
 from penstock.formats.delta.branch_log.read_check import NO_ROWS
 from penstock.formats.delta.lake import table as delta
 from penstock.formats.delta.lake.answers import TableVersions
@@ -16,7 +19,7 @@ from penstock.formats.delta.lake.calls import CheckpointTable, GetTableVersions
 from penstock.formats.delta.lake.snapshot import load, pages
 from penstock.lake.answers import Ratified, RatifiedTable
 from penstock.lake.calls import GetCommit
-from penstock.lake.row_changes import RowStatements
+from penstock.lake.row_changes import RowFunctions, RowStatements
 from penstock.lake.row_input import is_stream, rows_of
 from penstock.lake.table_writer import RowWrite, check_format, find_content, has_nothing_to_write
 from penstock.lake.write_jobs import SaveMode
@@ -91,18 +94,20 @@ class DeltaView(RowStatements):
         )
 
     def append(self, data: Any, description: CommitDescription, idempotency_key: str | None) -> Ratified:
-        appended: Ratified = _load("table_writes:append")(
+        from penstock.formats.delta.lake import table_writes
+
+        return table_writes.append(
             self._table, data, description=description, idempotency_key=idempotency_key
         )
-        return appended
 
     def append_with_columns(
         self, data: Any, description: CommitDescription, idempotency_key: str | None
     ) -> Ratified:
-        appended: Ratified = _load("evolution:append_with_columns")(
+        from penstock.formats.delta.lake.evolution import append_with_columns
+
+        return append_with_columns(
             self._table, data, description=description, idempotency_key=idempotency_key
         )
-        return appended
 
     def overwrite(
         self,
@@ -112,28 +117,30 @@ class DeltaView(RowStatements):
         description: CommitDescription,
         idempotency_key: str | None,
     ) -> Ratified:
+        from penstock.formats.delta.lake import row_changes, table_writes
+
         if where is not None and partitions is None and not delta.is_about_partitions(self._table, where):
-            replaced: Ratified = _load("row_changes:replace_rows")(
-                self._table, data, where, description, idempotency_key
-            )
-            return replaced
-        overwritten: Ratified = _load("table_writes:overwrite")(
+            return row_changes.replace_rows(self._table, data, where, description, idempotency_key)
+        return table_writes.overwrite(
             self._table, data, partitions, where, description=description, idempotency_key=idempotency_key
         )
-        return overwritten
 
-    def load_statement(self, name: str) -> Any:
-        return _load(f"{'row_merge' if name == 'merge_rows' else 'row_changes'}:{name}")
+    def load_functions(self) -> RowFunctions:
+        from penstock.formats.delta.lake.row_changes import delete_rows, update_rows
+        from penstock.formats.delta.lake.row_merge import merge_rows
+
+        return RowFunctions(delete_rows, update_rows, merge_rows)
 
     def optimize(self, order: OptimizeOrder, description: CommitDescription) -> OptimizedTable:
-        optimized: OptimizedTable = _load("file_upkeep:optimize_files")(
-            self._table, order, description, _load("bin_rewrites:ARROW")
-        )
-        return optimized
+        from penstock.formats.delta.lake.bin_rewrites import ARROW
+        from penstock.formats.delta.lake.file_upkeep import optimize_files
+
+        return optimize_files(self._table, order, description, ARROW)
 
     def analyze(self, description: CommitDescription) -> AnalyzedTable:
-        analyzed: AnalyzedTable = _load("file_upkeep:analyze_files")(self._table, description)
-        return analyzed
+        from penstock.formats.delta.lake.file_upkeep import analyze_files
+
+        return analyze_files(self._table, description)
 
     def checkpoint(self) -> int:
         return self._table.lake.do(CheckpointTable(key=self._table.key)).version
@@ -194,8 +201,3 @@ class DeltaView(RowStatements):
                 "change; leave out 'partition_by'",
                 table=str(table.key),
             )
-
-
-def _load(member: str) -> Any:
-    """What changes rows, where it is used: with it comes Arrow, which takes a while and much memory."""
-    return registry.load(f"penstock.formats.delta.lake.{member}")

@@ -127,10 +127,10 @@ def _cut(
         for checkpoint in whole_checkpoints(table, files)
         if checkpoint.version <= last and checkpoint.version in versions
     ]
-    return fitting[-1] if fitting and fitting[-1].version >= _protected_before(properties) else None
+    return fitting[-1] if fitting and fitting[-1].version >= _oldest_protected_version(properties) else None
 
 
-def _protected_before(properties: Mapping[str, str]) -> float:
+def _oldest_protected_version(properties: Mapping[str, str]) -> float:
     """The version before which only all may go; one that is never reached if that cannot be understood."""
     text = properties.get(PROTECTED_BEFORE, "0")
     return int(text) if text.isdecimal() else inf

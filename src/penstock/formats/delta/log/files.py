@@ -50,7 +50,7 @@ class PlaceFiles:
         return self._place.read(names)
 
 
-class Overlaid:
+class OverlaidFiles:
     """The files of a table, and some that are held elsewhere: these are read by their names, not listed."""
 
     def __init__(self, files: TableFiles, held: Mapping[str, bytes]) -> None:

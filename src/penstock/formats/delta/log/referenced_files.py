@@ -84,7 +84,7 @@ class DeltaNamedFiles:
             self._hashes.update(hash("/".join(steps[start:])) for start in range(1, len(steps)))
 
 
-class LogRead(msgspec.Struct, frozen=True, kw_only=True):
+class LogCoverage(msgspec.Struct, frozen=True, kw_only=True):
     """A log all of whose names were taken."""
 
     commits: dict[int, int]
@@ -101,7 +101,7 @@ class LogRead(msgspec.Struct, frozen=True, kw_only=True):
         return any(version in versions for versions in self.covered)
 
 
-def read_log(place: Place, named: DeltaNamedFiles, until: int = VERSION_MAX) -> LogRead:
+def read_log(place: Place, named: DeltaNamedFiles, until: int = VERSION_MAX) -> LogCoverage:
     """Take every name from the log at a place: from all commits that are there, and where those before are
     missing, from the checkpoint that stands for them. Versions after ``until`` are left out.
 
@@ -135,7 +135,7 @@ def read_log(place: Place, named: DeltaNamedFiles, until: int = VERSION_MAX) -> 
                 file=name,
             )
         named.take_commit(place.url, name, data)
-    return LogRead(commits=commits, covered=covered)
+    return LogCoverage(commits=commits, covered=covered)
 
 
 def _checkpoint_versions(table: str, listed: Iterable[LogFile]) -> set[int]:

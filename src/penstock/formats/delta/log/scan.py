@@ -29,14 +29,14 @@ from penstock.formats.delta.protocol.mapping import Mapping as ColumnMapping
 from penstock.formats.delta.protocol.mapping import mapping_of
 from penstock.formats.delta.protocol.outcomes import partition_value
 from penstock.formats.delta.protocol.row_ids import FileRowIds, row_columns_of
-from penstock.formats.delta.rows.inside import name_inside
+from penstock.formats.delta.rows.file_addresses import name_inside
 from penstock.formats.delta.rows.pruning import Pruner, read_stats
 from penstock.formats.delta.rows.row_ids import RowIdReader
 from penstock.formats.delta.rows.vectors import deleted_rows
 from penstock.formats.rows.arrow_types import arrow_schema, arrow_type, loosened, pa, pc, pq, reshaped
 from penstock.formats.rows.filtering import rows_where
 from penstock.formats.rows.positions import row_positions
-from penstock.formats.rows.predicate_text import parse_predicate
+from penstock.formats.rows.predicate_parser import parse_predicate
 from penstock.formats.rows.predicates import columns_of
 from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType, Type
 from penstock.model.similar_names import describe_names

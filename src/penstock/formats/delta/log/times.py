@@ -64,14 +64,14 @@ class _Times:
         # A checkpoint may outlive its commit, and with it the time; the next version has one.
         timed = (*self._files_ms, *ratified)
         self.first = min((version for version in timed if version >= first), default=tip.version)
-        self._push_on()
+        self._extend()
 
     def of(self, version: int) -> int:
         if version not in self._known:
-            self._known[version] = self._in_commit(version)
+            self._known[version] = self._read_in_commit_timestamp(version)
         return self._known[version]
 
-    def _push_on(self) -> None:
+    def _extend(self) -> None:
         """Learn the times of all versions before times in commits begin."""
         end = self._tip.version + 1 if self.start is None else self.start.version
         before = -1
@@ -79,7 +79,7 @@ class _Times:
             if self.first <= version < end:
                 before = self._known[version] = max(self._files_ms[version], before + 1)
 
-    def _in_commit(self, version: int) -> int:
+    def _read_in_commit_timestamp(self, version: int) -> int:
         name = str(CommitName(version))
         if version == self._tip.version and self._tip.in_commit_timestamp is not None:
             return self._tip.in_commit_timestamp
@@ -88,9 +88,11 @@ class _Times:
             infos = (line.action for line in parse_commit(data or b"") if isinstance(line.action, CommitInfo))
             timestamp = next((info.in_commit_timestamp for info in infos), None)
         except MalformedAction as problem:
-            _no_time(self._tip.table, name, str(problem))
+            _missing_timestamp_error(self._tip.table, name, str(problem))
         if timestamp is None:
-            _no_time(self._tip.table, name, "it is not there" if data is None else "it has none")
+            _missing_timestamp_error(
+                self._tip.table, name, "it is not there" if data is None else "it has none"
+            )
         return timestamp
 
 
@@ -125,7 +127,7 @@ def _refuse(table: str, wanted_ms: int, first: tuple[int, int], last: tuple[int,
     )
 
 
-def _no_time(table: str, name: str, problem: str) -> NoReturn:
+def _missing_timestamp_error(table: str, name: str, problem: str) -> NoReturn:
     raise InvalidLog(
         f"{name} of the table {table} has no timestamp, which every version of this table must have: "
         f"{problem}",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 from uuid import UUID
 
-from penstock.formats.delta.branch_log.commit_body import METRICS, operation_metrics
+from penstock.formats.delta.branch_log.composed_commit import METRICS, operation_metrics
 from penstock.formats.delta.branch_log.intents import CommitIntent
 from penstock.formats.delta.branch_log.ownership import NewTable, OwnerIdentity, first_commit
 from penstock.formats.delta.branch_log.proposal import DeltaProposal, refusal_error

@@ -46,7 +46,7 @@ from penstock.formats.delta.ownership.first_version import FirstVersion
 from penstock.formats.delta.ownership.handover_settler import HandoverSettler
 from penstock.formats.delta.ownership.tables import TableRequest, Tables, line_at
 from penstock.formats.delta.publishing.publisher import Publisher
-from penstock.formats.delta.rows.inside import check_inside, name_inside
+from penstock.formats.delta.rows.file_addresses import check_inside, name_inside
 from penstock.kernel.batch import Outcome
 from penstock.kernel.known_tables import NewId
 from penstock.model.conflicts import Conflict, ConflictKind

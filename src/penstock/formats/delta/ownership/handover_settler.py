@@ -28,7 +28,7 @@ from penstock.formats.delta.protocol.names import (
     before_version,
     parse_name,
 )
-from penstock.formats.delta.publishing.naming import named_owner
+from penstock.formats.delta.publishing.log_ownership import named_owner
 from penstock.formats.delta.publishing.publisher import Publisher
 from penstock.kernel.reachable import Progress, silent
 from penstock.model.commits import CommitMeta

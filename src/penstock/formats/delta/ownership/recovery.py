@@ -38,7 +38,7 @@ class DoubtfulVersion(msgspec.Struct, frozen=True):
 
 
 class RecoveryResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A table that was taken back."""
+    """A table that was recovered."""
 
     made: HandoverResult
     lost: Owner

@@ -37,7 +37,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     oldest_s: float | None = None
     """How long the oldest version waits that is not published."""
     alarm: str = ""
-    """What stands against publishing."""
+    """Why it is not published."""
     owner: str = ""
     """The lake that publishes the table, if it is another one: in a copy of a lake, the lake itself."""
 

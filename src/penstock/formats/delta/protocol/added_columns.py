@@ -185,7 +185,7 @@ def _extends_field(after: Field, before: Field) -> bool:
     return (
         (after.name == before.name or PHYSICAL_NAME in before.metadata)
         and after.nullable == before.nullable
-        and _relevant_metadata(after) == _relevant_metadata(before)
+        and _metadata_that_binds_rows(after) == _metadata_that_binds_rows(before)
         and highest_mark(after, before) == after.metadata.get(HIGH_WATER_MARK)
         and _is_extended_by(after.type, before.type)
     )
@@ -252,7 +252,7 @@ def _with_fields(before: StructType, ours: StructType, theirs: StructType) -> St
     fields_after = tuple(fields.values())
     if len({item.name.lower() for item in fields_after}) < len(fields_after):
         return None
-    return StructType(_order_fields(fields_after, before, ours, theirs))
+    return StructType(_order_merged_fields(fields_after, before, ours, theirs))
 
 
 def _find_same_field(struct: StructType, field: Field) -> Field | None:
@@ -308,7 +308,7 @@ def _united_field(before: Field, ours: Field, theirs: Field) -> Field | None:
     return Field(name=name, type=kind, nullable=nullable, metadata=notes)
 
 
-def _order_fields(
+def _order_merged_fields(
     fields: tuple[Field, ...], before: StructType, ours: StructType, theirs: StructType
 ) -> tuple[Field, ...]:
     """Fields in our order; in theirs, if only they changed it."""
@@ -326,10 +326,10 @@ def _is_moved(before: StructType, after: StructType) -> bool:
 
 def _both_added(mine: Field, field: Field) -> Type | None:
     """The type of a column that both sides added: one column, with the parts of both, if they agree on it."""
-    is_alike = (mine.name, mine.nullable, _relevant_metadata(mine)) == (
+    is_alike = (mine.name, mine.nullable, _metadata_that_binds_rows(mine)) == (
         field.name,
         field.nullable,
-        _relevant_metadata(field),
+        _metadata_that_binds_rows(field),
     )
     if not is_alike:
         return None
@@ -350,7 +350,7 @@ def highest_mark(field: Field, other: Field) -> object:
 _NOT_BINDING: Final = ("comment", TYPE_CHANGES, HIGH_WATER_MARK)
 
 
-def _relevant_metadata(field: Field) -> dict[str, object]:
+def _metadata_that_binds_rows(field: Field) -> dict[str, object]:
     """What is noted of a column, but for what does not matter to its rows: a comment, narrower types that it
     had, and which identities were given away."""
     return {name: value for name, value in field.metadata.items() if name not in _NOT_BINDING}

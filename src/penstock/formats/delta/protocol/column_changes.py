@@ -40,7 +40,10 @@ def rename_column(metadata: Metadata, path: Sequence[str], name: str) -> Metadat
     def rename_field(struct: StructType, field: Field) -> StructType:
         other = struct.field(name)
         if other is not None and other is not field:
-            raise InvalidRequest(f"the column '{other.name}' already exists", column=name)
+            raise InvalidRequest(
+                f"the column cannot be called '{name}': the table already has a column '{other.name}'",
+                column=name,
+            )
         fields = (
             replace(struct_field, name=name) if struct_field is field else struct_field
             for struct_field in struct.fields

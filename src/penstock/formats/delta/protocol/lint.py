@@ -209,7 +209,7 @@ def _find_repeated_names(named: Collection[tuple[int, str]], subject: str) -> It
             yield line, f"{subject} '{name}' is already in line {seen[name]}"
 
 
-def _begins_a_table(commit: _Commit) -> Iterator[Fault]:
+def _lint_first_commit(commit: _Commit) -> Iterator[Fault]:
     if commit.protocol is None:
         yield WHOLE_COMMIT, "the first commit of a table needs a 'protocol'"
     if commit.metadata is None:
@@ -355,7 +355,7 @@ def _check_clustering(commit: _Commit) -> Iterator[Fault]:
             yield line, f"the table is clustered by '{name}', but 'stats' has no 'nullCount' of that column"
 
 
-def _row_tracking(commit: _Commit) -> Iterator[Fault]:
+def _lint_row_id_columns(commit: _Commit) -> Iterator[Fault]:
     """A table that tracks rows names the columns for ids, which no column of its own is called."""
     metadata = commit.metadata
     if metadata is None or not commit.metadata_line or not has_row_tracking(metadata):
@@ -381,7 +381,7 @@ def _row_tracking(commit: _Commit) -> Iterator[Fault]:
                 yield line, f"'{name}' cannot change, because files have that column"
 
 
-def _append_only(commit: _Commit) -> Iterator[Fault]:
+def _lint_append_only(commit: _Commit) -> Iterator[Fault]:
     """The table as it was found decides: nobody opens the gate and walks through it in one commit."""
     old_metadata = commit.before.metadata
     if old_metadata is not None and is_on(old_metadata.configuration, APPEND_ONLY):
@@ -415,7 +415,7 @@ def _begins_clone(commit: _Commit) -> bool:
 
 _RULES: Final = (
     _only_once,
-    _begins_a_table,
+    _lint_first_commit,
     _check_protocol,
     _check_metadata,
     _check_commit_infos,
@@ -424,8 +424,8 @@ _RULES: Final = (
     _check_domains,
     _partition_columns,
     _check_clustering,
-    _row_tracking,
-    _append_only,
+    _lint_row_id_columns,
+    _lint_append_only,
     _check_files,
 )
 

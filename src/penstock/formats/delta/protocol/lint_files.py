@@ -53,7 +53,7 @@ class ExpectedFiles(msgspec.Struct, frozen=True, kw_only=True):
 
 def file_faults(actions: Sequence[Numbered], expected: ExpectedFiles) -> Iterator[Fault]:
     """Everything that is wrong with the files of a commit."""
-    elsewhere = _known_elsewhere(actions, expected)
+    elsewhere = _find_known_addresses(actions, expected)
     for line, action in actions:
         if isinstance(action, Add | Remove | Cdc):
             is_known = isinstance(action, Add) and action.key in elsewhere
@@ -62,10 +62,10 @@ def file_faults(actions: Sequence[Numbered], expected: ExpectedFiles) -> Iterato
                 yield line, reason
     yield from _lint_repeated_files(actions)
     if expected.live is not None:
-        yield from _not_live(actions, expected, expected.live)
+        yield from _find_removes_without_file(actions, expected, expected.live)
 
 
-def _known_elsewhere(actions: Sequence[Numbered], expected: ExpectedFiles) -> set[FileKey]:
+def _find_known_addresses(actions: Sequence[Numbered], expected: ExpectedFiles) -> set[FileKey]:
     """Of the files that a commit adds by their whole addresses, those that the table has: as they are, or to
     be added with another deletion vector of its own."""
     added = [action for _, action in actions if isinstance(action, Add) and has_whole_address(action)]
@@ -225,7 +225,9 @@ def _lint_repeated_files(actions: Sequence[Numbered]) -> Iterator[Fault]:
             yield line, f"the file {action.path!r} is added, but {where}; one commit cannot do both"
 
 
-def _not_live(actions: Sequence[Numbered], expected: ExpectedFiles, live: Lookup) -> Iterator[Fault]:
+def _find_removes_without_file(
+    actions: Sequence[Numbered], expected: ExpectedFiles, live: Lookup
+) -> Iterator[Fault]:
     """Removes of files that the table does not have, and adds that would give it one path twice.
 
     A commit that only adds files asks nothing of a table that has no deletion vectors: it is the common one,

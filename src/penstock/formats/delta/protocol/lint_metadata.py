@@ -62,7 +62,7 @@ def metadata_faults(metadata: Metadata, before: Metadata | None) -> Iterator[str
         return
     if before is None or before.schema_string != metadata.schema_string:
         yield from _column_faults(schema, before)
-        for name in _bare_fields(msgspec.json.decode(metadata.schema_string)):
+        for name in _find_fields_without_metadata(msgspec.json.decode(metadata.schema_string)):
             yield f"the column {name[:60]!r} lacks 'metadata'; use an empty object if there is none"
     yield from _partition_faults(schema, metadata.partition_columns)
     yield from iceberg_faults(metadata, before)
@@ -139,15 +139,15 @@ def _struct_faults(struct: StructType, where: str) -> Iterator[str]:
             yield from _type_faults(field.type, f"'{field.name}'")
 
 
-def _bare_fields(kind: Any) -> Iterator[str]:
+def _find_fields_without_metadata(kind: Any) -> Iterator[str]:
     """Fields of a well-formed schema without metadata: lenient readers do not miss it, strict ones fail."""
     if isinstance(kind, dict):
         for field in kind.get("fields", ()):
             if "metadata" not in field:
                 yield field["name"]
-            yield from _bare_fields(field["type"])
+            yield from _find_fields_without_metadata(field["type"])
         for name in ("elementType", "keyType", "valueType"):
-            yield from _bare_fields(kind.get(name))
+            yield from _find_fields_without_metadata(kind.get(name))
 
 
 def _type_faults(kind: Type, where: str) -> Iterator[str]:
@@ -198,7 +198,7 @@ def _make_number_check(least: int, most: int) -> _Judge:
     return judge
 
 
-def _one_of(*words: str) -> _Judge:
+def _make_choice_check(*words: str) -> _Judge:
     def judge(name: str, value: str) -> str | None:
         if value.lower() in words:
             return None
@@ -246,9 +246,9 @@ JUDGED_PROPERTIES: Final[Mapping[str, _Judge]] = {
     **dict.fromkeys((LOG_RETENTION, TOMBSTONE_RETENTION, TRANSACTION_RETENTION), _check_duration),
     ISOLATION_PROPERTY: _check_isolation,
     "delta.checkpointInterval": _make_number_check(1, _INT_MAX),
-    "delta.checkpointPolicy": _one_of("classic", "v2"),
+    "delta.checkpointPolicy": _make_choice_check("classic", "v2"),
     "delta.columnMapping.maxColumnId": _make_number_check(0, INT64_MAX),
-    "delta.columnMapping.mode": _one_of("none", "name", "id"),
+    "delta.columnMapping.mode": _make_choice_check("none", "name", "id"),
     "delta.dataSkippingNumIndexedCols": _make_number_check(-1, _INT_MAX),
     "delta.inCommitTimestampEnablementTimestamp": _make_number_check(0, INT64_MAX),
     "delta.inCommitTimestampEnablementVersion": _make_number_check(0, INT64_MAX),

@@ -106,7 +106,7 @@ def partition_value(kind: Type, text: str | None) -> Value:
     A date in a column of times is one from before the column was widened.
     """
     if not isinstance(kind, str):
-        raise ValueError("values of nested types cannot be partition values")
+        raise ValueError("the column has a nested type, which a partition column cannot have")
     is_date = kind == "timestamp_ntz" and len(text or "") == len("2026-11-14")
     value = parse_value(kind, f"{text} 00:00:00" if is_date else text)
     if kind == "timestamp" and isinstance(value, datetime):
@@ -148,14 +148,14 @@ def _compare_outcomes(known_value: KnownValue, operator: str, value: Value) -> O
         by_value = _set((compare(0, 1), True))
         by_nan = _set((compare(0, 0), True))
     else:
-        by_value = _by_bounds(known_value, operator, value)
+        by_value = _compare_bounds(known_value, operator, value)
         by_nan = _set((compare(1, 0), True))
     result = frozenset() if not known_value.may_be_value else by_value
     result = result | by_nan if known_value.may_be_nan else result
     return result | {None} if known_value.may_be_null else result
 
 
-def _by_bounds(known_value: KnownValue, operator: str, value: Any) -> Outcomes:
+def _compare_bounds(known_value: KnownValue, operator: str, value: Any) -> Outcomes:
     """What a comparison comes to for values between two bounds."""
     low, high = known_value.low, known_value.high
     may_be_less = low is None or low < value

@@ -9,7 +9,7 @@ from penstock.errors import InvalidRequest, MalformedAction
 from penstock.formats.delta.protocol.mapping import stored_name
 from penstock.formats.delta.protocol.outcomes import KnownValue, Outcomes, outcomes, partition_known
 from penstock.formats.delta.protocol.predicate_sql import write_predicate
-from penstock.formats.rows.predicate_text import parse_predicate
+from penstock.formats.rows.predicate_parser import parse_predicate
 from penstock.formats.rows.predicates import And, Column, Predicate, columns_of
 from penstock.formats.rows.schema import parse_schema
 

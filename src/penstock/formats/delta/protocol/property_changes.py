@@ -102,7 +102,7 @@ def asked_features(properties: Mapping[str, str]) -> frozenset[str]:
             continue
         if value != SUPPORTED:
             raise InvalidRequest(
-                f"the property '{name}' can only be '{SUPPORTED}': leave it out", property=name
+                f"the property '{name}' must be '{SUPPORTED}' or be left out, got '{value}'", property=name
             )
         feature = name.removeprefix(FEATURE_PROPERTY)
         if feature not in FEATURES:

@@ -44,20 +44,20 @@ class DeltaReads(msgspec.Struct, frozen=True, kw_only=True):
     """What a transaction has looked at. Without arguments: nothing, as a blind append."""
 
     whole_table: bool = False
-    """It cannot say what it looked at."""
+    """Whether the writer does not know what it read: then the whole table counts as read."""
     partitions: tuple[Partitions, ...] = ()
     """Everything in them was looked for, so that a new file there would have been read."""
     files: frozenset[str] | None = None
     """The decoded paths of the files that were read; ``None``: all there were in ``partitions``."""
     applications: frozenset[str] = frozenset()
-    """Whose last batch was looked up."""
+    """The applications whose last batch it looked up."""
 
     @property
     def nothing(self) -> bool:
         return not (self.whole_table or self.partitions or self.files)
 
 
-class Region(msgspec.Struct, frozen=True):
+class PartitionRegion(msgspec.Struct, frozen=True):
     """Partitions of a table with a schema."""
 
     schema_string: str
@@ -135,18 +135,18 @@ class DeltaTransaction(msgspec.Struct, frozen=True, kw_only=True):
 
     def would_read(self, added: Add) -> bool:
         """Whether it looked for whatever files have the partition values of a new one."""
-        return self.reads_all or self._looked_in(added.partition_values)
+        return self.reads_all or self._has_read_partition(added.partition_values)
 
     def has_read(self, removed: Remove) -> bool:
         """Whether a file is among those that it names, or in the partitions that it names."""
         if self.reads.files is None:
-            return self._looked_in(removed.partition_values)
+            return self._has_read_partition(removed.partition_values)
         return removed.key.path in self.reads.files
 
-    def _looked_in(self, values: Values | None) -> bool:
+    def _has_read_partition(self, values: Values | None) -> bool:
         if values is None:
             return bool(self.reads.partitions)
-        region = Region(self.metadata.schema_string, self.reads.partitions, doubts_zones=True)
+        region = PartitionRegion(self.metadata.schema_string, self.reads.partitions, doubts_zones=True)
         return region.holds(values)
 
 

@@ -52,13 +52,6 @@ def is_wider(kind: str, than: str) -> bool:
     return more >= finer >= 0 and more > 0
 
 
-def widest(kind: str, than: str) -> str | None:
-    """The wider of two types, if one of them is; the same if they are the same."""
-    if kind == than or is_wider(kind, than):
-        return kind
-    return than if is_wider(than, kind) else None
-
-
 def widen_type(schema: StructType, path: Sequence[str], kind: str) -> StructType:
     """A schema in which a column, or a part of one, is of a wider type. ``InvalidRequest`` says why not."""
     target = _SQL_NAMES.get(kind.strip().lower(), kind.strip().lower())

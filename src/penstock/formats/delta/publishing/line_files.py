@@ -43,12 +43,12 @@ class LineFiles:
         names = {version: entry.name(version) for version, entry in entries}
         missing = [entry for entry in entries if (content.location, names[entry[0]]) not in self._seen]
         if len(missing) >= LISTED_FROM:
-            missing = self._not_listed(content.location, missing)
+            missing = self._find_unlisted_versions(content.location, missing)
         for some in batches(missing):
             names |= self._ensure_files(content, some)
         return names
 
-    def _not_listed(
+    def _find_unlisted_versions(
         self, location: str, entries: Sequence[tuple[int, LineEntry]]
     ) -> list[tuple[int, LineEntry]]:
         """Those of some versions whose files are not in their folders with the sizes that they must have."""

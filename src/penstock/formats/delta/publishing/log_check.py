@@ -38,7 +38,7 @@ class LogCheck(SyncCheck[DeltaTable]):
 
     def note_new(self, identity: UUID) -> None:
         """Remember that a table is in sync because it is about to be made, where no log is."""
-        self._publisher.note_in_sync(identity)
+        self._publisher.remember_in_sync(identity)
 
     def require_in_sync(
         self, key: Key, content: DeltaTable, *, is_default: bool, again: bool = False
@@ -55,7 +55,7 @@ class LogCheck(SyncCheck[DeltaTable]):
         if not state.is_in_sync:
             raise log_out_of_sync(key, content.location, state)
         self._publisher.forget_replaced(content.id, content.location)
-        self._publisher.note_in_sync(content.id)
+        self._publisher.remember_in_sync(content.id)
 
     def _compare_with_storage(self, location: str, content: DeltaTable | None) -> SyncState:
         if content is None:

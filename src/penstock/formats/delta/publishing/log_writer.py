@@ -81,9 +81,9 @@ def look(place: Place, content: DeltaTable, read: Read, check: Check) -> LookedL
     entries = [entry for entry in line.since(line.published, read) if entry[0] in listed.commits]
     end = _end_of_run(listed.commits)
     sizes_fit = all(listed.commits[version] == entry.size for version, entry in entries)
-    if sizes_fit and _first_other(place, content, entries[-1:], read) is None:
+    if sizes_fit and _find_foreign_version(place, content, entries[-1:], read) is None:
         return LookedLog(end, beyond=listed.newest)
-    other = _first_other(place, content, entries, read)
+    other = _find_foreign_version(place, content, entries, read)
     if other is None:
         return LookedLog(end, beyond=listed.newest)
     # The first file of a log tells that those before it were right only if it is right itself.
@@ -217,7 +217,7 @@ def _count_same(place: Place, content: DeltaTable, ratified_commits: Sequence[Ra
     return len(ratified_commits)
 
 
-def _first_other(
+def _find_foreign_version(
     place: Place, content: DeltaTable, entries: Sequence[tuple[int, LineEntry]], read: Read
 ) -> int | None:
     """The first of some published versions whose file is not what was ratified."""

@@ -17,18 +17,18 @@ from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from penstock.errors import AdministratorError, PenstockError
+from penstock.formats.delta import metrics
 from penstock.formats.delta.branch_log.line import Line, OwnershipPhase, Read, line_of
 from penstock.formats.delta.branch_log.ownership import RESYNC, OwnerIdentity, owner_of_line
 from penstock.formats.delta.errors import ForeignCommit, ManagedElsewhere
 from penstock.formats.delta.protocol.actions import CommitInfo, parse_action
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.publishing.line_files import LineFiles
+from penstock.formats.delta.publishing.log_ownership import check_named, named_owner
 from penstock.formats.delta.publishing.log_writer import LookedLog, bytes_of, look, publish_versions
-from penstock.formats.delta.publishing.naming import check_named, named_owner
 from penstock.formats.delta.publishing.prefetch_reader import Fetch, PrefetchReader
-from penstock.formats.publisher import BackgroundPublisher, Behind, JobId, Profile
+from penstock.formats.publisher import BackgroundPublisher, Behind, JobId, PublisherProfile
 from penstock.kernel.leases import Leases
-from penstock.metrics import table as metrics
 from penstock.metrics.meter import SILENT, Meter
 from penstock.model.clock import Clock, elapsed_s, now_us
 from penstock.model.encoding import ObjectId
@@ -45,14 +45,14 @@ OWNED_MAX: Final = 256
 KNOWN_MAX: Final = 10_000
 """Of how many tables and branches is remembered how far they are published."""
 UNKNOWN: Final = -1
-PROFILE: Final = Profile(
+PROFILE: Final = PublisherProfile(
     name="penstock-publisher",
     published="published",
     publishing="publishing",
-    versions=metrics.DELTA_UNPUBLISHED,
-    seconds=metrics.DELTA_UNPUBLISHED_SECONDS,
-    errors=metrics.DELTA_PUBLISH_ERRORS,
-    foreign=metrics.DELTA_FOREIGN,
+    versions=metrics.UNPUBLISHED,
+    seconds=metrics.UNPUBLISHED_SECONDS,
+    errors=metrics.PUBLISH_ERRORS,
+    foreign=metrics.FOREIGN,
 )
 
 logger = logging.getLogger("penstock")
@@ -174,7 +174,7 @@ class Publisher(BackgroundPublisher[PublishTask, Unpublished]):
             return
         except PenstockError:
             pass  # it cannot be said now: whoever works on it asks again
-        own = b"" if is_default else _own_line(line)
+        own = b"" if is_default else _find_branch_line(line)
         if line.phase is OwnershipPhase.ADOPTING or own is None:
             return  # whether it is the lake's, its log tells; or the branch has no files of its own
         task = PublishTask(key, content, line, own)
@@ -326,7 +326,12 @@ class Publisher(BackgroundPublisher[PublishTask, Unpublished]):
             if self.after_publish is not None:
                 self.after_publish(task.key, task.content, published)
         except Exception:
-            logger.exception("the work after version %d of '%s' is not finished yet", published, task.key)
+            logger.exception(
+                "the follow-up work (checkpoint, log compaction) after version %d of '%s' "
+                "failed; it is done later",
+                published,
+                task.key,
+            )
 
     def describe_task(self, task: PublishTask, problem: PenstockError | None) -> Unpublished | None:
         if task.own or task.is_follow_up or self._is_published(task):
@@ -404,7 +409,7 @@ class Publisher(BackgroundPublisher[PublishTask, Unpublished]):
             if log_state.problem is not None:
                 self._note_foreign(_table_id(content))
             elif log_state.beyond < 0:
-                self.note_in_sync(_table_id(content))
+                self.remember_in_sync(_table_id(content))
         return log_state
 
     def is_in_sync(self, table_id: UUID) -> bool:
@@ -412,7 +417,7 @@ class Publisher(BackgroundPublisher[PublishTask, Unpublished]):
         with self.changed:
             return table_id in self._in_sync
 
-    def note_in_sync(self, table_id: UUID) -> None:
+    def remember_in_sync(self, table_id: UUID) -> None:
         """Remember that it was seen."""
         with self.changed:
             self._in_sync[table_id] = None
@@ -473,7 +478,7 @@ class Publisher(BackgroundPublisher[PublishTask, Unpublished]):
     def _note_progress(self, id: JobId, published: int, written: int) -> None:  # noqa: A002
         self._record_published(id, published)
         if written:
-            self._meter.count(metrics.DELTA_PUBLISHED, written)
+            self._meter.count(metrics.PUBLISHED, written)
 
 
 def _table_id(content: DeltaTable) -> UUID:
@@ -481,6 +486,6 @@ def _table_id(content: DeltaTable) -> UUID:
     return content.id
 
 
-def _own_line(line: Line) -> bytes | None:
+def _find_branch_line(line: Line) -> bytes | None:
     """Whose files a branch's newest versions are; ``None`` if all of them are the default branch's."""
     return line.entries[-1].line or None if line.entries else None

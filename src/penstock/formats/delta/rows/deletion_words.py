@@ -19,8 +19,8 @@ import msgspec
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.errors import InvalidLog
 from penstock.formats.delta.protocol.actions import Add, DeletionVector, Remove
-from penstock.formats.delta.rows.inside import name_inside
-from penstock.formats.delta.rows.tails import tail
+from penstock.formats.delta.rows.file_addresses import name_inside
+from penstock.formats.delta.rows.footer_bytes import tail
 from penstock.formats.delta.rows.vectors import deleted_rows
 from penstock.formats.rows.arrow_types import pa, pc, pq
 from penstock.storage.places import Place
@@ -121,9 +121,9 @@ class WordBudget:
         self._words += len(words.words)
         if self._words > WORDS_MAX:
             raise InvalidRequest(
-                f"the deletion vectors of the files to be read of {self._place.url} have too many deleted "
-                f"rows: more than {WORDS_MAX:,} blocks of {WORD_ROWS} rows have some\n  Read fewer files, "
-                "by a condition ('where'), or rewrite the table's files without their deleted rows (as "
+                f"too many deleted rows to read at once: the deletion vectors of {self._place.url} mark "
+                f"rows in more than {WORDS_MAX:,} blocks of {WORD_ROWS} rows\n  Read fewer files, by a "
+                "condition ('where'), or rewrite the table's files without their deleted rows (as "
                 "Delta's REORG TABLE … APPLY (PURGE) does).",
                 table=self._place.url,
             )

@@ -176,7 +176,7 @@ def _parse(field: Field, text: str, schema: StructType, subject: str, feature: s
     try:
         expression = parse_expression(text, {TABLE: schema}, is_stored=True)
     except InvalidRequest as problem:
-        raise _not_understood(subject, field, text, problem.message, feature) from None
+        raise _unsupported_expression_error(subject, field, text, problem.message, feature) from None
     if expression.root.kind == field.type or not may_cast(expression.root.kind, field.type):
         return expression
     return SqlExpression(text, Conversion(expression.root, field.type))
@@ -186,7 +186,9 @@ def _compute(expression: SqlExpression, batch: Any) -> Any:
     return expression.evaluate(RowFrames({TABLE: batch}, batch.num_rows))
 
 
-def _not_understood(subject: str, field: Field, text: str, why: str, feature: str) -> UnsupportedFeature:
+def _unsupported_expression_error(
+    subject: str, field: Field, text: str, why: str, feature: str
+) -> UnsupportedFeature:
     return UnsupportedFeature(
         f"{subject} '{field.name}' ({text}) cannot be evaluated without Spark: {why}\n"
         "  Write the rows with penstock.spark.write, or give the column a value where it has a default.",

@@ -14,17 +14,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from math import isnan
-from typing import Any, Final
+from typing import Any, Final, TypedDict
+
+import msgspec
 
 from penstock.formats.delta.protocol.actions import Add, Metadata
 from penstock.formats.delta.protocol.mapping import mapping_of
 from penstock.formats.delta.protocol.outcomes import KnownValue, outcomes, partition_known
 from penstock.formats.rows.predicates import Column, Predicate, as_float, columns_of, in_utc
 from penstock.formats.rows.schema import Type
+from penstock.model.decoders import own_json_decoder
 
 TYPE_CHANGES: Final = "delta.typeChanges"
 """In the metadata of a column whose type was widened."""
@@ -42,6 +45,7 @@ PLACES_MAX: Final = 40
 TIE_BREAKER: Final = "\ufffd"
 """What older Delta Spark puts behind the largest text where it cuts it."""
 
+_BOUNDS: Final = ("minValues", "maxValues", "nullCount")
 _STATS: Final = json.JSONDecoder(parse_float=Decimal)
 _DECIMAL: Final = re.compile(r"decimal\(\s*([0-9]+)\s*,.*")
 
@@ -57,11 +61,13 @@ class Pruner:
             column.path: tuple(mapping.physical(field) for field in column.fields)
             for column in columns_of(predicate)
         }
-        self._needs_stats = any(not self._is_partition(path) for path in self._names)
+        self._read_stats = _stats_reader(
+            [names for path, names in self._names.items() if not self._is_partition(path)]
+        )
 
     def keeps(self, file: Add) -> bool:
         """Whether the file may have a row for which the condition is true."""
-        stats = read_stats(file) if self._needs_stats else {}
+        stats = self._read_stats(file)
         known_values: dict[tuple[str, ...], KnownValue] = {}
 
         def look_up(column: Column) -> KnownValue:
@@ -140,13 +146,13 @@ def _decimal_bound(kind: str, raw: int | Decimal, *, is_high: bool) -> int | Dec
     if decimal is None or int(decimal[1]) <= DOUBLE_DIGITS:
         return raw
     number = Decimal(raw)
-    if _digits(number) > DOUBLE_DIGITS_MAX or abs(number.adjusted()) > PLACES_MAX:
+    if _count_digits(number) > DOUBLE_DIGITS_MAX or abs(number.adjusted()) > PLACES_MAX:
         return raw
     error = abs(number) * DOUBLE_ERROR
     return number + error if is_high else number - error
 
 
-def _digits(number: Decimal) -> int:
+def _count_digits(number: Decimal) -> int:
     """How many digits a number has, without zeros at its ends."""
     return len("".join(map(str, number.as_tuple().digits)).strip("0"))
 
@@ -167,6 +173,40 @@ def _largest_text(text: str) -> str | None:
     if not start:
         return None
     return start[:-1] + chr(ord(start[-1]) + 1)
+
+
+def _stats_reader(columns: Sequence[tuple[str, ...]]) -> Callable[[Add], dict[str, Any]]:
+    """Reads what statistics say of some columns, each by its names in files; the rest is passed over."""
+    if not columns:
+        return lambda _: {}
+    bounds = _object_type(columns) | None
+    # By names in files, so that the types are made here.
+    fields = {"numRecords": Any} | dict.fromkeys(_BOUNDS, bounds)
+    stats_type = TypedDict("stats_type", fields, total=False)  # type: ignore[misc]
+    decoder = own_json_decoder(stats_type, float_hook=Decimal)
+
+    def read(file: Add) -> dict[str, Any]:
+        try:
+            stats: dict[str, Any] = decoder.decode(file.stats or "{}")
+        except (msgspec.MsgspecError, ValueError, ArithmeticError, RecursionError):
+            return read_stats(file)  # which takes others' spellings, and knows what is none
+        return stats
+
+    return read
+
+
+def _object_type(columns: Sequence[tuple[str, ...]]) -> Any:
+    """The type of an object that has columns, or parts of them, and other things."""
+    if any(not names for names in columns):
+        return Any
+    parts: dict[str, list[tuple[str, ...]]] = {}
+    for first, *names in columns:
+        parts.setdefault(first, []).append(tuple(names))
+    fields = {
+        name: Any if any(not names for names in its) else _object_type(its) | None
+        for name, its in parts.items()
+    }
+    return TypedDict("fields", fields, total=False)  # type: ignore[operator]
 
 
 def read_stats(file: Add) -> dict[str, Any]:

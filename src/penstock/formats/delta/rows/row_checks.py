@@ -221,10 +221,10 @@ def _parse(constraint: Constraint, schema: StructType) -> SqlExpression:
     try:
         return parse_condition_text(constraint.expression, {TABLE: schema}, is_stored=True)
     except InvalidRequest as problem:
-        raise _not_understood(constraint, problem.message) from None
+        raise _unsupported_constraint_error(constraint, problem.message) from None
 
 
-def _not_understood(constraint: Constraint, why: str) -> UnsupportedFeature:
+def _unsupported_constraint_error(constraint: Constraint, why: str) -> UnsupportedFeature:
     return UnsupportedFeature(
         f"rows cannot be checked against {constraint} without Spark: {why}\n"
         "  Write them with penstock.spark.write, which evaluates every constraint.",

@@ -171,7 +171,7 @@ def _bytes_of(vector: DeletionVector, read: ReadRange, locate: Callable[[str], s
     start = FILE_VERSION_BYTES if vector.offset is None else vector.offset
     raw_data = read(name, start, vector.size_in_bytes + 8)
     if raw_data is None:
-        raise ValueError(f"the file {name} does not exist")
+        raise ValueError(f"the file of its deletion vector, {name}, does not exist")
     return _require_checksum(raw_data, vector.size_in_bytes)
 
 

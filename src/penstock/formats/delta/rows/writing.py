@@ -300,7 +300,7 @@ class _Target:
         if self.mapping is Mapping.NONE:
             return table
         arrays = [
-            reshaped(column.combine_chunks(), field.type, _by_place, _as_is, field.name)
+            reshaped(column.combine_chunks(), field.type, _positions_of_renamed_fields, _as_is, field.name)
             for column, field in zip(table.columns, self.stored, strict=True)
         ]
         return pa.Table.from_arrays(arrays, schema=self.parquet_schema)
@@ -385,7 +385,7 @@ class _OpenFile:
         self._rows, self._rows_bytes = [], 0
 
 
-def _by_place(there: Any, kind: StructType, path: str) -> Sequence[int]:  # noqa: ARG001
+def _positions_of_renamed_fields(there: Any, kind: StructType, path: str) -> Sequence[int]:  # noqa: ARG001
     """Where the parts of a struct are that differ from what they become by their names alone."""
     return range(len(kind.fields))
 

@@ -32,7 +32,7 @@ from penstock.formats.delta.protocol.change_feed import CHANGE_TYPE, COMMIT_TIME
 from penstock.formats.delta.protocol.durations import TOMBSTONE_RETENTION, duration_ms
 from penstock.formats.delta.protocol.properties import CHANGE_DATA_FEED, is_on
 from penstock.formats.delta.rows.deletion_words import NONE, BitmapWords, with_deleted
-from penstock.formats.delta.rows.inside import name_inside, table_place
+from penstock.formats.delta.rows.file_addresses import name_inside, table_place
 from penstock.formats.delta.spark.scan import scans
 from penstock.formats.delta.spark.scan.older_schemas import unreadable
 from penstock.formats.delta.spark.scan.scans import Piece
@@ -129,7 +129,8 @@ class _Feed:
                 actions = tuple(line.action for line in parse_commit(found.data))
             except MalformedAction as problem:
                 raise InvalidLog(
-                    f"{found.name} of the table {self.place.url} cannot be parsed: {problem}",
+                    f"the commit {found.name} in the log of the table {self.place.url} cannot be "
+                    f"parsed: {problem}",
                     table=self.place.url,
                     file=found.name,
                 ) from None

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
 
 from penstock.formats.delta.lake import file_upkeep, rewrite
 from penstock.formats.delta.lake.auto_compaction import compact_if_due
 from penstock.formats.delta.lake.evolution import with_columns
-from penstock.formats.delta.lake.file_columns import shown_schema
+from penstock.formats.delta.lake.file_columns import FileColumns, shown_schema
 from penstock.formats.delta.lake.rewrite import Rewrite
 from penstock.formats.delta.lake.rows import DeltaTableRows
+from penstock.formats.delta.lake.scan_plan import plan_scan
+from penstock.formats.delta.lake.snapshot import TableSnapshot
 from penstock.formats.delta.lake.sql_format import DeltaSql, readable_condition
+from penstock.formats.delta.protocol.actions import Add
 from penstock.formats.delta.protocol.row_ids import (
     ROW_COMMIT_VERSION,
     ROW_ID,
@@ -19,17 +24,20 @@ from penstock.formats.delta.protocol.row_ids import (
 )
 from penstock.formats.delta.spark.change_feed import read_changes
 from penstock.formats.delta.spark.job.tables import JobTable
-from penstock.formats.delta.spark.rewrites import compaction, merges, plans
+from penstock.formats.delta.spark.rewrites import change_plans, compaction, merges
 from penstock.formats.delta.spark.scan import scans
+from penstock.formats.delta.spark.scan.log_values import are_log_values
 from penstock.formats.delta.spark.writes import orders
 from penstock.formats.delta.spark.writes.row_writes import write_rows
 from penstock.formats.rows.row_difference import StoredRows
 from penstock.formats.rows.schema import parse_schema, write_schema
 from penstock.lake.answers import Ratified
+from penstock.lake.scan_files import TableScan
 from penstock.lake.sql_catalog.requests import EmptyTable, StatementChange, TableDescription
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable
-from penstock.spark.format import ScannedTable, SparkFormat, TableSource
+from penstock.spark import jar
+from penstock.spark.format import ReadByPlans, ScannedTable, SparkFormat, TableSource
 from penstock.spark.requests import (
     ChangeRequest,
     ReadRequest,
@@ -77,20 +85,15 @@ class DeltaSpark(SparkFormat):
         return _make_result(ratified, key, request.branch_name)
 
     def read(self, spark: SparkSession, table: Table, request: ReadRequest) -> DataFrame:
-        snapshot = table.snapshot(request.version, request.timestamp)
-        unnoted = snapshot.outside_read_set
-        zone = spark.conf.get("spark.sql.session.timeZone", None)
-        condition = readable_condition(unnoted, request.where, zone)
-        snapshot.note_read(condition)
-        files = unnoted.files(condition)
-        named = row_id_names(unnoted.metadata, request.columns or ())
-        origin = version_origin(table, unnoted.version)
-        if not named:
-            return scans.rows(spark, unnoted, files, origin=origin)
-        adds = list(files)
-        rows = scans.rows(spark, unnoted, adds, row_ids=ids_by_path(adds), origin=origin)
-        names = {scans.ROW_ID: ROW_ID, scans.ROW_VERSION: ROW_COMMIT_VERSION}
-        return rows.withColumnsRenamed(names).drop(*(set(names.values()) - set(named)))
+        needed = _choose_files(table, request, spark.conf.get("spark.sql.session.timeZone", None))
+        table_scan = needed.tell() if jar.has_classes(spark) else None
+        if table_scan is None:
+            return needed.rows(spark)
+        return scans.told_rows(spark, needed.snapshot.place, table_scan)
+
+    def plan_read(self, table: Table, request: ReadRequest, zone: str | None) -> TableScan | ReadByPlans:
+        needed = _choose_files(table, request, zone)
+        return needed.tell() or needed.rows
 
     def scan(self, spark: SparkSession, table: Table) -> ScannedTable:
         snapshot = table.snapshot()
@@ -103,7 +106,7 @@ class DeltaSpark(SparkFormat):
 
         return ScannedTable(read(()).schema, read, StoredRows(parts, stored.bindings()))
 
-    def describe(self, spark: SparkSession, table: Table, version: int | None) -> TableDescription:  # noqa: ARG002
+    def describe_stored(self, table: Table, version: int | None) -> TableDescription | None:
         return _SQL.describe(table, version)
 
     def widen(self, spark: SparkSession, table: Table, schema: str) -> str:
@@ -127,10 +130,12 @@ class DeltaSpark(SparkFormat):
         _SQL.alter(lake, key, branch, changes)
 
     def delete(self, change: ChangeRequest, where: str | Column | None) -> WriteResult | None:
-        return _rewrite_rows(change, lambda table: plans.plan_delete(change.spark, table, where))
+        return _rewrite_rows(change, lambda table: change_plans.plan_delete(change.spark, table, where))
 
     def update(self, change: ChangeRequest, values: Values, where: str | Column | None) -> WriteResult | None:
-        return _rewrite_rows(change, lambda table: plans.plan_update(change.spark, table, values, where))
+        return _rewrite_rows(
+            change, lambda table: change_plans.plan_update(change.spark, table, values, where)
+        )
 
     def merge(self, change: ChangeRequest, plan: RowMerge) -> WriteResult | None:
         return _rewrite_rows(change, lambda table: merges.plan_merge(table, plan))
@@ -147,6 +152,48 @@ class DeltaSpark(SparkFormat):
         from penstock.formats.delta.spark.source.tables import DeltaSource
 
         return DeltaSource(options)
+
+
+class _NeededFiles(NamedTuple):
+    """The files of a table that a read needs."""
+
+    snapshot: TableSnapshot
+    files: list[Add]
+    row_columns: list[str]
+    """The columns that tell what the table keeps of its rows, as far as the reader names them."""
+    origin: Origin
+
+    def tell(self) -> TableScan | None:
+        """What Spark is to read, as data; ``None`` where that takes plans, or Spark to say what is wrong."""
+        columns = FileColumns(self.snapshot.metadata)
+        if self.row_columns or any(file.deletion_vector is not None for file in self.files):
+            return None
+        if not are_log_values(columns.partition_fields, self.files):
+            return None
+        table = msgspec.to_builtins(self.origin.table)
+        return plan_scan(self.snapshot, self.files, self.origin.text, table)
+
+    def rows(self, spark: SparkSession) -> DataFrame:
+        if not self.row_columns:
+            return scans.rows(spark, self.snapshot, self.files, origin=self.origin)
+        ids = ids_by_path(self.files)
+        rows = scans.rows(spark, self.snapshot, self.files, row_ids=ids, origin=self.origin)
+        names = {scans.ROW_ID: ROW_ID, scans.ROW_VERSION: ROW_COMMIT_VERSION}
+        return rows.withColumnsRenamed(names).drop(*(set(names.values()) - set(self.row_columns)))
+
+
+def _choose_files(table: Table, request: ReadRequest, zone: str | None) -> _NeededFiles:
+    """The files of the version that a read asks for; a transaction notes what is read."""
+    snapshot = table.snapshot(request.version, request.timestamp)
+    unnoted = snapshot.outside_read_set
+    condition = readable_condition(unnoted, request.where, zone)
+    snapshot.note_read(condition)
+    return _NeededFiles(
+        unnoted,
+        list(unnoted.files(condition)),
+        row_id_names(unnoted.metadata, request.columns or ()),
+        version_origin(table, unnoted.version),
+    )
 
 
 def _rewrite_rows(change: ChangeRequest, plan: Callable[[JobTable], Rewrite | None]) -> WriteResult | None:

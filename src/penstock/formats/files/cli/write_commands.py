@@ -142,7 +142,7 @@ def _find_upload_sources(sources: Sequence[str], where: FilesPath, recursive: bo
             if where.is_folder or len(sources) > 1:
                 raise click.UsageError("a file from standard input needs a name: write TABLE/PATH")
             return {where.path: None}
-        for name, file in _files_of(source, recursive):
+        for name, file in _list_source_files(source, recursive):
             path = where.prefix + name
             if not where.is_folder and len(sources) == 1 and not Path(source).is_dir():
                 path = where.path
@@ -156,7 +156,7 @@ def _find_upload_sources(sources: Sequence[str], where: FilesPath, recursive: bo
     return paths
 
 
-def _files_of(source: str, recursive: bool) -> Iterator[tuple[str, Path]]:
+def _list_source_files(source: str, recursive: bool) -> Iterator[tuple[str, Path]]:
     """The files of a source, each with its name below the target folder."""
     path = Path(source)
     if not path.exists():

@@ -17,7 +17,7 @@ from penstock.model.keys import Key
 
 
 class FileEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A file of a table, or a folder in a list that does not go into folders."""
+    """A file of a table, or a folder in a list that does not descend into folders."""
 
     location_fields: ClassVar[tuple[str, ...]] = ("address",)
 
@@ -25,7 +25,7 @@ class FileEntry(msgspec.Struct, frozen=True, kw_only=True):
     """Of a folder with a slash at its end."""
     size: int = 0
     modified: datetime | None = None
-    """When it was written; nothing for a folder."""
+    """When it was written; null for a folder."""
     checksum: str = ""
     """``sha256:…`` of its bytes, or ``etag:…`` as the storage calls them; empty if neither is known."""
     address: str = ""
@@ -56,7 +56,7 @@ class FilesTotal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TableLayout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the files of a table are to be read."""
+    """The layout of a table's files: how to read them."""
 
     format: str = ""
     """As Spark names it, such as `parquet`."""
@@ -64,7 +64,7 @@ class TableLayout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     schema: str = ""
     """Spark's, as JSON, with the partition columns."""
     options: dict[str, str] = {}
-    """That a reader needs, such as `header`."""
+    """Options that a reader needs, such as `header`."""
 
 
 class FilesAbout(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,18 +76,18 @@ class FilesAbout(msgspec.Struct, frozen=True, kw_only=True):
     size: int
     """In bytes."""
     root: str
-    """Of its tree: two tables with the same one have the same files at the same paths."""
+    """The hash of its tree: tables with the same hash have the same files at the same paths."""
     layout: TableLayout = TableLayout()
-    """How its files are to be read, as its last job said."""
+    """The layout of its files, as its last job declared it: format, partition columns, schema."""
 
 
 class FilesWritten(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a write."""
+    """The result of a write."""
 
     commit: Commit | None = None
-    """Nothing if there was nothing to do: a write that was only for an empty table, and it is not."""
+    """Null if nothing was to be done: a write on the condition that the table is empty, which it is not."""
     head: str
-    """Of the branch, after it."""
+    """The branch's head afterwards."""
 
     @property
     def is_ignored(self) -> bool:
@@ -109,14 +109,14 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     who: str = ""
     began: datetime
     expires: datetime
-    """After that it cannot commit any more."""
+    """Its deadline: after it, the job can no longer commit."""
     changed: datetime
     commit: str = ""
-    """That it came to; empty also if there was nothing to do."""
+    """The commit that it made; also empty if there was nothing to do."""
     why: str = ""
     """It was aborted."""
     is_late: bool = False
-    """It runs, by what is known of it, and its time is over."""
+    """It has not ended, but its deadline has passed."""
 
     @classmethod
     def of(cls, job: Job, now_us: int) -> JobInfo:
@@ -147,4 +147,4 @@ class JobBegun(msgspec.Struct, frozen=True, kw_only=True):
     folder: str
     """Where its files go: the whole path or URL, with a slash at its end."""
     others: tuple[JobInfo, ...] = ()
-    """That write the same table on the same branch right now."""
+    """Other jobs that write the same table on the same branch now."""

@@ -77,7 +77,7 @@ class FileRows:
         others = [path for path in self._paths if self._file_format(path) != "parquet"]
         total: int = sum(batch.num_rows for batch in self.begin(self.schema.names[:1], paths=others))
         for path in tell:
-            with self._naming_file(path):
+            with self._name_file_in_errors(path):
                 total += self._open_fragment(path, self.schema).count_rows()
         return total
 
@@ -114,7 +114,7 @@ class FileRows:
 
         schemas = []
         for path in self._paths:
-            with self._naming_file(path):
+            with self._name_file_in_errors(path):
                 schemas.append(self._open_fragment(path, None).physical_schema.remove_metadata())
         try:
             return pa.unify_schemas([pa.schema([]), *schemas], promote_options="permissive")
@@ -126,12 +126,12 @@ class FileRows:
 
     def _read_batches(self, paths: Sequence[str], names: Sequence[str], hint: Any) -> Iterator[Any]:
         for path in paths:
-            with self._naming_file(path):
+            with self._name_file_in_errors(path):
                 file = self._open_fragment(path, self.schema)
                 yield from file.to_batches(schema=self.schema, columns=list(names), filter=hint)
 
     @contextmanager
-    def _naming_file(self, path: str) -> Iterator[None]:
+    def _name_file_in_errors(self, path: str) -> Iterator[None]:
         """Raise errors of Arrow as ``InvalidContent`` with the file's name."""
         from penstock.formats.rows.arrow_types import pa
 

@@ -29,7 +29,7 @@ from penstock.model.keys import Key
 
 
 class NewFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A file that its writer has put into storage, and made durable there."""
+    """A file that its writer has stored durably."""
 
     path: str
     """In the table, such as `day=1/part-0.parquet`."""
@@ -56,7 +56,7 @@ class CopiedFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class ListOfFiles(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """New files that are too many to be sent: a file in the writer's folder that names them.
+    """A list of new files that is too long for a request: a file in the writer's folder.
 
     It holds a list of `NewFile` in MessagePack.
     """
@@ -104,21 +104,22 @@ class WriteFiles(Write[FilesWritten], frozen=True, kw_only=True):
     """The writer's, below the pool, as in `20261115-0123456789ab/<32 hexadecimal digits>/`: all new files are
     in it."""
     added: tuple[NewFile, ...] | ListOfFiles = ()
-    """Files at paths where none may be."""
+    """New files at paths that must be free."""
     put: tuple[NewFile, ...] | ListOfFiles = ()
-    """Files that take the place of what is at their paths."""
+    """New files that replace what is at their paths."""
     copied: tuple[CopiedFile, ...] = ()
-    """These take the place of what is at their paths, too."""
+    """Copied files, which also replace what is at their paths."""
     removed: tuple[str, ...] = ()
-    """Paths of files that go. Each must be there."""
+    """Paths of files to remove. Each must exist."""
     replaced: tuple[str, ...] = ()
-    """Folders, each with a slash at its end, whose files go; an empty one is the whole table."""
+    """Folders, each with a slash at its end, whose files are removed first; an empty one is the whole
+    table."""
     when: WriteCondition = WriteCondition.ALWAYS
     """`empty` refuses it if the table has any file, `ignore` does nothing then."""
     expected: dict[str, str | None] = {}  # noqa: RUF012 - msgspec makes a new one each time
     """Of paths: the address, as it was answered, of the file there; nothing for no file."""
     layout: TableLayout | None = None
-    """How its files are to be read from now on."""
+    """The layout of its files from now on: format, partition columns, schema."""
     create: bool = True
     """Create the table, and the namespaces above it, if it is not there."""
     job: str | None = None
@@ -127,7 +128,7 @@ class WriteFiles(Write[FilesWritten], frozen=True, kw_only=True):
     """Of the job's attempt. All that it sends lies in the folder that `BeginJob` answered, and the
     idempotency key is the job's id."""
     said: CommitDescription = CommitDescription()
-    """What the commit says of itself."""
+    """Message, authors and properties of the commit."""
 
     @property
     def fixed_key(self) -> str | None:
@@ -164,11 +165,11 @@ class ListFiles(ReadAt[tuple[FileEntry, ...]], frozen=True, kw_only=True):
     prefix: str = ""
     """How the paths begin."""
     folders: bool = False
-    """Do not go into folders below the prefix: each is told as one entry."""
+    """Do not descend into folders below the prefix: each is one entry."""
     after: str = ""
     """Go on after this path, the last one of the page before."""
     limit: int | None = 100
-    """At most so many."""
+    """At most this many."""
 
 
 class GetFiles(ReadAt[tuple[FileEntry, ...]], frozen=True, kw_only=True):
@@ -206,7 +207,7 @@ class GetFilesTable(ReadAt[FilesAbout], frozen=True, kw_only=True):
 
 
 class BeginJob(Call[JobBegun], frozen=True, kw_only=True):
-    """Let an attempt of a job begin: it may write files and commit them once, unless it is aborted before.
+    """Begin an attempt of a job: it may write files, and commit them once unless it is aborted before.
 
     An attempt that runs already under the same id is superseded. A job that has committed is answered so.
     """
@@ -220,7 +221,7 @@ class BeginJob(Call[JobBegun], frozen=True, kw_only=True):
     id: str
     """32 hexadecimal digits, of the job."""
     fence: str
-    """32 hexadecimal digits, of this attempt, made up by who begins it."""
+    """The fencing token of this attempt: 32 hexadecimal digits, chosen by the caller."""
     key: Key
     """Of the table that it writes."""
     branch: str | None = None
@@ -233,14 +234,14 @@ class BeginJob(Call[JobBegun], frozen=True, kw_only=True):
     application: str = ""
     """For people: who runs it."""
     timeout_s: float | None = None
-    """After that it cannot commit any more. At most half of the lake's data grace time, which it is if
-    nothing is given."""
+    """Its deadline: after it, the job can no longer commit. At most half of the lake's data grace time, which
+    it is if nothing is given."""
     who: str = ""
     """Who acts. A server puts the name of the caller's token here, if there is one."""
 
 
 class AbortJob(Call[JobInfo], frozen=True, kw_only=True):
-    """Let a job never land. One that is committing, or has committed, stays as it is, and is answered."""
+    """Abort a job, so that it cannot commit. One that is committing, or has committed, stays as it is."""
 
     method = "POST"
     path = "/jobs/{id}/abort"
@@ -275,7 +276,7 @@ class ListJobs(Call[tuple[JobInfo, ...]], frozen=True, kw_only=True):
     """Go on after this job, by its id: the last one of the page before. If it was forgotten meanwhile, or has
     begun anew, the list goes on from the beginning: some jobs come twice then, and none is missed."""
     limit: int | None = 100
-    """At most so many."""
+    """At most this many."""
 
 
 CALLS: Final[tuple[type[Call[Any]], ...]] = (

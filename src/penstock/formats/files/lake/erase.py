@@ -118,7 +118,7 @@ class FilesErasure:
     def spares(self, content: ManagedTable) -> bool:
         return state_hash(content) in self._spared
 
-    def begins_at(self, content: ManagedTable, first: int) -> bool:
+    def is_cut_at(self, content: ManagedTable, first: int) -> bool:
         """Whether a state that is retained has another mark than those to come."""
         return isinstance(content, FilesTable) and state_of(content).mark < first
 

@@ -19,7 +19,7 @@ from penstock.formats.files.files import check_path
 from penstock.formats.files.lake.answers import FileEntry, FilesTotal
 from penstock.formats.files.lake.reader import TableBytes
 from penstock.kernel.reachable import Progress
-from penstock.storage.room import NO_ROOM, storage_full_error
+from penstock.storage.disk_space import NO_ROOM, storage_full_error
 
 AT_ONCE: Final = 4
 PAGE: Final = 64

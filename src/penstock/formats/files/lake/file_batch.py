@@ -66,7 +66,7 @@ class FileBatch:
 
     def put(self, target: Target, path: str, data: Data, *, is_new: bool = False) -> None:
         self.require_target(target)
-        self._forget(path)
+        self._discard_pending(path)
         self.puts[path] = data
         if is_new:
             self.new.add(path)
@@ -77,14 +77,14 @@ class FileBatch:
             raise OSError(
                 errno.EBUSY, f"'{copied.source}' is written by the same commit, so it cannot be copied yet"
             )
-        self._forget(copied.path)
+        self._discard_pending(copied.path)
         self.copies[copied.path] = copied
         self.sources[copied.source] = entry
 
     def remove(self, target: Target, path: str, moved: FileEntry | None = None) -> None:
         """Let a file go that is there, unless it goes with its folder."""
         self.require_target(target)
-        self._forget(path)
+        self._discard_pending(path)
         if path.startswith(tuple(self.replaced)):
             return
         self.removed[path] = None
@@ -96,10 +96,10 @@ class FileBatch:
         self.require_target(target)
         for path in [*self.puts, *self.copies, *self.removed]:
             if path.startswith(prefix):
-                self._forget(path)
+                self._discard_pending(path)
         self.replaced[prefix] = None
 
-    def _forget(self, path: str) -> None:
+    def _discard_pending(self, path: str) -> None:
         """What was to become of a path: something else is now."""
         self.puts.pop(path, None)
         self.new.discard(path)

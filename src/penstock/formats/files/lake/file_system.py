@@ -106,7 +106,7 @@ class FilesSystem(ReadFilesSystem):
         changes = self.transaction.changes if self._intrans else None
 
         def put_file(data: BinaryIO) -> None:
-            with self._one_commit(changes) as mine:
+            with self._open_commit_block(changes) as mine:
                 mine.put(target, place.path, data, is_new=mode == "xb")
             if changes is None:
                 self._count_alone(target)
@@ -153,7 +153,7 @@ class FilesSystem(ReadFilesSystem):
             self.invalidate_cache()
 
     @contextmanager
-    def _one_commit(self, file_batch: FileBatch | None) -> Iterator[FileBatch]:
+    def _open_commit_block(self, file_batch: FileBatch | None) -> Iterator[FileBatch]:
         """What a method's changes go to: those of its caller, of the transaction, or a commit of its own."""
         if file_batch is not None:
             yield file_batch
@@ -196,20 +196,20 @@ class FilesSystem(ReadFilesSystem):
         if source.is_dir():
             return  # folders come with their files
         callback.set_size(source.stat().st_size)
-        with self._one_commit(changes) as mine:
+        with self._open_commit_block(changes) as mine:
             mine.put(self._find_target(place, mine), place.path, source, is_new=mode == "create")
 
     def put(
         self, lpath: Any, rpath: Any, *args: Any, changes: FileBatch | None = None, **kwargs: Any
     ) -> None:
-        with self._one_commit(changes) as mine, outside_read_set():
+        with self._open_commit_block(changes) as mine, outside_read_set():
             super().put(lpath, rpath, *args, changes=mine, **kwargs)
 
     def pipe_file(
         self, path: str, value: bytes, mode: str = "overwrite", changes: FileBatch | None = None, **_: Any
     ) -> None:
         place = self._parse_path(path)
-        with self._one_commit(changes) as mine:
+        with self._open_commit_block(changes) as mine:
             mine.put(self._find_target(place, mine), place.path, bytes(value), is_new=mode == "create")
 
     def pipe(
@@ -219,7 +219,7 @@ class FilesSystem(ReadFilesSystem):
         changes: FileBatch | None = None,
         **kwargs: Any,
     ) -> None:
-        with self._one_commit(changes) as mine:
+        with self._open_commit_block(changes) as mine:
             super().pipe(path, value, changes=mine, **kwargs)
 
     def touch(self, path: str, truncate: bool = True, **_: Any) -> None:
@@ -243,7 +243,7 @@ class FilesSystem(ReadFilesSystem):
             key=None if source.key == target.key else source.key,
             at=None if is_same else at,
         )
-        with self._one_commit(changes) as mine:
+        with self._open_commit_block(changes) as mine:
             mine.copy(target, copied, FileEntry(path=source.path, address=about["address"]))
 
     def copy(
@@ -257,7 +257,7 @@ class FilesSystem(ReadFilesSystem):
         **_: Any,
     ) -> None:
         infos = self.find(path1, withdirs=True, detail=True) if recursive and isinstance(path1, str) else None
-        with self._one_commit(changes) as mine:
+        with self._open_commit_block(changes) as mine:
             super().copy(path1, path2, recursive, maxdepth, on_error, changes=mine, known=infos)
 
     def mv(
@@ -274,7 +274,7 @@ class FilesSystem(ReadFilesSystem):
         self.copy(path1, path2, recursive, maxdepth, "raise", changes=moved)
         if not moved:
             raise IsADirectoryError(errno.EISDIR, "it is a folder: use recursive=True", str(path1))
-        with self._one_commit(changes) as mine:
+        with self._open_commit_block(changes) as mine:
             for copied in moved.copies.values():
                 assert moved.target is not None
                 if copied.key is not None or copied.at is not None:
@@ -299,7 +299,7 @@ class FilesSystem(ReadFilesSystem):
         names = (
             given_paths if whole else self.expand_path(given_paths, recursive=recursive, maxdepth=maxdepth)
         )
-        with self._one_commit(changes) as mine:
+        with self._open_commit_block(changes) as mine:
             for name in names:
                 for match in self._expand_paths(self._strip_protocol(name)) if whole else [name]:
                     self._rm_one(match, whole, mine)

@@ -28,7 +28,7 @@ from penstock.formats.files.intents import NAME, WriteIntent, check, encode_writ
 from penstock.formats.files.lake import calls as files_calls
 from penstock.formats.files.lake.answers import FileEntry, FilesAbout, FilesTotal, FilesWritten, TableLayout
 from penstock.formats.files.lake.calls import ListOfFiles, NewFile, hash_of_files
-from penstock.formats.files.lake.jobs import JobAnswers, describe_written
+from penstock.formats.files.lake.jobs import JobHandlers, describe_written
 from penstock.formats.files.lake.pool import pool_of, require_fence
 from penstock.kernel import tree
 from penstock.kernel.settings import DAY_US
@@ -52,12 +52,12 @@ SIZE_MAX_BYTES: Final = 2**50
 _LISTED: Final = msgpack_decoder(tuple[NewFile, ...])
 
 
-class FilesAnswers:
+class FilesHandlers:
     """Answers every call of ``calls``."""
 
     def __init__(self, lake: Embedded, places: Callable[[], Places]) -> None:
         self._lake, self._kernel, self._places = lake, lake.kernel, places
-        self._jobs = JobAnswers(lake)
+        self._jobs = JobHandlers(lake)
         self.ways: dict[type[Call[Any]], Callable[[Any], Any]] = {
             files_calls.WriteFiles: self._write,
             files_calls.ListFiles: self._list,
@@ -191,7 +191,10 @@ class FilesAnswers:
             return
         day, _, attempt = folder.removesuffix("/").partition("/")
         if not folder.endswith("/") or not _is_date(day[:8]) or day != slice_of(self._lake.id, day[:8]):
-            raise InvalidRequest(f"{folder!r} is not a folder of this lake's file storage")
+            raise InvalidRequest(
+                f"{folder!r} is not a folder that this lake assigned to a writer; "
+                "begin the write anew, and commit with the folder that it gets"
+            )
         require_fence(attempt, self._lake.or_default(call.branch), call.key, "folder of an attempt")
         if call.job is None:
             self._check_age(call, day[:8])
@@ -230,7 +233,9 @@ class FilesAnswers:
             return files
         check_path(files.name)
         if not 0 < files.size <= LIST_MAX_BYTES:
-            raise InvalidRequest(f"{files.name!r}, with {files.size} bytes, is not a list of files")
+            raise InvalidRequest(
+                f"the list of files {files.name!r} must have 1 to {LIST_MAX_BYTES} bytes, got {files.size}"
+            )
         place = self._places().at(pool_of(self._lake.warehouse))
         data = place.read_range(call.folder + files.name, 0, files.size + 1)
         if data is None or len(data) != files.size or hashlib.sha256(data).digest() != files.sha256:

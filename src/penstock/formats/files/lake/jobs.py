@@ -64,7 +64,7 @@ however many there are, and keeps their number in bounds."""
 OUT_OF_TIME: Final = "it timed out"
 
 
-class JobAnswers:
+class JobHandlers:
     """Answers the calls about jobs, and lands what jobs write."""
 
     def __init__(self, lake: Embedded) -> None:
@@ -104,7 +104,7 @@ class JobAnswers:
             self._drop(job.own_branches())
             return self._read_result(job)
         try:
-            written = self._land(call, change, meta, job)
+            written = self._commit_or_merge_branch(call, change, meta, job)
         except LakeMoved:
             raise
         except (RequestError, ConflictError) as refused:
@@ -134,7 +134,9 @@ class JobAnswers:
             ) from None
         raise refused
 
-    def _land(self, call: files_calls.WriteFiles, change: Change, meta: CommitMeta, job: Job) -> FilesWritten:
+    def _commit_or_merge_branch(
+        self, call: files_calls.WriteFiles, change: Change, meta: CommitMeta, job: Job
+    ) -> FilesWritten:
         if job.own_branch and call.when is not WriteCondition.IGNORE:
             return self._commit_and_merge(call, change, meta, job)
         # Whether there is anything to ignore it for, only the target's turn tells: a merge would be a commit
@@ -158,7 +160,7 @@ class JobAnswers:
         """Commit on the attempt's own branch, then merge it: both under the job's idempotency key, so that
         whoever repeats them goes on where another one stopped."""
         key, digest = job.commit_key, partial(request_digest, call)
-        made = self._on_own_branch(call, change, meta, job)
+        made = self._commit_on_own_branch(call, change, meta, job)
         if not made.commits:
             return FilesWritten(head=self._kernel.references.get(job.branch).id)
         merged = self._kernel.merge(
@@ -176,7 +178,7 @@ class JobAnswers:
         commit = ObjectId(bytes.fromhex(merged.commits[-1])) if merged.commits else made.commits[-1]
         return FilesWritten(commit=Commit.of(commit, self._kernel.history.commit(commit)), head=merged.head)
 
-    def _on_own_branch(
+    def _commit_on_own_branch(
         self, call: files_calls.WriteFiles, change: Change, meta: CommitMeta, job: Job
     ) -> Outcome:
         """The commit on the branch that the attempt has made; ``JobOver`` if that is gone."""
@@ -217,7 +219,11 @@ class JobAnswers:
                 if branch_or_tag is not None and attempt_of(branch_or_tag) is not None:
                     drop_branch(self._kernel, branch_or_tag)
             except PenstockError as problem:
-                logger.warning("branch '%s' of an ended job could not be removed: %s", name, problem)
+                logger.warning(
+                    "branch '%s' of an ended job could not be removed yet; the next sweep removes it: %s",
+                    name,
+                    problem,
+                )
 
     # -- beginning -----------------------------------------------------------------------------------------
 
@@ -235,7 +241,7 @@ class JobAnswers:
         # Of this attempt, also where an earlier one has landed: that one's files are the table's.
         folder = pool + new_folder(self._lake.id, UUID(hex=call.fence), begun.began_us)
         others = tuple(self._concurrent_jobs(begun, now_us))
-        self._forget_some()
+        self._forget_some_old_jobs()
         return JobBegun(job=JobInfo.of(begun, now_us), folder=folder, others=others)
 
     def _make_branch(self, job: Job) -> None:
@@ -301,7 +307,7 @@ class JobAnswers:
             self._jobs.abort(job.id, OUT_OF_TIME, job.fence)
         self._drop(job.own_branches())
 
-    def _forget_some(self) -> None:
+    def _forget_some_old_jobs(self) -> None:
         """Forget jobs that ended long ago, among a few that are looked at, wherever chance begins."""
         for job in self._jobs.some_ended(uuid4().hex, TIDIED_AT_ONCE):
             if self._jobs.is_old(job):

@@ -18,5 +18,7 @@ def open_files_system(lake: Lake, ref: str, *, pinned: bool) -> FilesSystem:
     except ModuleNotFoundError as missing:
         if missing.name != "fsspec":
             raise
-        raise InvalidRequest("a file system needs fsspec: pip install 'penstock[files]'") from None
+        raise InvalidRequest(
+            "the file system of the lake needs the library fsspec: pip install 'penstock[files]'"
+        ) from None
     return FilesSystem(lake, ref, pinned=pinned)

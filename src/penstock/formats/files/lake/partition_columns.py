@@ -78,7 +78,7 @@ def partition_columns(
         folder = _folder_of(path)
         if folder in raws:
             continue
-        place = _place_of(folder)
+        place = _find_partition_place(folder)
         if first is None:
             first = path, place
         elif place.columns(rules) != first[1].columns(rules):
@@ -122,7 +122,7 @@ def _folder_of(path: str) -> str:
     return path.rpartition("/")[0]
 
 
-def _place_of(folder: str) -> _PartitionPlace:
+def _find_partition_place(folder: str) -> _PartitionPlace:
     """As Spark looks: from the innermost folder outwards, to the last one that stands for a value."""
     parts = folder.split("/")
     end = len(parts)

@@ -42,9 +42,9 @@ def check_folder(folder: str) -> str:
 
 def parse_path(text: str) -> FilesPath:
     """Parse a path of this form; ``InvalidRequest`` or ``InvalidKey`` if the text is invalid."""
-    end = _outside_quotes(text, "/")
+    end = _find_outside_quotes(text, "/")
     table, path = (text, "") if end is None else (text[:end], text[end + 1 :])
-    at = _outside_quotes(table, "@")
+    at = _find_outside_quotes(table, "@")
     key, ref = (table, None) if at is None else (table[:at], table[at + 1 :])
     if ref == "":
         raise InvalidRequest(f"{text!r}: no revision follows the '@'")
@@ -63,7 +63,7 @@ def table_text(key: Key) -> str:
     )
 
 
-def _outside_quotes(text: str, char: str) -> int | None:
+def _find_outside_quotes(text: str, char: str) -> int | None:
     """Where a character stands for the first time that is in no quotes."""
     in_quotes = False
     for position, character in enumerate(text):

@@ -214,13 +214,13 @@ class ReadFilesSystem(AbstractFileSystem):  # type: ignore[misc]
             raise ValueError("maxdepth must be at least 1")
         path = self._strip_protocol(path)
         try:
-            below = self._list_below(path, maxdepth) if path else self._below_root(maxdepth)
+            below = self._list_below(path, maxdepth) if path else self._list_below_root(maxdepth)
         except FileNotFoundError:
             below = {}
         chosen = {name: below[name] for name in sorted(below) if withdirs or below[name]["type"] == "file"}
         return chosen if detail else list(chosen)
 
-    def _below_root(self, maxdepth: int | None) -> dict[str, Info]:
+    def _list_below_root(self, maxdepth: int | None) -> dict[str, Info]:
         infos: dict[str, Info] = {}
         for table in self._list_tables():
             if maxdepth == 1:

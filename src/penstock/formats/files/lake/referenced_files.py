@@ -105,9 +105,9 @@ class ReferencedFiles:
                 content = content_of(self._kernel.objects, value)
                 is_kept = self._history.is_retained(content)
                 if isinstance(content, FilesTable) and is_managed(content) and is_kept:
-                    yield from self._in_tree(state_of(content).root)
+                    yield from self._addresses_in_new_nodes(state_of(content).root)
 
-    def _in_tree(self, root: ObjectId) -> Iterator[str]:
+    def _addresses_in_new_nodes(self, root: ObjectId) -> Iterator[str]:
         """The addresses in those nodes of a tree that no other tree had.
 
         They count as read when all of them are: who is interrupted reads them again.

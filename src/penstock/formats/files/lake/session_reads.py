@@ -119,7 +119,9 @@ def read_files(by: SessionCaller, session_read: SessionRead) -> FilesToRead:
     options = lake_options(facts.options, "read", REF)
     named = options.get("table")
     tables = parse_tables(facts.tables, facts.home)
-    table_and_folders = (Key.parse(named), ("",)) if named is not None else _table_and_folders(facts, tables)
+    table_and_folders = (
+        (Key.parse(named), ("",)) if named is not None else _find_table_and_folders(facts, tables)
+    )
     if table_and_folders is None:
         check_table_named(options)
         return FilesToRead(is_ours=False)
@@ -154,11 +156,11 @@ def _describe_read(facts: ReadFacts) -> str:
 # -- which table -------------------------------------------------------------------------------------------
 
 
-def _table_and_folders(
+def _find_table_and_folders(
     facts: ReadFacts, tables: Mapping[HadoopPath, Key]
 ) -> tuple[Key, tuple[str, ...]] | None:
     """The table that paths stand for, and the folders of it; ``None`` if they stand for none."""
-    places = [_table_at(path, tables, facts.home) for path in facts.paths]
+    places = [_find_mapped_table(path, tables, facts.home) for path in facts.paths]
     ours = [keys for keys in places if keys is not None]
     if not ours:
         return None
@@ -171,7 +173,7 @@ def _table_and_folders(
     return keys.pop(), tuple(dict.fromkeys(folder for _, folder in ours))
 
 
-def _table_at(path: str, tables: Mapping[HadoopPath, Key], home: str) -> tuple[Key, str] | None:
+def _find_mapped_table(path: str, tables: Mapping[HadoopPath, Key], home: str) -> tuple[Key, str] | None:
     try:
         place = hadoop_path(path, home)
     except InvalidRequest:

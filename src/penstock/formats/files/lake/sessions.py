@@ -245,7 +245,9 @@ def _make_output(session_write: SessionWrite) -> Output:
             name=listed_files.name, size=listed_files.size, sha256=bytes.fromhex(listed_files.sha256)
         )
     except ValueError:
-        raise InvalidRequest(f"'{listed_files.sha256}' is not a SHA-256 of a list of files") from None
+        raise InvalidRequest(
+            f"the SHA-256 of the list of files must be 64 hexadecimal digits, got '{listed_files.sha256}'"
+        ) from None
     return Output(
         added=added,
         files=listed_files.files,

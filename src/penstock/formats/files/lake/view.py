@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import InvalidRequest, NotManaged
-from penstock.formats import registry
 from penstock.formats.files import FORMAT
 from penstock.formats.files.files import USAGE, is_managed
 from penstock.formats.files.lake.answers import FilesWritten
@@ -30,11 +29,11 @@ class FilesView:
 
     @property
     def location(self) -> str:
-        raise self._no_rows()
+        raise self._no_row_changes_error()
 
     @property
     def version(self) -> int:
-        raise self._no_rows()
+        raise self._no_row_changes_error()
 
     def to_arrow(self, columns: Sequence[str] | None, where: str | None) -> Any:
         return self._table.scan().to_arrow(columns, where)
@@ -77,18 +76,16 @@ class FilesView:
     def optimize(self, order: OptimizeOrder, description: CommitDescription) -> OptimizedTable:
         key = self._table.key
         if not is_managed(self._table.outside_read_set.content):
-            raise self._no_rows()
+            raise self._no_row_changes_error()
         if order.where is not None or order.zorder_by:
             raise NotManaged(
                 f"'{key}' is a table of files: its files are compacted in all folders, without an order; "
                 "leave out where and zorder_by",
                 key=str(key),
             )
-        optimize_files = registry.load("penstock.formats.files.lake.file_upkeep:optimize_files")
-        optimized: OptimizedTable = optimize_files(
-            self._table, order.target_file_bytes, description, order.progress
-        )
-        return optimized
+        from penstock.formats.files.lake.file_upkeep import optimize_files
+
+        return optimize_files(self._table, order.target_file_bytes, description, order.progress)
 
     def write(self, rows: RowWrite) -> FilesWritten | None:
         from penstock.formats.files.lake.rows import write
@@ -119,6 +116,6 @@ class FilesView:
             )
         raise other_format_error(self._table.key, known_format or "files", rows.format)
 
-    def _no_rows(self) -> NotManaged:
+    def _no_row_changes_error(self) -> NotManaged:
         key = self._table.key
         return NotManaged(f"'{key}' is {USAGE}", key=str(key))

@@ -21,7 +21,7 @@ from penstock.formats.files.lake.save_job import JobFile, Output, TaskFile, outp
 from penstock.lake.job_files import remove_files
 from penstock.spark import jar
 from penstock.spark.addresses import spark_address
-from penstock.spark.job import durable, own_committer
+from penstock.spark.job import durable_files, own_committer
 from penstock.spark.job.parquet_settings import MICROSECONDS, hold_settings, unset_settings
 from penstock.spark.job.task_files import take_files
 from penstock.spark.refusals import raise_refusals
@@ -63,7 +63,7 @@ def run(df: DataFrame, target: OutputTarget, attempt: UUID) -> Output:
     from pyspark.sql import Observation
     from pyspark.sql import functions as f
 
-    durable.make_root(target.pool, target.folder)
+    durable_files.make_root(target.pool, target.folder)
     counted = Observation()
     observed = df.observe(counted, f.count(f.lit(1)).alias("rows"))
     writer = observed.write.format(target.format).mode("append").options(**target.options)
@@ -76,7 +76,7 @@ def run(df: DataFrame, target: OutputTarget, attempt: UUID) -> Output:
         else:
             own_committer.warn_of_renames(spark)
             files = _write_and_list(writer, target)
-    finished_output = output(files, _row_count(counted))
+    finished_output = output(files, _observed_row_count(counted))
     if not finished_output.files:
         remove_files(target.pool, [target.folder + file.path for file in files])
     return finished_output
@@ -101,7 +101,7 @@ def _write_and_list(writer: DataFrameWriter, target: OutputTarget) -> list[JobFi
         for entry in target.pool.entries(target.folder)
         if _is_data(entry.key.removeprefix(target.folder))
     ]
-    durable.keep(target.pool, (target.folder + file.path for file in files))
+    durable_files.keep(target.pool, (target.folder + file.path for file in files))
     return files
 
 
@@ -123,7 +123,7 @@ def _is_data(path: str) -> bool:
     return first != "_temporary" and not last.startswith((".", "_"))
 
 
-def _row_count(counted: Any) -> int | None:
+def _observed_row_count(counted: Any) -> int | None:
     """How many rows Spark has counted; ``None`` if it does not say.
 
     The number comes to the driver by a queue that drops what is too much for it, and Spark itself would wait

@@ -144,7 +144,7 @@ class _Scan:
             frame = read_files(self._spark, place, scanned, inside, constants, self._read_settings())
         except _spark_errors(self._spark) as problem:
             raise InvalidRequest(
-                f"'{self._table.key}' cannot be read as {self._layout.format}: {_first_line(problem)}",
+                f"'{self._table.key}' cannot be read as {self._layout.format}: {_first_error_line(problem)}",
                 table=str(self._table.key),
             ) from None
         if schema is None or not self._layout.has_order:
@@ -165,7 +165,9 @@ class _Scan:
         try:
             return self._spark.createDataFrame([], schema).schema
         except PySparkException as problem:
-            raise InvalidRequest(f"Spark cannot read the schema {schema!r}: {_first_line(problem)}") from None
+            raise InvalidRequest(
+                f"Spark cannot read the schema {schema!r}: {_first_error_line(problem)}"
+            ) from None
 
     def _partition_rules(self) -> PartitionRules:
         get_setting = self._spark.conf.get
@@ -218,7 +220,7 @@ def _spark_errors(spark: SparkSession) -> tuple[type[Exception], ...]:
     return PySparkException, Py4JJavaError
 
 
-def _first_line(problem: Any) -> str:
+def _first_error_line(problem: Any) -> str:
     """What an error says, without the trace below."""
     inside = getattr(problem, "java_exception", None)
     return str(problem if inside is None else inside.getMessage()).partition("\n")[0]

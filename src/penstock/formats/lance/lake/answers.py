@@ -22,29 +22,29 @@ class LanceAbout(msgspec.Struct, frozen=True, kw_only=True):
     location: str
     """The table's own folder: a path or a URL."""
     folder: str
-    """Where to open it: that folder, or the one of the line that the branch has in it."""
+    """Where to open it: that folder, or the branch's own folder inside it."""
     version: int | None = None
-    """The newest one; nothing for a table that is only declared."""
+    """The newest version; null for a table that is only declared."""
     is_private: bool = False
-    """Whether nobody sees its versions who does not ask the lake."""
+    """Whether its versions are visible only through the lake: they are not promoted."""
     properties: dict[str, str] = {}
 
 
 class LanceStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A Lance table of the default branch, and how far its versions are where every reader of Lance looks."""
+    """A Lance table of the default branch, and how far its versions are promoted."""
 
     location_fields: ClassVar[tuple[str, ...]] = ("location",)
 
     key: Key
     location: str
     version: int | None = None
-    """The newest one; nothing for a table that is only declared."""
+    """The newest version; null for a table that is only declared."""
     backlog: int = 0
     """How many versions are committed and not promoted."""
     oldest_s: float | None = None
     """How long the oldest of them waits."""
     alarm: str = ""
-    """What stands against promoting, or against commits: that its folder has what the lake does not know."""
+    """Why it cannot be promoted or written to, such as versions in its folder that the lake does not know."""
 
 
 class LanceVersion(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +58,8 @@ class LanceVersion(msgspec.Struct, frozen=True, kw_only=True):
     size: int
     created: datetime | None = None
     operation: str = ""
-    """What made it, such as `append`; `imported` for one that was there before the lake knew the table."""
+    """The operation that made it, such as `append`; `imported` for a version from before the lake knew the
+    table."""
     metadata: dict[str, str] = {}
 
 
@@ -88,27 +89,27 @@ class LanceTag(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LanceDone(msgspec.Struct, frozen=True, kw_only=True):
-    """What one operation came to."""
+    """The result of one operation."""
 
     location_fields: ClassVar[tuple[str, ...]] = ("location", "folder")
 
     location: str = ""
-    """Of the table, for what declares, registers or deregisters one."""
+    """The table's id, for operations that declare, register or deregister one."""
     folder: str = ""
     """Where to open it."""
     version: LanceVersion | None = None
-    """For what creates a version, or a branch."""
+    """For operations that create a version or a branch."""
     deleted: int = 0
-    """How many versions, for what deletes them."""
+    """For operations that delete versions: how many."""
     properties: dict[str, str] = {}
-    """Of the table afterwards, or as it was when it went."""
+    """The table's properties afterwards; of a removed table, its last ones."""
 
 
 class LanceCommitted(msgspec.Struct, frozen=True, kw_only=True):
-    """What a commit to Lance tables came to."""
+    """The result of a commit to Lance tables."""
 
     commit: Commit | None = None
-    """Nothing if there was nothing to do."""
+    """Null if there was nothing to do."""
     head: str
     done: tuple[LanceDone, ...]
-    """What each operation came to, in their order."""
+    """The result of each operation, in their order."""

@@ -78,7 +78,10 @@ class BatchOperations(OwnRefOperations):
         """
         if not request.operations:
             raise InvalidRequest("a batch needs at least one operation")
-        places, is_writing = self._places_of_new(request), any(map(_is_writing, request.operations))
+        places, is_writing = (
+            self._find_places_of_new_tables(request),
+            any(map(_is_writing, request.operations)),
+        )
         now = self.snapshot() if is_writing else None
         operations = [
             of_operation(number, self._as_asked, commit_table_operation, places, now)
@@ -92,7 +95,7 @@ class BatchOperations(OwnRefOperations):
         transaction_id = None if committed.commit is None else committed.commit.id
         return BatchCommitTablesResponse(results=results, transaction_id=transaction_id)
 
-    def _places_of_new(self, request: BatchCommitTablesRequest) -> dict[Key, str]:
+    def _find_places_of_new_tables(self, request: BatchCommitTablesRequest) -> dict[Key, str]:
         """Where tables will be that a batch declares at a place, and may create versions of."""
         places: dict[Key, str] = {}
         for number, commit_table_operation in enumerate(request.operations):

@@ -45,26 +45,26 @@ class DeclareLance(_Operation, frozen=True, kw_only=True, tag="declare"):
     location_fields: ClassVar[tuple[str, ...]] = ("location",)
 
     id: UUID | None = None
-    """What it is to be known by, for who has to know beforehand where it will be; made up if not given. One
-    that the lake has known before, on any branch, is refused."""
+    """Its id, if the caller needs to know the location beforehand; generated if left out. An id that the lake
+    ever had, on any branch, is refused."""
     location: str | None = None
-    """A place of the lake's own making if nothing is given. One at which the lake had another table is
+    """Its location; chosen by the lake if left out. One that another table of the lake has or had is
     refused."""
     is_private: bool = False
-    """Nobody sees its versions who does not ask the lake."""
+    """Its versions are visible only through the lake; they are not promoted."""
     properties: dict[str, str] = {}
     exist_ok: bool = False
     """Do nothing if there is a Lance table already."""
 
 
 class RegisterLance(_Operation, frozen=True, kw_only=True, tag="register"):
-    """A table whose versions are at a place already."""
+    """Register a Lance table that exists at a location."""
 
     location_fields: ClassVar[tuple[str, ...]] = ("location",)
 
     location: str
     replaces: bool = False
-    """What is at the key may go for it."""
+    """Whether it may replace what is at the key."""
     is_private: bool = False
     properties: dict[str, str] = {}
 
@@ -87,7 +87,7 @@ class CreateLanceVersion(_Operation, frozen=True, kw_only=True, tag="create vers
 
 
 class DeleteLanceVersions(_Operation, frozen=True, kw_only=True, tag="delete versions"):
-    """Versions that are not told any more."""
+    """Remove versions from the table's version list."""
 
     branch: str = ""
     ranges: tuple[tuple[int, int], ...]
@@ -98,7 +98,7 @@ class AlterLance(_Operation, frozen=True, kw_only=True, tag="alter"):
     """Properties of a table."""
 
     properties: dict[str, str | None]
-    """Those without a value go."""
+    """Those without a value are removed."""
 
 
 class PutLanceTag(_Operation, frozen=True, kw_only=True, tag="put tag"):
@@ -108,12 +108,12 @@ class PutLanceTag(_Operation, frozen=True, kw_only=True, tag="put tag"):
     branch: str = ""
     version: int
     is_new: bool = True
-    """There must be none yet; otherwise there must be one."""
+    """Whether it must be new; otherwise it must exist."""
     metadata: dict[str, str] = {}
 
 
 class DropLanceTag(_Operation, frozen=True, kw_only=True, tag="drop tag"):
-    """One of Lance's own tags goes."""
+    """Delete one of Lance's own tags."""
 
     tag_name: str
 
@@ -124,12 +124,12 @@ class PutLanceBranch(_Operation, frozen=True, kw_only=True, tag="put branch"):
     branch: str
     parent: str = ""
     version: int | None = None
-    """Of the parent; its newest one if nothing is given."""
+    """A version of the parent; its newest one if left out."""
     metadata: dict[str, str] = {}
 
 
 class DropLanceBranch(_Operation, frozen=True, kw_only=True, tag="drop branch"):
-    """One of Lance's own branches goes."""
+    """Delete one of Lance's own branches."""
 
     branch: str
 
@@ -153,7 +153,7 @@ LanceOperation: TypeAlias = (
 
 
 class CommitLance(Write[LanceCommitted], frozen=True, kw_only=True):
-    """Change any number of Lance tables in one commit: all of it, or nothing.
+    """Change any number of Lance tables in one atomic commit.
 
     An error names the operation that it is about, counted from zero.
     """
@@ -173,7 +173,7 @@ class CommitLance(Write[LanceCommitted], frozen=True, kw_only=True):
     create: bool = True
     """Create the namespaces above a new table that are not there."""
     said: CommitDescription = CommitDescription()
-    """What the commit says of itself."""
+    """Message, authors and properties of the commit."""
 
     def recover(self, ask: Ask, landing: Landing) -> LanceCommitted:
         if not landing.commits:
@@ -199,7 +199,8 @@ class GetLanceTable(ReadAt[LanceAbout], frozen=True, kw_only=True):
 
     key: Key
     to_write: bool = False
-    """Whether somebody may write to it where the answer says: on a branch, its line is begun then."""
+    """Whether the caller is going to write: on a branch, the table's folder for that branch is then
+    created."""
 
 
 class GetLanceStatus(Call[LanceStatus], frozen=True, kw_only=True):
@@ -226,9 +227,9 @@ class ListLanceVersions(ReadAt[tuple[LanceVersion, ...]], frozen=True, kw_only=T
     version: int | None = None
     """Only this one."""
     to_write: bool = False
-    """Where they are for who writes there: as with the call for the table, whose folder they are in."""
+    """Answer the locations for a writer, as in the call for the table."""
     limit: int | None = 100
-    """At most so many."""
+    """At most this many."""
 
 
 class ListLanceBranches(ReadAt[tuple[LanceBranch, ...]], frozen=True, kw_only=True):
@@ -241,7 +242,7 @@ class ListLanceBranches(ReadAt[tuple[LanceBranch, ...]], frozen=True, kw_only=Tr
     after: str = ""
     """Go on after this name, the last one of the page before."""
     limit: int | None = 100
-    """At most so many."""
+    """At most this many."""
 
 
 class ListLanceTags(ReadAt[tuple[LanceTag, ...]], frozen=True, kw_only=True):
@@ -254,13 +255,13 @@ class ListLanceTags(ReadAt[tuple[LanceTag, ...]], frozen=True, kw_only=True):
     after: str = ""
     """Go on after this name, the last one of the page before."""
     limit: int | None = 100
-    """At most so many."""
+    """At most this many."""
 
 
 class PromoteLance(Call[LanceAbout], frozen=True, kw_only=True):
-    """Put the versions of a table where every reader of Lance looks, as far as they are not there yet.
+    """Promote the versions of a table: put their manifests where every reader of Lance looks.
 
-    It is done by itself. Whoever must know that it is done asks for it.
+    This happens in the background; call it to be sure that it is done.
     """
 
     method = "POST"

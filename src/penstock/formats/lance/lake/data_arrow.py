@@ -8,7 +8,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from lance_namespace import InvalidInputError, LanceNamespaceError
 
 from penstock.errors import TooLarge
-from penstock.formats.lance.lake.data_sizes import FILE_MAGIC, UnreadableRows, unpacked_size
+from penstock.formats.lance.lake.unpacked_sizes import FILE_MAGIC, UnreadableRows, unpacked_size
 
 QUERY_MAX_BYTES: Final = 512 * 1024 * 1024
 """Of the rows that a query gives."""

@@ -176,7 +176,7 @@ def _translate_error(
     if type(error).__name__ == "CommitConflictError" or _CONFLICT.match(text):
         return _make_error(ErrorCode.CONCURRENT_MODIFICATION, table, text)
     if _STORAGE.search(text) and not _ABSENT.search(text):
-        return _of_storage(text, table)
+        return _storage_error(text, table)
     for pattern, code in _MEANINGS:
         if pattern.search(text):
             return _make_error(code, table, _error_text(code, text, watched, table, branch))
@@ -186,7 +186,7 @@ def _translate_error(
     return _make_error(ErrorCode.INTERNAL, table, text)
 
 
-def _of_storage(text: str, table: list[str]) -> LanceNamespaceError:
+def _storage_error(text: str, table: list[str]) -> LanceNamespaceError:
     """What storage did not do. Its own words name hosts and buckets, and are left to those who run it."""
     if _NO_RIGHT.search(text):
         return _make_error(

@@ -79,7 +79,7 @@ def scanner(dataset: LanceDataset, query: QueryTableRequest | AnalyzeTableQueryP
         limit=None if nearest is not None and query.vector.multi_vector else query.k,
         offset=query.offset,
         nearest=nearest,
-        full_text_query=_text(query),
+        full_text_query=_make_text_query(query),
         prefilter=query.prefilter,
         with_row_id=query.with_row_id,
         fast_search=query.fast_search or None,
@@ -134,7 +134,7 @@ def _only_vector(dataset: LanceDataset) -> str:
     return str(names[0])
 
 
-def _text(query: QueryTableRequest | AnalyzeTableQueryPlanRequest) -> Any:
+def _make_text_query(query: QueryTableRequest | AnalyzeTableQueryPlanRequest) -> Any:
     full_text = query.full_text_query
     if full_text is None:
         return None

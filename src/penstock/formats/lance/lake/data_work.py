@@ -16,7 +16,7 @@ from penstock.errors import InvalidRequest, PenstockError
 from penstock.formats.lance.lake.data_errors import lance_work
 from penstock.formats.lance.lake.data_requests import require_table_id
 from penstock.formats.lance.lake.errors import in_lance
-from penstock.formats.lance.names import check_ref_name, own_branch_name
+from penstock.formats.lance.names import check_ref_name, lance_branch_name
 
 if TYPE_CHECKING:
     from lance import LanceDataset
@@ -70,7 +70,7 @@ class Work(LanceNamespace):
         import lance
 
         table = require_table_id(request.id)
-        on_main = not own_branch_name(branch)
+        on_main = not lance_branch_name(branch)
         if not on_main:
             _check_own_branch(str(branch))
         with lance_work(self, table, None if on_main else branch) as namespace:

@@ -43,7 +43,13 @@ from penstock.formats.lance.lake.retained_tables import tables_at
 from penstock.formats.lance.lake.sweep import LANCE_DAYS, LanceSweep
 from penstock.formats.lance.manifests import Manifest
 from penstock.formats.lance.names import MAIN, staged_name
-from penstock.formats.lance.relocation import INDEX_NAME, INDEX_VERSION, Immovable, check_movable, index_id
+from penstock.formats.lance.relocation import (
+    INDEX_NAME,
+    INDEX_VERSION,
+    UnknownPlacement,
+    check_movable,
+    index_id,
+)
 from penstock.formats.lance.state import (
     NAME,
     LanceState,
@@ -180,17 +186,17 @@ class LanceErasure:
         table's first."""
         assert isinstance(start, LanceTable)
         self._start = start if state_of(start).newest > 1 else None
-        return self._first
+        return self._first_kept_version
 
     @property
-    def _first(self) -> int | None:
+    def _first_kept_version(self) -> int | None:
         """The version with which history is to begin, if that is one of the table's past."""
         return None if self._start is None else state_of(self._start).newest
 
     def spares(self, content: ManagedTable) -> bool:  # noqa: ARG002 - its states have versions
         return False
 
-    def begins_at(self, content: ManagedTable, first_version: int) -> bool:
+    def is_cut_at(self, content: ManagedTable, first_version: int) -> bool:
         """Whether a branch or transaction is at the version with which history is to begin, and nothing was
         written there: what is written next would not be told from what was written before the moment."""
         assert isinstance(content, LanceTable)
@@ -213,7 +219,7 @@ class LanceErasure:
             location, version.chain
         )
 
-    def _removed_before(self) -> RemovedRows | None:
+    def _find_rows_removed_before(self) -> RemovedRows | None:
         """What the version with which history is to begin holds of removed rows; ``None`` if it is one that
         is to be made."""
         if self._start is None:
@@ -236,7 +242,7 @@ class LanceErasure:
     def _to_rewrite(self) -> tuple[int, int]:
         """How many fragments are written anew because of columns that they hold, or else because of rows."""
         manifest, folder = self._read_newest_manifest()
-        removed = self._removed_before()
+        removed = self._find_rows_removed_before()
         if removed is None:
             columns, deletions = fragments_with_old_columns(manifest), fragments_with_deletions(manifest)
         else:
@@ -270,7 +276,7 @@ class LanceErasure:
         why = ""
         try:
             check_movable(manifest)
-        except Immovable as problem:
+        except UnknownPlacement as problem:
             why = f"it {problem}; write its rows to a new table, and drop this one"
         own = {index.text(INDEX_NAME) or "" for index in manifest.indexes}
         if others := sorted(name for name in own if name.startswith(SYSTEM) and name != REUSED):
@@ -283,9 +289,9 @@ class LanceErasure:
     def _indexes_to_make(self, manifest: Manifest) -> list[str]:
         """The names of the indexes that are made anew: all, or those that may have values of rows which were
         removed before a moment."""
-        if self._first is None:
+        if self._first_kept_version is None:
             return index_names(manifest)
-        return stale_indexes(manifest, self._first, Versions(self._kernel.objects, self._state))
+        return stale_indexes(manifest, self._first_kept_version, Versions(self._kernel.objects, self._state))
 
     def _make_indexes(self, rewriting: TableRewrite) -> None:
         for name in self._indexes_to_make(self._read_newest_manifest()[0]):
@@ -295,7 +301,7 @@ class LanceErasure:
 
     def _are_indexes_sound(self, manifest: Manifest) -> bool:
         """Whether all indexes of a version are those that were made anew, or were made after that."""
-        if self._first is not None:
+        if self._first_kept_version is not None:
             return not self._indexes_to_make(manifest)
         assert self._sound is not None
         version, made = self._sound
@@ -317,8 +323,8 @@ class LanceErasure:
                 continue
             try:
                 content, is_new = self._commit_first(manifest, folder, erase)
-                if self._first is not None:
-                    return FirstVersionKept(self._first)
+                if self._first_kept_version is not None:
+                    return FirstVersionKept(self._first_kept_version)
                 is_clean = not fragments_with_deletions(manifest) and not fragments_with_old_columns(manifest)
                 first = state_of(content).first
                 return FirstVersionKept(first, content=content if is_new and is_clean else None)
@@ -329,7 +335,7 @@ class LanceErasure:
     def _commit_first(self, manifest: Manifest, folder: str, erase: str) -> tuple[LanceTable, bool]:
         content, time_us = self.content, self._kernel.clock()
         uuid = str(UUID(erase))
-        first = first_version(manifest, folder, content.location, uuid, time_us, self._first)
+        first = first_version(manifest, folder, content.location, uuid, time_us, self._first_kept_version)
         data = first.pack(self._lake.moved)
         name = staged_name("", MAIN, f"erase-{hashlib.sha256(data).hexdigest()[:16]}", first.version)
         try:
@@ -342,9 +348,13 @@ class LanceErasure:
             path=name,
             size=len(data),
             drops_tags=self._all_references,
-            first=self._first,
+            first=self._first_kept_version,
         )
-        key = f"erase-{erase}" if self._first is None else f"erase-{erase}-{self._first}"
+        key = (
+            f"erase-{erase}"
+            if self._first_kept_version is None
+            else f"erase-{erase}-{self._first_kept_version}"
+        )
         authors = (self._who,) if self._who else ()
         outcome = self._kernel.commit(
             self._branch,
@@ -367,7 +377,7 @@ class LanceErasure:
 
     def earlier_log_files(self) -> int:
         """How many manifests would go."""
-        return sum(1 for _ in Versions(self._kernel.objects, self._state).all(MAIN, self._first))
+        return sum(1 for _ in Versions(self._kernel.objects, self._state).all(MAIN, self._first_kept_version))
 
     def unneeded_files(self) -> list[int]:
         """The sizes of files with rows, deletions and indexes that the newest version does not need, nor any
@@ -385,7 +395,7 @@ class LanceErasure:
     def _retained_manifests(self) -> Iterator[tuple[Manifest, str]]:
         """The manifests that are retained, each with its folder: the newest, or all from the first one that
         references have."""
-        if self._first is None:
+        if self._first_kept_version is None:
             yield self._read_newest_manifest()
             return
         seen: set[ObjectId] = set()
@@ -398,7 +408,7 @@ class LanceErasure:
                 if content.id != self.content.id:
                     continue
                 for number, version in Versions(self._kernel.objects, state_of(content)).all(MAIN):
-                    if number >= self._first and version.id(number) not in seen:
+                    if number >= self._first_kept_version and version.id(number) not in seen:
                         seen.add(version.id(number))
                         yield self._read(number, version)
 
@@ -408,7 +418,8 @@ class LanceErasure:
         self._parts.promoter.promote(content, monotonic() + PROMOTE_S, self._key)
         if unpromoted := self._parts.promoter.find_unpromoted(content):
             raise Unavailable(
-                f"version {unpromoted[0].number} of '{self._key}' is not promoted yet; erase it again"
+                f"version {unpromoted[0].number} of '{self._key}' is not promoted to Lance's own "
+                "folder yet, so older versions cannot be removed; erase the table again in a moment"
             )
         return 0, 0, ""
 
@@ -456,10 +467,10 @@ class LanceErasure:
         if removed:
             yield (
                 f"{_describe(removed)} with rows that were deleted before that: retained versions need "
-                f"them; an erase {self._older_than(free)}, or one without older_than, removes them"
+                f"them; an erase {self._find_time_of_version(free)}, or one without older_than, removes them"
             )
 
-    def _older_than(self, version: int) -> str:
+    def _find_time_of_version(self, version: int) -> str:
         """The moment from which on the default branch was at a version."""
         times = [
             time_us
@@ -486,7 +497,7 @@ def _describe(removed: RemovedRows) -> str:
 
 
 def clones_of(lake: Embedded, location: str) -> Iterator[TableHolder]:
-    """Tables of the lake that have files in the folder of another one."""
+    """Tables of the lake that have files in the folder of another one, or may have."""
     call = SweepTables(dry_run=True, limit=None)
     sweep = LanceSweep(lake.kernel, lake.places, lake.id, lake.warehouse, call)
     sweep.look()
@@ -499,6 +510,9 @@ def clones_of(lake: Embedded, location: str) -> Iterator[TableHolder]:
                 f"(penstock erase {table.key} --all-references)"
             )
             yield TableHolder(f"the clone '{table.key}'", False, way)
+    for table in sweep.kept.find_unclear(where):
+        way = f"it may have files of this table, and cannot be read: {table.problem}"
+        yield TableHolder(f"the Lance table '{table.key}'", False, way)
 
 
 def _may_have_rows(name: str) -> bool:

@@ -25,7 +25,7 @@ from penstock.errors import (
 from penstock.formats.lance.lake.data_errors import WatchedNamespace, is_full, lance_work, shorten_message
 from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.keys import Key
-from penstock.storage.room import storage_full_error
+from penstock.storage.disk_space import storage_full_error
 
 _GONE: Final = re.compile(
     r"\.(manifest|lance)\b[^:]* was not found|not found: \S+\.(manifest|lance)\b", re.IGNORECASE

@@ -45,7 +45,7 @@ from penstock.formats.lance.lake.requests import changes_of, message_of
 from penstock.formats.lance.lake.table_opener import OpenedTable, TableOpener
 from penstock.formats.lance.lake.table_placement import TablePlacement
 from penstock.formats.lance.manifests import ManifestOperation
-from penstock.formats.lance.names import MANIFEST, STAGING, own_branch_name
+from penstock.formats.lance.names import MANIFEST, STAGING, lance_branch_name
 from penstock.formats.lance.state import Version, is_managed
 from penstock.kernel.batch import Outcome
 from penstock.lake.call import Call, commit_meta, first, request_digest
@@ -65,7 +65,7 @@ TRIES_MAX: Final = 8
 """How often a table may come and go between a look and its turn."""
 
 
-class LanceAnswers:
+class LanceHandlers:
     """Answers every call of ``calls``."""
 
     def __init__(self, lake: Embedded, parts: LanceParts) -> None:
@@ -133,7 +133,7 @@ class LanceAnswers:
         )
 
     def _own_branch(self, opened: OpenedTable, name: str) -> str:
-        branch = own_branch_name(name)
+        branch = lance_branch_name(name)
         if branch and opened.versions.branch(branch) is None:
             raise OwnRefNotFound(f"'{opened.key}' has no branch '{branch}'", branch=branch)
         return branch
@@ -181,7 +181,7 @@ class LanceAnswers:
                 if self._is_to_do(call, operation)
             ]
             if not asked_for:
-                return self._nothing_to_do(call)
+                return self._answer_empty_commit(call)
             try:
                 return self._try_commit(call, asked_for)
             except TableExists as problem:
@@ -202,7 +202,7 @@ class LanceAnswers:
             return True
         return not is_managed(self._head_content(call.branch, operation.key))
 
-    def _nothing_to_do(self, call: calls.CommitLance) -> LanceCommitted:
+    def _answer_empty_commit(self, call: calls.CommitLance) -> LanceCommitted:
         doings = self._committed_request(call)
         return result_of_commit(doings, None, self._lake.commit_of(call.branch))
 
@@ -267,7 +267,7 @@ class LanceAnswers:
             if not isinstance(operation, calls.CreateLanceVersion) or table is None:
                 continue
             version, location = (
-                table.versions.get(own_branch_name(operation.branch), operation.version),
+                table.versions.get(lance_branch_name(operation.branch), operation.version),
                 table.content.location,
             )
             name = operation.manifest.removeprefix(f"{location}/")

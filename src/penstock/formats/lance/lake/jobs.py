@@ -168,8 +168,8 @@ class JobNamespace(PenstockNamespace):
         landing = self._find_landing()
         if landing is None:
             raise OutcomeUnknown(
-                f"Lance says that '{job.key}' was written as version {made.version}, but the lake did not "
-                "receive that version: this version of Lance may bypass the lake",
+                f"Lance says that '{job.key}' was written as version {made.version}, but the lake did "
+                "not get that version: this version of Lance may write past the lake",
                 key=job.id,
             )
         return CommittedJob(version=made.version, commit=landing.commit, head=landing.head)

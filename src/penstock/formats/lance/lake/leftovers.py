@@ -87,7 +87,7 @@ def _decide_fate(key: str, needs: LanceNeeds) -> FileFate:
     if is_data(inside):
         return FileFate.DATA
     if f"/{VERSIONS}" in parts:
-        return _of_version(key, chain, needs)
+        return _decide_fate_of_manifest(key, chain, needs)
     if f"/{STAGING}" in parts or f"/{TRANSACTIONS}" in parts:
         return FileFate.SCRATCH
     if (line or branch) and chain not in table.lines:
@@ -95,7 +95,7 @@ def _decide_fate(key: str, needs: LanceNeeds) -> FileFate:
     return FileFate.KEPT
 
 
-def _of_version(key: str, chain: str, needs: LanceNeeds) -> FileFate:
+def _decide_fate_of_manifest(key: str, chain: str, needs: LanceNeeds) -> FileFate:
     """What becomes of a file that is beside manifests and is not one that is named."""
     folder, _, name = key.rpartition(VERSIONS)
     if name == HINT:

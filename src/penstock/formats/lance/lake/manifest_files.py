@@ -47,9 +47,11 @@ class ManifestFiles:
         ``UnclearManifest`` if that cannot be said.
         """
         if manifest.flags & ~Flag.KNOWN:
-            raise UnclearManifest("uses something of Lance that this version of Penstock does not know")
+            raise UnclearManifest("uses a feature of Lance that this version of Penstock does not know")
         if unknown := manifest.unknown_fields:
-            raise UnclearManifest(f"has fields that this version of Penstock does not know ({unknown})")
+            raise UnclearManifest(
+                f"has fields in its manifest that this version of Penstock does not know ({unknown})"
+            )
         try:
             roots = _read_roots(manifest, folder)
             if name := manifest.transaction_file:
@@ -63,7 +65,7 @@ class ManifestFiles:
                     packed, key=blake2b(context, digest_size=32).digest(), digest_size=16
                 ).digest()
                 if digest not in self._seen:
-                    yield from _of_fragment(Message.read(packed), roots)
+                    yield from _read_files_of_fragment(Message.read(packed), roots)
                     self._seen.add(digest)
         except Malformed as problem:
             raise UnclearManifest(f"cannot be read: {problem}") from None
@@ -75,7 +77,7 @@ def fragments_with_files(manifest: Manifest, folder: str) -> Iterator[tuple[Mess
     roots = _read_roots(manifest, folder)
     for fragment in manifest.fragments:
         plain = fragment.with_field(DELETION_FILE)
-        yield fragment, frozenset(_of_fragment(plain, roots))
+        yield fragment, frozenset(_read_files_of_fragment(plain, roots))
 
 
 _Roots = dict[int | None, tuple[str, bool]]
@@ -102,7 +104,7 @@ def _find_root(roots: _Roots, base: int | None) -> tuple[str, bool]:
     return roots[base]
 
 
-def _of_fragment(fragment: Message, roots: _Roots) -> Iterator[str]:
+def _read_files_of_fragment(fragment: Message, roots: _Roots) -> Iterator[str]:
     if unknown := {field.number for field in fragment} - _FRAGMENT_FIELDS:
         raise UnclearManifest(f"has fragments that Penstock does not understand (fields {sorted(unknown)})")
     for packed in fragment.all(FILES):

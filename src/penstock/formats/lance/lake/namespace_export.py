@@ -49,7 +49,7 @@ class ExportedTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Exported(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of an export."""
+    """The result of an export."""
 
     root: str
     """The directory namespace."""
@@ -98,12 +98,14 @@ def export_lance(lake: Lake, root: str, ref: str | None = None, *, dry_run: bool
 
 def _require_exportable(about: LanceAbout, location: str) -> ExportedTable:
     if about.is_private:
-        raise InvalidRequest("is private: its versions exist in the lake only")
+        raise InvalidRequest("cannot be exported: it is private, and its versions exist in the lake only")
     folder = normalise(about.folder)
     if folder == location or not is_under(folder, location):
-        raise InvalidRequest(f"is at {folder}, which is outside {location}")
+        raise InvalidRequest(f"cannot be exported: it is at {folder}, which is outside {location}")
     if any(DELIMITER in part for part in about.key):
-        raise InvalidRequest(f"has a '{DELIMITER}' in its name, which separates names there")
+        raise InvalidRequest(
+            f"cannot be exported: its name contains '{DELIMITER}', which separates the parts of a name there"
+        )
     return ExportedTable(key=about.key, folder=folder, version=about.version)
 
 

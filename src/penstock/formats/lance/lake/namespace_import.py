@@ -48,7 +48,7 @@ class ListedTable(NamedTuple):
 
 
 class Imported(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of an import."""
+    """The result of an import."""
 
     root: str
     """The directory namespace."""

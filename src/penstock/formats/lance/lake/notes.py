@@ -53,7 +53,7 @@ def note_intended(place: Place) -> bool:
     return False
 
 
-def note_stays(place: Place) -> None:
+def mark_files_kept(place: Place) -> None:
     """Note that the files of the table at a place are to stay when no branch has it any more."""
     place.put(STAYS, b"")
 

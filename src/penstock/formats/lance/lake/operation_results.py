@@ -14,7 +14,7 @@ from penstock.formats.lance.lake import calls
 from penstock.formats.lance.lake.answers import LanceCommitted, LanceDone, LanceVersion
 from penstock.formats.lance.lake.calls import LanceOperation
 from penstock.formats.lance.lake.table_opener import OpenedTable, TableOpener
-from penstock.formats.lance.names import MAIN, own_branch_name
+from penstock.formats.lance.names import MAIN, lance_branch_name
 from penstock.formats.lance.state import LanceState, Versions, folder_at, is_managed, state_of
 from penstock.kernel.batch import Outcome
 from penstock.model.clock import utc
@@ -91,7 +91,7 @@ class _OperationResults:
         if isinstance(operation, calls.CreateLanceVersion):
             return LanceDone(
                 version=self._find_version(
-                    operation.key, table, own_branch_name(operation.branch), operation.version
+                    operation.key, table, lance_branch_name(operation.branch), operation.version
                 )
             )
         if isinstance(operation, calls.PutLanceBranch):
@@ -131,7 +131,7 @@ class _OperationResults:
         )
 
     def _count_deleted(self, operation: calls.DeleteLanceVersions) -> int:
-        table, branch = self._find_table(self._before, operation.key), own_branch_name(operation.branch)
+        table, branch = self._find_table(self._before, operation.key), lance_branch_name(operation.branch)
         if table is None or self._before == self._after:
             return 0
         count = 0

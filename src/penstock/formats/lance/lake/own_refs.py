@@ -39,7 +39,7 @@ from penstock.formats.lance.lake.calls import (
 from penstock.formats.lance.lake.errors import operation
 from penstock.formats.lance.lake.paths import page_size, require_token, table_key
 from penstock.formats.lance.lake.versions import VersionOperations
-from penstock.formats.lance.names import own_branch_name
+from penstock.formats.lance.names import lance_branch_name
 from penstock.lake.call import Call
 
 T = TypeVar("T", LanceBranch, LanceTag)
@@ -57,7 +57,7 @@ class OwnRefOperations(VersionOperations):
                 PutLanceBranch(
                     key=table_key(request.id),
                     branch=request.name,
-                    parent=own_branch_name(request.from_branch),
+                    parent=lance_branch_name(request.from_branch),
                     version=request.from_version,
                 )
             ],
@@ -130,7 +130,7 @@ def _put_tag(request: CreateTableTagRequest | UpdateTableTagRequest, *, is_new: 
     return PutLanceTag(
         key=table_key(request.id),
         tag_name=request.tag,
-        branch=own_branch_name(request.branch),
+        branch=lance_branch_name(request.branch),
         version=request.version,
         is_new=is_new,
     )

@@ -17,7 +17,7 @@ from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.folder_check import FolderCheck
 from penstock.formats.lance.format import LanceFormat
 from penstock.formats.lance.intents import Create, Deregister, NumberedStep, Resync, decode_steps
-from penstock.formats.lance.lake.notes import DeregisteredNote, note_not_intended, note_stays, stays
+from penstock.formats.lance.lake.notes import DeregisteredNote, mark_files_kept, note_not_intended, stays
 from penstock.formats.lance.manifest_reader import Manifests
 from penstock.formats.lance.ownership import Ownership
 from penstock.formats.lance.promoter import Promoter
@@ -79,7 +79,7 @@ class LanceParts:
             kernel.clock,
             self.promoter,
             self.ownership,
-            self._after_removal,
+            self._settle_removed_table,
             self.folder_check,
         )
 
@@ -145,7 +145,7 @@ class LanceParts:
             self._kernel.references.get(self._kernel.formats.default_branch).head
         )
 
-    def _after_removal(self, key: Key, commit: ObjectId) -> None:
+    def _settle_removed_table(self, key: Key, commit: ObjectId) -> None:
         """A commit took a table from a branch, which settles what is noted of its files. If it was
         deregistered, and no branch has it, others may.
 
@@ -165,7 +165,7 @@ class LanceParts:
             self.is_location_of_table(old_content.location),
         )
         if self._has_deregistered(commit, old_content):
-            note_stays(place)
+            mark_files_kept(place)
         elif not is_location_of_table:
             note_not_intended(place)
         if is_location_of_table or stays(place) is not DeregisteredNote.YES:

@@ -16,7 +16,7 @@ def whole_path(location: str, path: str) -> str:
     """The whole path or URL of a file near a location, which Lance names from the root of its storage."""
     if "://" in path:
         return path
-    scheme, host = _bucket_of(location)
+    scheme, host = _split_bucket(location)
     whole = f"{scheme}://{host}/{path.lstrip('/')}" if scheme else f"/{path.lstrip('/')}"
     if not whole.startswith(f"{location}/") and (plain := unquote(whole)).startswith(f"{location}/"):
         return plain  # Lance writes some characters as a URL has them
@@ -30,11 +30,11 @@ def is_whole(location: str) -> bool:
 
 def path_from_root(location: str) -> str:
     """A whole path or URL as Lance names it: from the root of its storage, with no slash before it."""
-    scheme, host = _bucket_of(location)
+    scheme, host = _split_bucket(location)
     return location.removeprefix(f"{scheme}://{host}").lstrip("/") if scheme else location.lstrip("/")
 
 
-def _bucket_of(location: str) -> tuple[str, str]:
+def _split_bucket(location: str) -> tuple[str, str]:
     if "://" not in location:
         return "", ""
     split = urlsplit(location)

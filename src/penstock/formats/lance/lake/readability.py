@@ -83,14 +83,14 @@ class LanceReadability:
         try:
             references = [reference for kind in KINDS for reference in self._kernel.references.all(kind)]
         except PenstockError as problem:
-            logger.warning("no Lance tables were checked: %s", problem)
+            logger.warning("Lance tables could not be checked: %s", problem)
             return
         for reference in references:
             try:
                 yield from self._check_reference(reference)
             except (PenstockError, AttributeError, TypeError, ValueError, LookupError) as problem:
                 # Objects that are damaged are told by whoever checks them.
-                logger.warning("not all Lance tables at '%s' were checked: %s", reference.name, problem)
+                logger.warning("not all Lance tables on '%s' could be checked: %s", reference.name, problem)
 
     def _check_reference(self, reference: Reference) -> Iterator[Unreadable]:
         if reference.head == NO_COMMIT:

@@ -11,7 +11,7 @@ from penstock.formats.lance import intents
 from penstock.formats.lance.intents import NumberedStep, Steps, encode_steps
 from penstock.formats.lance.lake import calls
 from penstock.formats.lance.lake.calls import LanceOperation
-from penstock.formats.lance.names import VERSION_MAX, own_branch_name
+from penstock.formats.lance.names import VERSION_MAX, lance_branch_name
 from penstock.formats.lance.state import NAME
 from penstock.model.keys import Key
 from penstock.model.operations import Change
@@ -132,7 +132,7 @@ class _Steps:
         if not 1 <= operation.version <= VERSION_MAX:
             raise InvalidRequest(f"'{self._key}' cannot have a version {operation.version}", operation=number)
         return intents.Create(
-            branch=own_branch_name(operation.branch),
+            branch=lance_branch_name(operation.branch),
             version=operation.version,
             path=operation.manifest.removeprefix(folder),
             size=operation.size,
@@ -146,13 +146,13 @@ def _make_step(operation: LanceOperation) -> intents.Step:
     """A step that says the same as its operation."""
     match operation:
         case calls.DeleteLanceVersions():
-            return intents.Delete(branch=own_branch_name(operation.branch), ranges=operation.ranges)
+            return intents.Delete(branch=lance_branch_name(operation.branch), ranges=operation.ranges)
         case calls.AlterLance():
             return intents.Alter(properties=operation.properties)
         case calls.PutLanceTag():
             return intents.PutTag(
                 name=operation.tag_name,
-                branch=own_branch_name(operation.branch),
+                branch=lance_branch_name(operation.branch),
                 version=operation.version,
                 is_new=operation.is_new,
                 metadata=operation.metadata,
@@ -162,7 +162,7 @@ def _make_step(operation: LanceOperation) -> intents.Step:
         case calls.PutLanceBranch():
             return intents.PutBranch(
                 name=operation.branch,
-                parent=own_branch_name(operation.parent),
+                parent=lance_branch_name(operation.parent),
                 version=operation.version,
                 metadata=operation.metadata,
             )
@@ -190,7 +190,7 @@ def check_together(ones: Sequence[tuple[int, LanceOperation]]) -> None:
                 operation.key, number, other, "a table that is dropped cannot also be changed"
             )
         if isinstance(operation, calls.CreateLanceVersion):
-            versions = created.setdefault(own_branch_name(operation.branch), {})
+            versions = created.setdefault(lance_branch_name(operation.branch), {})
             if (other_one := versions.setdefault(operation.version, number)) != number:
                 raise _contradiction_error(
                     operation.key, number, other_one, f"both create version {operation.version}"
@@ -202,7 +202,7 @@ def check_together(ones: Sequence[tuple[int, LanceOperation]]) -> None:
                 )
     for number, operation in ones:
         if isinstance(operation, calls.DeleteLanceVersions):
-            for version, other_one in created.get(own_branch_name(operation.branch), {}).items():
+            for version, other_one in created.get(lance_branch_name(operation.branch), {}).items():
                 if any(start <= version and (end < 0 or version < end) for start, end in operation.ranges):
                     raise _contradiction_error(
                         operation.key,

@@ -35,7 +35,7 @@ from penstock.kernel.ledger import LEDGER, find_table, ledger_entry
 from penstock.kernel.objects import content_of
 from penstock.kernel.reachable import Progress, silent
 from penstock.kernel.state import prefix_end
-from penstock.lake.retained_history import Neighbours, RetainedHistory
+from penstock.lake.retained_history import NeighbourTables, RetainedHistory
 from penstock.model.content import AnyContent
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import RESERVED, Key
@@ -140,7 +140,7 @@ class RetainedTables:
     def __init__(self, kernel: Kernel, places: Places, progress: Progress = silent) -> None:
         self._kernel, self._places, self._progress = kernel, places, progress
         self._history = RetainedHistory(kernel, self._tables_changed_by, progress)
-        self.neighbours = Neighbours(LanceTable)
+        self.neighbours = NeighbourTables(LanceTable)
         self._nodes: set[tuple[str, int, ObjectId]] = set()
         self._branches: set[tuple[bytes, ObjectId]] = set()
         self._heads: dict[ObjectId, list[tuple[str, list[NumberedManifest]]]] = {}
@@ -166,6 +166,23 @@ class RetainedTables:
     def names(self, path: str) -> bool:
         """Whether a file is named."""
         return any(name_hash(spelling) in self._names for spelling in spellings(path))
+
+    def find_unclear(self, location: str) -> Iterator[RetainedTable]:
+        """Tables of which it cannot be read whether they have files in the folder of another one.
+
+        Only those that were registered may, or that are known to have files in other folders.
+        """
+        for table in self.tables.values():
+            if table.problem and table.location != location and (table.is_registered or table.bases):
+                yield table
+
+    def check_shared(self, location: str) -> None:
+        """``Damaged`` if it cannot be read which files of a folder other tables have."""
+        if next(self.find_unclear(location), None) is not None:
+            raise Damaged(
+                f"another Lance table, which may share files with the one at {location}, cannot be read; a "
+                "sweep of all tables says which one, and why"
+            )
 
     def is_or_was_on_branch(self, table: UUID) -> bool:
         """Whether a branch has a table, or had it before it was dropped there."""
@@ -231,14 +248,14 @@ class RetainedTables:
         table.first = max(table.first, state.first)
         table.lines.add(state.chain)
         recent = (NumberedManifest(entry.branch, entry.number, entry.version) for entry in state.recent)
-        for numbered_manifest in (*self._in_tree(location, state), *recent):
+        for numbered_manifest in (*self._read_new_tree_nodes(location, state), *recent):
             if numbered_manifest.branch != MAIN or numbered_manifest.number >= state.first:
                 table.take(numbered_manifest)
         for numbered_manifest in _newest_versions(Versions(self._kernel.objects, state)):
             _add_version(table.history, numbered_manifest)
         return table
 
-    def _in_tree(self, location: str, state: LanceState) -> Iterator[NumberedManifest]:
+    def _read_new_tree_nodes(self, location: str, state: LanceState) -> Iterator[NumberedManifest]:
         """The versions in those nodes of a table's tree that were not read before, for a state with the same
         beginning."""
         seen_nodes: set[ObjectId] = {EMPTY_ROOT}

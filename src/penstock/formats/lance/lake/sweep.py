@@ -12,7 +12,8 @@ A table of which no kept commit has anything goes as a whole, if the lake gave i
 dropped, or whose transaction never landed. One that was deregistered stays; a note in its folder says so. If
 that was only intended, so far as the note tells, it stays as well, unless no branch ever had it.
 
-If anything cannot be read that may name a file, nothing of that table is removed. Manifests go before the
+If anything cannot be read that may name a file, nothing of that table is removed, and nothing of any other
+table if it was registered: it may share files with them. Manifests go before the
 files that they name, and a name that is gone is no mistake: a sweep that is killed is taken up by the next.
 """
 
@@ -146,6 +147,7 @@ class LanceSweep:
         """Whether files of a table may go; not of one that was never written to, or was deregistered."""
         if table.problem:
             raise Damaged(table.problem)
+        self.kept.check_shared(table.location)
         self.kept.neighbours.check(table.location)
         owner = owner_of(place)
         if owner is None or (not table.is_there and stays(place) is not DeregisteredNote.NO):
@@ -209,7 +211,7 @@ class _TableFolder:
         return judge(candidate.entry, self._needs) if self._is_swept else FileFate.KEPT
 
     def remove(self, files: Sequence[JudgedFile]) -> None:
-        self._place.delete(sorted((file.entry.key for file in files), key=_after_manifests))
+        self._place.delete(sorted((file.entry.key for file in files), key=_order_manifests_first))
 
     def finish(self, tally: SweepTally) -> None:  # noqa: ARG002
         pins = Pins(self._sweep.kept, self._table, self._place)
@@ -233,7 +235,7 @@ class _LoneFolder:
             yield from self._judge_many(listing)
             return
         is_young = any(map(self._is_young, entries))
-        for entry in sorted(entries, key=lambda entry: (_after_manifests(entry.key), entry.key)):
+        for entry in sorted(entries, key=lambda entry: (_order_manifests_first(entry.key), entry.key)):
             if entry.key != OWNER:
                 yield JudgedFile(entry, FileFate.WAITING if is_young else FileFate.DATA)
 
@@ -242,7 +244,7 @@ class _LoneFolder:
         is_young = any(map(self._is_young, listing(self._place, "")))
         for is_after in (False, True):
             for entry in listing(self._place, ""):
-                if entry.key != OWNER and _after_manifests(entry.key) is is_after:
+                if entry.key != OWNER and _order_manifests_first(entry.key) is is_after:
                     is_waiting = is_young or self._is_young(entry)  # one may have come meanwhile
                     yield JudgedFile(entry, FileFate.WAITING if is_waiting else FileFate.DATA)
 
@@ -251,6 +253,7 @@ class _LoneFolder:
 
     def look_again(self) -> None:
         self._sweep.kept.look()
+        self._sweep.kept.check_shared(self._location)
         is_known = self._location in self._sweep.kept.tables
         self._is_alone = not is_known and self._sweep.is_alone(self._location)
 
@@ -318,6 +321,6 @@ class _Foreign:
         return any(size is not None for size in self._place.sizes(files))
 
 
-def _after_manifests(name: str) -> bool:
+def _order_manifests_first(name: str) -> bool:
     """Manifests go first, so that none is listed whose files are gone."""
     return VERSIONS not in name

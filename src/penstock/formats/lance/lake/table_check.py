@@ -52,12 +52,12 @@ class LanceCheck:
             return
         if not _is_chain(state.chain):
             yield key, f"continues in {state.chain!r}, which is not a version chain"
-        yield from ((key, what) for what in self._of_recent(state))
+        yield from ((key, what) for what in self._check_recent_versions(state))
         if state.root not in self._checked:
             self._checked.add(state.root)
-            yield from ((state.root.hex(), what) for what in self._of_tree(state))
+            yield from ((state.root.hex(), what) for what in self._check_stored_versions(state))
 
-    def _of_recent(self, state: LanceState) -> Iterator[str]:
+    def _check_recent_versions(self, state: LanceState) -> Iterator[str]:
         """What is wrong with the versions beside the tree: each comes after all others of its branch."""
         state = msgspec.structs.replace(state, first=0)  # an entry may stay that is not told any more
         versions = Versions(self._objects, state)
@@ -65,7 +65,7 @@ class LanceCheck:
         newest: dict[str, int] = {}
         try:
             for entry in state.recent:
-                yield from _of_entry(version_key(entry.branch, entry.number), entry.version, versions)
+                yield from _check_entry(version_key(entry.branch, entry.number), entry.version, versions)
                 if entry.branch not in newest:
                     before = older.newest(entry.branch)
                     newest[entry.branch] = 0 if before is None else before[0]
@@ -75,7 +75,7 @@ class LanceCheck:
         except Damaged:
             return  # told by whoever checks the nodes
 
-    def _of_tree(self, state: LanceState) -> Iterator[str]:
+    def _check_stored_versions(self, state: LanceState) -> Iterator[str]:
         versions = Versions(self._objects, msgspec.structs.replace(state, first=0))
         try:
             for stored, value in tree.scan(self._objects, state.root):
@@ -84,14 +84,14 @@ class LanceCheck:
                 except Damaged as damaged:
                     yield damaged.message
                     continue
-                yield from _of_entry(stored, entry, versions)
+                yield from _check_entry(stored, entry, versions)
         except Damaged:
             return  # told by whoever checks the nodes
         except UnicodeDecodeError:
             yield "has an entry whose name is not UTF-8"
 
 
-def _of_entry(stored: bytes, entry: Version | OwnBranch | OwnTag, versions: Versions) -> Iterator[str]:
+def _check_entry(stored: bytes, entry: Version | OwnBranch | OwnTag, versions: Versions) -> Iterator[str]:
     named = version_of(stored)
     if (named is not None) != isinstance(entry, Version):
         yield f"has an entry whose kind does not match its name: {stored!r}"

@@ -29,7 +29,7 @@ from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.manifest_reader import is_of
 from penstock.formats.lance.manifests import Manifest, ManifestOperation, transaction
 from penstock.formats.lance.names import MAIN, manifest_name, staged_name
-from penstock.formats.lance.relocation import Immovable, move_to_folder
+from penstock.formats.lance.relocation import UnknownPlacement, move_to_folder
 from penstock.formats.lance.sides import NumberedVersion
 from penstock.formats.lance.state import LanceState, Version, Versions, folder_at, is_managed, state_of
 from penstock.formats.lance.version_pins import pin
@@ -216,7 +216,7 @@ class TableOpener:
             return OpenedPlace(canonical, version.size)
         waiting = WaitingVersion(branch, number, version)
         self._parts.promoter.pin_before(opened.content, opened.versions, waiting)
-        return self._place_apart(opened, waiting)
+        return self._place_for_staged_version(opened, waiting)
 
     def place_after_commit(
         self, opened: OpenedTable, branch: str, number: int, version: Version
@@ -237,9 +237,9 @@ class TableOpener:
             return OpenedPlace(linked, version.size)  # nothing is there as a rule, and a look costs as much
         if not opened.state.is_private and self._is_there(opened.content, canonical, number, version):
             return OpenedPlace(canonical, version.size)
-        return self._place_apart(opened, waiting)
+        return self._place_for_staged_version(opened, waiting)
 
-    def _place_apart(self, opened: OpenedTable, waiting: WaitingVersion) -> OpenedPlace:
+    def _place_for_staged_version(self, opened: OpenedTable, waiting: WaitingVersion) -> OpenedPlace:
         """A version under a name of its own."""
         name = opened.branch or ""
         transaction = name.removeprefix(PREFIX) if name.startswith(PREFIX) else ""
@@ -315,7 +315,7 @@ class TableOpener:
             return OpenedPlace(name, size)
         (existing,) = place.read([name])
         if existing is None:
-            data = self._copy(opened, branch, number, version, uuid)
+            data = self._copy_manifest(opened, branch, number, version, uuid)
             is_new = False
             with suppress(OutcomeUnknown):  # what is there tells
                 is_new = place.create(name, data)
@@ -328,7 +328,7 @@ class TableOpener:
         apart = staged_name(opened.chain, branch, f"apart-{uuid}", number)
         if (size := place.size(apart)) is not None:
             return OpenedPlace(apart, size)
-        data = self._copy(opened, branch, number, version, uuid)
+        data = self._copy_manifest(opened, branch, number, version, uuid)
         try:
             place.create(apart, data)  # if somebody else did, it is the same
         except OutcomeUnknown:
@@ -336,7 +336,9 @@ class TableOpener:
                 raise
         return OpenedPlace(apart, len(data))
 
-    def _copy(self, opened: OpenedTable, branch: str, number: int, version: Version, uuid: str) -> bytes:
+    def _copy_manifest(
+        self, opened: OpenedTable, branch: str, number: int, version: Version, uuid: str
+    ) -> bytes:
         """The manifest of a version of another chain for the folder that the table is opened in.
 
         It names files of the other chain, so that the version is pinned there. What a transaction reads need
@@ -349,7 +351,7 @@ class TableOpener:
         )
         try:
             moved = move_to_folder(manifest, old_folder, becomes)
-        except Immovable as problem:
+        except UnknownPlacement as problem:
             raise UnsupportedFeature(
                 f"version {number} of '{opened.key}' {problem}, so it cannot be continued on another branch"
             ) from None
@@ -387,7 +389,7 @@ class TableOpener:
         manifests = self._parts.manifests
         try:
             data = manifests.readable(content.location, branch, number, version)
-        except Immovable as problem:
+        except UnknownPlacement as problem:
             raise UnsupportedFeature(
                 f"version {number} of '{opened.key}' cannot be read since the table was moved: it {problem}"
             ) from None

@@ -124,7 +124,9 @@ class TablePlacement:
             for place in self._noted:
                 note_not_intended(place)
         except PenstockError as problem:
-            logger.warning("notes of a refused commit could not be removed: %s", problem)
+            logger.warning(
+                "marker files in the table folders of a refused commit could not be removed: %s", problem
+            )
 
     def keep_owned(self) -> None:
         """Note once more whose tables are that came to a place: another request for the same place may have
@@ -137,7 +139,11 @@ class TablePlacement:
                 elif table in self._taken:
                     self._release(table)
         except PenstockError as problem:
-            logger.warning("the owner of tables could not be recorded at their new location: %s", problem)
+            logger.warning(
+                "the lake could not be recorded as the owner in the folders of Lance tables that a "
+                "commit brought: %s",
+                problem,
+            )
 
     def _release(self, table: LanceTable) -> None:
         """Let a place be nobody's where no branch has a table."""

@@ -88,11 +88,13 @@ class TableRewrite:
         options: dict[str, Any] | None = None
         if len(index.field_names) == 1:
             if index.index_type == "Inverted":
-                options = _of_text(index.details)
+                options = _text_index_options(index.details)
             elif index.index_type in _KINDS:
                 options = {}
             elif index.index_type.startswith("IVF_"):
-                options = _of_vectors(index.details, dataset.stats.index_stats(index.name)["indices"])
+                options = _vector_index_options(
+                    index.details, dataset.stats.index_stats(index.name)["indices"]
+                )
         if options is None:
             raise UnsupportedFeature(
                 f"the index '{index.name}' of '{self._key}', of type {index.index_type}, cannot be rebuilt "
@@ -103,7 +105,7 @@ class TableRewrite:
         return options
 
 
-def _of_text(settings: Mapping[str, Any]) -> dict[str, Any] | None:
+def _text_index_options(settings: Mapping[str, Any]) -> dict[str, Any] | None:
     if (
         settings.get("lance_tokenizer") not in (None, "text")
         or settings.get("document_granularity", "row") != "row"
@@ -112,7 +114,9 @@ def _of_text(settings: Mapping[str, Any]) -> dict[str, Any] | None:
     return {name: settings[name] for name in _OF_TEXT if settings.get(name) is not None}
 
 
-def _of_vectors(settings: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+def _vector_index_options(
+    settings: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]
+) -> dict[str, Any] | None:
     options: dict[str, Any] = {"metric": str(settings.get("metric_type", "l2")).lower()}
     if not parts:
         return None

@@ -36,7 +36,7 @@ from penstock.formats.lance.lake.calls import (
 from penstock.formats.lance.lake.errors import operation
 from penstock.formats.lance.lake.namespaces import TRIES_MAX, NamespaceOperations, parse_choice, take_page
 from penstock.formats.lance.lake.paths import is_whole, namespace_key, require_token, table_key
-from penstock.formats.lance.names import own_branch_name
+from penstock.formats.lance.names import lance_branch_name
 from penstock.formats.lance.state import is_managed, state_of
 from penstock.lake.views import Snapshot
 from penstock.model.content import AnyContent
@@ -124,7 +124,7 @@ class TableOperations(NamespaceOperations):
                     "a tag already names a version and its branch: give no version or branch with it"
                 )
             return self.find_tag(key, request.tag)
-        branch = own_branch_name(request.branch)
+        branch = lance_branch_name(request.branch)
         if branch:
             self.require_own_branch(key, branch)
         return branch, request.version

@@ -36,7 +36,7 @@ from penstock.formats.lance.lake.paths import page_size, path_from_root, require
 from penstock.formats.lance.lake.requests import of_operation
 from penstock.formats.lance.lake.tables import TableOperations
 from penstock.formats.lance.manifests import Manifest
-from penstock.formats.lance.names import VERSION_MAX, detached_name, own_branch_name
+from penstock.formats.lance.names import VERSION_MAX, detached_name, lance_branch_name
 from penstock.formats.lance.wire import Malformed
 from penstock.lake.views import Snapshot
 from penstock.model.keys import Key
@@ -81,7 +81,7 @@ class VersionOperations(TableOperations):
             raise InvalidRequest(f"unknown naming scheme {request.naming_scheme!r}; it must be V1 or V2")
         return CreateLanceVersion(
             key=key,
-            branch=own_branch_name(request.branch),
+            branch=lance_branch_name(request.branch),
             version=request.version,
             manifest=whole_path(location, request.manifest_path),
             size=request.manifest_size,
@@ -99,7 +99,8 @@ class VersionOperations(TableOperations):
         below = path.removeprefix(f"{about.location}/")
         if not below.startswith(name) or not _STAGED.fullmatch(below.removeprefix(name)):
             raise InvalidManifest(
-                f"{path!r} is not where version {version % 2**64} of '{key}' is staged on this branch"
+                f"{path!r} is not a path where version {version % 2**64} of '{key}' can be staged "
+                "on this branch"
             )
         place = self.lake.places.at(about.location)
         (data,) = place.read([below])
@@ -147,7 +148,7 @@ class VersionOperations(TableOperations):
     def _find_detached(self, request: dict[str, Any], version: int) -> tuple[Key, LanceAbout, str]:
         """Find a detached version, which belongs to no chain: the key, the table, and the path of the
         manifest."""
-        key, branch = table_key(request.get("id")), own_branch_name(request.get("branch"))
+        key, branch = table_key(request.get("id")), lance_branch_name(request.get("branch"))
         if version % 2**64 <= VERSION_MAX:
             raise InvalidRequest(f"'{key}' cannot have a version {version}")
         about = self.about(key)
@@ -224,7 +225,7 @@ def deleting(request: BatchDeleteTableVersionsRequest) -> DeleteLanceVersions:
         if not 0 <= start <= VERSION_MAX or not (end == -1 or start < end <= VERSION_MAX):
             raise InvalidRequest(f"invalid range of versions: from {start} up to, but not including, {end}")
     return DeleteLanceVersions(
-        key=table_key(request.id), branch=own_branch_name(request.branch), ranges=tuple(ranges)
+        key=table_key(request.id), branch=lance_branch_name(request.branch), ranges=tuple(ranges)
     )
 
 
@@ -234,7 +235,7 @@ def create_response(found_version: LanceVersion | None, version: int) -> CreateT
 
 def require_created(found_version: LanceVersion | None, version: int) -> LanceVersion:
     if found_version is None:
-        raise VersionNotFound(f"version {version} was created, but no longer exists")
+        raise VersionNotFound(f"version {version} was created, but was deleted since")
     return found_version
 
 
@@ -252,7 +253,10 @@ def shown_version(version: LanceVersion) -> TableVersion:
 def _check_detached(key: Key, path: str, data: bytes | None, version: int) -> None:
     """``InvalidManifest`` unless a manifest says of itself that it is this version."""
     if data is None:
-        raise InvalidManifest(f"there is no manifest {path} of '{key}'")
+        raise InvalidManifest(
+            f"the manifest {path}, which the request names for '{key}', does not "
+            "exist; write it before the version is created"
+        )
     try:
         says = Manifest.read(data).version
     except Malformed as problem:

@@ -1,4 +1,8 @@
-"""What a program does with a Lance table: Lance itself reads and writes it."""
+"""What a program does with a Lance table: Lance itself reads and writes it.
+
+What reads and writes rows is imported where it is used: with it comes Lance, which takes a while and
+much memory.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import InvalidRequest, NotManaged, VersionNotFound
-from penstock.formats import registry
 from penstock.formats.lance.lake.calls import GetLanceTable
 from penstock.formats.lance.lake.installed import require_lance
 from penstock.formats.lance.names import USAGE
 from penstock.formats.lance.state import is_managed
 from penstock.lake.answers import Ratified
-from penstock.lake.row_changes import RowStatements
+from penstock.lake.row_changes import RowFunctions, RowStatements
 from penstock.lake.table_writer import (
     RowWrite,
     check_format,
@@ -67,8 +70,11 @@ class LanceView(RowStatements):
             raise NotManaged(f"'{self._table.key}' is {USAGE}", key=str(self._table.key))
         return self._write(data, "overwrite", description, idempotency_key)
 
-    def load_statement(self, name: str) -> Any:
-        return _load(name)
+    def load_functions(self) -> RowFunctions:
+        require_lance()
+        from penstock.formats.lance.lake.row_statements import delete_rows, merge_rows, update_rows
+
+        return RowFunctions(delete_rows, update_rows, merge_rows)
 
     def optimize(
         self,
@@ -81,8 +87,10 @@ class LanceView(RowStatements):
                 "leave out target_file_bytes, where and zorder_by",
                 key=str(self._table.key),
             )
-        optimized: OptimizedTable = _load("optimize_files")(self._table, order.progress)
-        return optimized
+        require_lance()
+        from penstock.formats.lance.lake.row_statements import optimize_files
+
+        return optimize_files(self._table, order.progress)
 
     def _write(
         self, data: Any, mode: str, description: CommitDescription, idempotency_key: str | None
@@ -110,9 +118,3 @@ class LanceView(RowStatements):
         if has_nothing_to_write(table, content, rows.mode):
             return None
         return self._write(rows.data, rows.mode.value, rows.said, rows.idempotency_key)
-
-
-def _load(member: str) -> Any:
-    """What changes rows, where it is used: with it comes Lance, which takes a while and much memory."""
-    require_lance()
-    return registry.load(f"penstock.formats.lance.lake.row_statements:{member}")

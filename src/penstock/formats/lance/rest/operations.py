@@ -69,7 +69,7 @@ def _write(name: str, path: str, summary: str, request: str, **more: Any) -> Res
     )
 
 
-def _on_rows(*operations: RestOperation) -> tuple[RestOperation, ...]:
+def _mark_as_row_work(*operations: RestOperation) -> tuple[RestOperation, ...]:
     return tuple(msgspec.structs.replace(operation, works_on_rows=True) for operation in operations)
 
 
@@ -164,7 +164,7 @@ _TABLES: Final = (
     ),
     _write("deregister_table", "/table/{id}/deregister", "Deregister a table", "DeregisterTableRequest"),
     _write("rename_table", "/table/{id}/rename", "Rename a table", "RenameTableRequest"),
-    *_on_rows(
+    *_mark_as_row_work(
         _write(
             "restore_table", "/table/{id}/restore", "Restore a version as a new one", "RestoreTableRequest"
         ),
@@ -175,7 +175,7 @@ _TABLES: Final = (
     ),
 )
 
-_ROWS: Final = _on_rows(
+_ROWS: Final = _mark_as_row_work(
     _write(
         *("create_table", "/table/{id}/create", "Create a table with rows", "CreateTableRequest"),
         query=shapes.LanceCreateQuery,
@@ -205,7 +205,7 @@ _ROWS: Final = _on_rows(
     ),
 )
 
-_COLUMNS: Final = _on_rows(
+_COLUMNS: Final = _mark_as_row_work(
     _write(
         *("alter_table_add_columns", "/table/{id}/add_columns", "Add columns"),
         "AlterTableAddColumnsRequest",
@@ -235,7 +235,7 @@ _COLUMNS: Final = _on_rows(
     ),
 )
 
-_INDEXES: Final = _on_rows(
+_INDEXES: Final = _mark_as_row_work(
     _write("create_table_index", "/table/{id}/create_index", "Create an index", "CreateTableIndexRequest"),
     _write(
         *("create_table_scalar_index", "/table/{id}/create_scalar_index", "Create a scalar index"),

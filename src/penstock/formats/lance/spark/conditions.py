@@ -12,7 +12,7 @@ from datetime import date
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.formats.rows.partition_values import Value
-from penstock.formats.rows.predicate_text import parse_predicate
+from penstock.formats.rows.predicate_parser import parse_predicate
 from penstock.formats.rows.predicates import (
     And,
     Column,

@@ -60,7 +60,7 @@ def order_of(request: WriteRequest) -> LanceOrder:
     return LanceOrder(
         mode=request.mode,
         overwrite_schema=overwrite_schema,
-        vectors=_vectors_of(request.options),
+        vectors=_parse_vector_columns(request.options),
         options=dict(_writer_options(request.options)),
         create=request.create,
         job=choose_job_id(request),
@@ -89,7 +89,7 @@ def check_storage_version(order: LanceOrder) -> None:
         ) from None
 
 
-def _vectors_of(options: Mapping[str, str]) -> dict[str, int]:
+def _parse_vector_columns(options: Mapping[str, str]) -> dict[str, int]:
     """Columns of vectors, as options name them; ``InvalidRequest`` for lengths that cannot be."""
     vectors = {}
     for name, value in options.items():

@@ -25,7 +25,7 @@ _RESERVED: Final = frozenset(
     {"_rowid", "_rowaddr", "_rowoffset", "_row_created_at_version", "_row_last_updated_at_version"}
 )
 """What Lance itself calls columns that every table has."""
-_NO_COLUMNS: Final = "there are no columns"
+_NO_COLUMNS: Final = "the rows have no columns; a table needs at least one"
 
 
 class ColumnFit(msgspec.Struct, frozen=True, kw_only=True):

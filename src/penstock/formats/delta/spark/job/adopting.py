@@ -20,10 +20,10 @@ from penstock.errors import PenstockError, Unavailable
 from penstock.formats.delta.lake.footers import READERS, footer_columns
 from penstock.formats.delta.lake.job_outputs import CHANGES, JobTarget, ParquetOutput
 from penstock.formats.delta.protocol.lint_files import BRANCH_DATA
-from penstock.formats.delta.rows.tails import tail
+from penstock.formats.delta.rows.footer_bytes import tail
 from penstock.formats.rows.arrow_types import pa, pq
 from penstock.spark.addresses import spark_address
-from penstock.spark.job import durable
+from penstock.spark.job import durable_files
 from penstock.spark.job.own_committer import COMMITTER, warn_of_renames
 from penstock.storage.buckets import BucketEntry
 from penstock.storage.places import Place
@@ -84,7 +84,7 @@ def _list_output(
 ) -> list[ParquetOutput]:
     """The files that a finished job wrote to its folder."""
     entries = [entry for entry in place.entries(folder) if _is_data(entry.key.removeprefix(f"{folder}/"))]
-    durable.keep(place, (entry.key for entry in entries))
+    durable_files.keep(place, (entry.key for entry in entries))
     with ThreadPoolExecutor(READERS) as threads:
         return list(threads.map(lambda one: _make_output(place, folder, one, target, is_change), entries))
 

@@ -15,9 +15,10 @@ from msgspec.structs import replace
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.column_rules import identity_of
-from penstock.formats.delta.spark.rewrites.choosing import check_of_one_row
+from penstock.formats.delta.spark.rewrites.row_conditions import check_of_one_row
 from penstock.formats.rows.arrow_types import loosened
 from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType, Type
+from penstock.lake.row_changes import check_assigned_once
 from penstock.model.similar_names import describe_names
 from penstock.spark.analysis import explain_analysis
 from penstock.spark.refusals import refusal
@@ -49,14 +50,7 @@ def assign_values(df: DataFrame, values: Values, table: StructType) -> dict[Path
                 f"'{name}' cannot be assigned: it is an identity column, whose numbers do not change",
                 column=name,
             )
-        for other in given:
-            if path[: len(other)] == other[: len(path)]:
-                raise InvalidRequest(
-                    f"'{name}' is assigned twice"
-                    if path == other
-                    else f"'{name}' is assigned both as a whole and in part",
-                    column=name,
-                )
+        check_assigned_once(name, path, given)
         given[path] = expression(value)
         fields[path] = field
     check_of_one_row(df, given.values())

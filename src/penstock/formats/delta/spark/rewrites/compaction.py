@@ -175,7 +175,7 @@ def _find_routes(spark: SparkSession, count: int) -> list[int]:
 # -- the curve ---------------------------------------------------------------------------------------------
 
 
-class _CurveColumn(NamedTuple):
+class _ZOrderColumn(NamedTuple):
     """A column of the curve: a value that can be compared here as Spark compares it."""
 
     value: Column
@@ -195,13 +195,13 @@ class _CurveColumn(NamedTuple):
         return f.when(self.value.isNull(), 0).otherwise(ranks)
 
 
-class _Curve(NamedTuple):
+class _ZOrderCurve(NamedTuple):
     """Where rows lie on a Z-order curve of some columns, and where it is cut into files.
 
     A curve of one column is the column itself.
     """
 
-    columns: list[_CurveColumn]
+    columns: list[_ZOrderColumn]
     cuts: list[list[Any]]
     """Of each bin, between its files."""
 
@@ -247,7 +247,9 @@ class _Curve(NamedTuple):
         return files
 
 
-def _plan_curve(spark: SparkSession, job: DeltaJob, bins: Sequence[FileBin], layout: FileLayout) -> _Curve:
+def _plan_curve(
+    spark: SparkSession, job: DeltaJob, bins: Sequence[FileBin], layout: FileLayout
+) -> _ZOrderCurve:
     """Choose the ranges of columns, and the cuts between files, by a sample of the rows."""
     files = [file for each in bins for file in each.files]
     values = [_comparable_column(path, job) for path in layout.sorted_by]
@@ -258,10 +260,10 @@ def _plan_curve(spark: SparkSession, job: DeltaJob, bins: Sequence[FileBin], lay
         chosen = chosen.sample(fraction=SAMPLED_ROWS / all_rows, seed=all_rows)
     sample = chosen.collect()
     columns = [
-        _CurveColumn(value, _cut([row[at] for row in sample], (1 << RANK_BITS) - 1))
+        _ZOrderColumn(value, _cut([row[at] for row in sample], (1 << RANK_BITS) - 1))
         for at, value in enumerate(values, 1)
     ]
-    curve = _Curve(columns, [])
+    curve = _ZOrderCurve(columns, [])
     numbers = [number for number, each in enumerate(bins) for _ in each.files]
     positions: list[list[Any]] = [[] for _ in bins]
     for row in sample:

@@ -15,7 +15,7 @@ from penstock.formats.delta.rows.merged_schemas import check_names
 from penstock.formats.delta.rows.writing import check_features
 from penstock.formats.delta.spark.job.numbered_rows import hold_rows
 from penstock.formats.delta.spark.job.tables import JobTable
-from penstock.formats.delta.spark.rewrites.pairs import Pairs
+from penstock.formats.delta.spark.rewrites.merge_pairs import Pairs
 from penstock.formats.rows.schema import StructType
 from penstock.lake.row_changes import (
     INSERT,

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from penstock.formats.delta.errors import InvalidLog
+from penstock.formats.delta.protocol.actions import Add
 from penstock.formats.delta.protocol.outcomes import partition_value
 from penstock.formats.rows.partition_values import Value
-from penstock.formats.rows.schema import Type
+from penstock.formats.rows.schema import Field, Type
 from penstock.storage.places import Place
+
+
+def are_log_values(fields: Sequence[Field], files: Iterable[Add]) -> bool:
+    """Whether all values that files have of partition columns are of the columns' types."""
+    try:
+        for values in {tuple(file.partition_values.get(field.name) for field in fields) for file in files}:
+            for field, text in zip(fields, values, strict=True):
+                partition_value(field.type, text)
+    except ValueError:
+        return False
+    return True
 
 
 def log_value(place: Place, kind: Type, text: str | None) -> Value:

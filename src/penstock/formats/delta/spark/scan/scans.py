@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -24,7 +24,7 @@ from penstock.formats.delta.rows.deletion_words import BitmapWords, WordBudget, 
 from penstock.formats.delta.spark.scan.deletions import pick_rows
 from penstock.formats.delta.spark.scan.log_values import log_value
 from penstock.formats.rows.schema import Field, StructType
-from penstock.lake.scan_files import ColumnGuard, ScanColumn, ScanFile
+from penstock.lake.scan_files import ColumnGuard, ScanColumn, ScanFile, TableScan
 from penstock.spark import jar
 from penstock.spark.scan.frames import ReadSettings, read_files
 from penstock.spark.scan.origins import UNTOLD, Origin
@@ -70,10 +70,27 @@ def scan(
     try:
         return read_files(spark, place, files, columns, constants, how)
     except PySparkException as problem:
-        raise InvalidLog(
-            f"{place.url} has partition values that do not match the type of their column: {problem}",
-            table=place.url,
-        ) from None
+        raise _wrong_values(place, problem) from None
+
+
+def told_rows(spark: SparkSession, place: Place, table_scan: TableScan) -> DataFrame:
+    """The rows that are told of a table at a place, as Penstock's class in the JVM makes them."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql import DataFrame
+
+    scan: Any = getattr(spark._jvm, "io.penstock.spark.ToldScan")
+    try:
+        rows = scan.rows(spark._jsparkSession, msgspec.json.encode(table_scan).decode())
+    except PySparkException as problem:
+        raise _wrong_values(place, problem) from None
+    return DataFrame(rows, spark)
+
+
+def _wrong_values(place: Place, problem: Exception) -> InvalidLog:
+    return InvalidLog(
+        f"{place.url} has partition values that do not match the type of their column: {problem}",
+        table=place.url,
+    )
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -250,7 +267,7 @@ class _PieceReader:
 
 
 def show_column(shown: ScanColumn) -> Column:
-    """A column of the table; Penstock's class in the JVM does the same (``ServerScan``)."""
+    """A column of the table; Penstock's class in the JVM does the same (``ToldScan``)."""
     from pyspark.sql import functions as F  # noqa: N812 - as everywhere with Spark
 
     if shown.source is None:

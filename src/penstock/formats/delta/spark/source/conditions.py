@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.actions import Metadata
-from penstock.formats.rows.predicate_text import parse_predicate
+from penstock.formats.rows.predicate_parser import parse_predicate
 from penstock.formats.rows.predicates import columns_of
 from penstock.formats.rows.schema import parse_schema
 

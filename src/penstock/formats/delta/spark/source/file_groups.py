@@ -16,7 +16,7 @@ from penstock.formats.delta.log.segments import LogSegment
 from penstock.formats.delta.log.snapshot import replay
 from penstock.formats.delta.protocol.actions import Add, Metadata, Protocol, write_commit
 from penstock.formats.delta.protocol.names import END_OF_VERSIONS
-from penstock.formats.delta.rows.inside import table_place
+from penstock.formats.delta.rows.file_addresses import table_place
 from penstock.formats.rows.arrow_types import arrow_schema, loosened, pa
 from penstock.formats.rows.schema import Field, StructType, parse_schema
 from penstock.storage.moved_roots import MovedRoot, MovedRoots
@@ -43,7 +43,7 @@ def group_files(
     where = places.at(location).url
     return [
         FileGroup(where, places.moved.all, write_commit((protocol, metadata, *group)))
-        for group in _by_size(files)
+        for group in _group_by_size(files)
     ]
 
 
@@ -83,7 +83,7 @@ class _OneCommit:
         return (self._lines if name == _NAME else None for name in names)
 
 
-def _by_size(files: Iterable[Add]) -> Iterator[list[Add]]:
+def _group_by_size(files: Iterable[Add]) -> Iterator[list[Add]]:
     group: list[Add] = []
     size = 0
     for file in files:

@@ -148,7 +148,7 @@ def added_files(
     """
     for one in actions:
         if isinstance(one, Metadata):
-            _check_known(version, one, columns, name)
+            _refuse_new_columns(version, one, columns, name)
     if any(isinstance(action, Remove) and action.data_change for action in actions):
         if skips_changes:
             return ()
@@ -161,7 +161,7 @@ def added_files(
     return [action for action in actions if isinstance(action, Add) and action.data_change]
 
 
-def _check_known(version: int, metadata: Metadata, columns: Sequence[str], name: str) -> None:
+def _refuse_new_columns(version: int, metadata: Metadata, columns: Sequence[str], name: str) -> None:
     names_before = {column.lower() for column in columns}
     new = [
         field.name

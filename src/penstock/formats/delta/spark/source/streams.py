@@ -186,7 +186,7 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if asked is None and self._options.starting_timestamp is None:
             return Offset(table=str(now.id), first=latest + 1, has_snapshot=True, version=latest)
         if asked is None:
-            first = self._first_after(self._options.starting_timestamp or "", latest)
+            first = self._find_first_version_after(self._options.starting_timestamp or "", latest)
         elif asked.lower() == "latest":
             first = latest + 1
         elif asked.isdecimal():
@@ -201,7 +201,7 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         return Offset(table=str(now.id), first=first, version=first)
 
-    def _first_after(self, timestamp: str, latest: int) -> int:
+    def _find_first_version_after(self, timestamp: str, latest: int) -> int:
         """The first version that was not made before a time."""
         wanted = parse_time(timestamp)
         newest = self._table.snapshot(latest).timestamp

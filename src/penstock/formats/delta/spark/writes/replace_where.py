@@ -13,9 +13,9 @@ from penstock.formats.delta.lake.calls import WriterReads
 from penstock.formats.delta.protocol.actions import Action, Metadata
 from penstock.formats.delta.spark.job.tables import JobTable
 from penstock.formats.delta.spark.rewrites import rewriting
-from penstock.formats.delta.spark.rewrites.choosing import check_deterministic
-from penstock.formats.delta.spark.rewrites.plans import find
+from penstock.formats.delta.spark.rewrites.change_plans import find
 from penstock.formats.delta.spark.rewrites.rewriting import KEEP
+from penstock.formats.delta.spark.rewrites.row_conditions import check_deterministic
 from penstock.formats.delta.spark.scan.scans import ROW_ID, ROW_VERSION
 from penstock.formats.delta.spark.writes.row_casts import fit_rows
 from penstock.formats.rows.schema import parse_schema

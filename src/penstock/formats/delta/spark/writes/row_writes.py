@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.errors import CommitConflict, IdempotencyKeyReused, KeyNotFound
 from penstock.formats.delta.lake.table import done_before
 from penstock.formats.delta.spark.job.tables import JobTable
-from penstock.formats.delta.spark.writes import filling, table_creation
+from penstock.formats.delta.spark.writes import table_creation, table_fill
 from penstock.formats.delta.spark.writes.orders import WriteOrder
 from penstock.lake.answers import Ratified
 from penstock.lake.table_writer import EXISTS
@@ -54,7 +54,7 @@ def _write_with_retries(
                 [Conflict(ConflictKind.FORMAT, key, why="exists already")], EXISTS.format(key=key)
             )
         if table is not None:
-            return filling.fill(df, table, order)
+            return table_fill.fill(df, table, order)
         if not create:
             raise KeyNotFound(
                 f"there is no '{key}' on '{branch}', and create is False", key=str(key), ref=branch

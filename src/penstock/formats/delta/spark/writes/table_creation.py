@@ -28,7 +28,7 @@ from penstock.lake.answers import Landing, Ratified
 from penstock.lake.job_files import JobStart
 from penstock.lake.write_jobs import check_new_key
 from penstock.model.keys import Key
-from penstock.spark.job.durable import make_root
+from penstock.spark.job.durable_files import make_root
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -241,7 +241,8 @@ final class CatalogPlans extends Rule<LogicalPlan> {
     Map<String, Object> request = new HashMap<>();
     request.put("table", table.facts());
     request.put("where", where);
-    return table.catalog().act(session, "plan", request, List.of());
+    Object answer = table.catalog().act(session, "plan", request, List.of());
+    return answer instanceof JsonNode told ? ToldScan.rows(session, null, told) : answer;
   }
 
   // -- writes -----------------------------------------------------------------------------------------------------

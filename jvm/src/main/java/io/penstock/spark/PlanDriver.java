@@ -12,7 +12,8 @@ public interface PlanDriver extends JobDriver {
    * @param session the session that the statement runs in
    * @param request what is known of it, as JSON
    * @param parts the DataFrames and columns that the request names by their places in this list
-   * @return a DataFrame for plan, changes and stream; otherwise the answer as JSON, which is an error as in {@link JobDriver#answer}
+   * @return a DataFrame for changes and stream, and for a plan that cannot be told; otherwise the answer as JSON, which is
+   *     an error as in {@link JobDriver#answer}
    */
   Object act(String step, SparkSession session, String request, List<Object> parts);
 }

@@ -130,10 +130,10 @@ def _condition_sql(df: DataFrame, condition: Condition) -> str:
     if condition.text is not None:
         return condition.text
     found = _analyzed_condition(df, condition)
-    return "" if found is None or not _is_qualified(df, found) else _CAST.sub(r"\1", found.sql())
+    return "" if found is None or not _has_matching_qualifiers(df, found) else _CAST.sub(r"\1", found.sql())
 
 
-def _is_qualified(df: DataFrame, found: Any) -> bool:
+def _has_matching_qualifiers(df: DataFrame, found: Any) -> bool:
     """Whether a condition names its columns as rows do: a ``Column`` that was taken from a frame before that
     was joined as ``source`` does not say so."""
     known = dict(_table_qualifiers(df._jdf.queryExecution().analyzed().output()))
@@ -196,10 +196,10 @@ def _without_qualifiers(text: str) -> str | None:
     firsts = {_normalise_name(found[1]) for found in _NAMES.finditer(text)}
     if "source" in firsts:
         return None
-    return _NAMES.sub(_in_target, text)
+    return _NAMES.sub(_strip_target_name, text)
 
 
-def _in_target(found: re.Match[str]) -> str:
+def _strip_target_name(found: re.Match[str]) -> str:
     """A name without the table's: only its first step can be that, and only if others follow."""
     is_qualified = _normalise_name(found[1]) == "target" and found[2]
     return found[2].lstrip().removeprefix(".").lstrip() if is_qualified else found[0]

@@ -12,7 +12,7 @@ from penstock.stores.port import Row, Store, Turn
 from penstock.stores.wrapped import WrappedStore
 
 
-class DeferredStore(WrappedStore):
+class StoreMadeOnWrite(WrappedStore):
     """Is empty until something is written. May be used by many threads."""
 
     def __init__(self, url: str, make: Callable[[], Store]) -> None:

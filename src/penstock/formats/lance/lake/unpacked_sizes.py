@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from typing import Final
 
 FILE_MAGIC: Final = b"ARROW1"
-_FILE_START: Final = 8
 _CONTINUES: Final = -1
 """Stands before the size of metadata; streams of Arrow before 0.15 have the size alone."""
 _DICTIONARY, _RECORDS = 2, 3
@@ -27,13 +26,15 @@ class UnreadableRows(Exception):
 def unpacked_size(data: bytes) -> int:
     """The size of all buffers of an IPC stream or file in bytes; ``UnreadableRows`` if it is neither."""
     try:
-        starts = _in_file(data) if data.startswith(FILE_MAGIC) else _in_stream(data)
+        starts = (
+            _find_messages_in_file(data) if data.startswith(FILE_MAGIC) else _find_messages_in_stream(data)
+        )
         return sum(_message_size(data, start) for start in starts)
     except (struct.error, IndexError, ValueError) as problem:
         raise UnreadableRows(str(problem)) from None
 
 
-def _in_stream(data: bytes, start: int = 0) -> Iterator[int]:
+def _find_messages_in_stream(data: bytes, start: int = 0) -> Iterator[int]:
     """Where each message of a stream begins."""
     while start < len(data):
         at, size = _find_metadata(data, start)
@@ -44,7 +45,7 @@ def _in_stream(data: bytes, start: int = 0) -> Iterator[int]:
         start = at + size + (0 if body is None else _read_number("<q", data, body))
 
 
-def _in_file(data: bytes) -> Iterator[int]:
+def _find_messages_in_file(data: bytes) -> Iterator[int]:
     """Where each message of a file begins that its footer names, as often as it is named."""
     size = _read_number("<i", data, len(data) - len(FILE_MAGIC) - 4)
     footer = _find_root_table(data, len(data) - len(FILE_MAGIC) - 4 - size)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
-from penstock.formats.delta.branch_log.net import NetStep
+from penstock.formats.delta.branch_log.net_change import NetStep
 from penstock.formats.delta.protocol.actions import Add, FileKey, Remove
 from penstock.formats.delta.protocol.lint_files import Lookup
 
@@ -16,7 +16,7 @@ Files: TypeAlias = dict[str, tuple[str | None] | None]
 ``None`` stands for those that are none."""
 
 
-class Shift(NamedTuple):
+class FileTransition(NamedTuple):
     """What a commit made of a file; ``None`` stands for no file."""
 
     before: File | None
@@ -36,7 +36,7 @@ def shifts_between(
     steps: Iterable[NetStep],
     here: Iterable[NetStep],
     live_at_parting: Lookup,
-) -> dict[str, Shift]:
+) -> dict[str, FileTransition]:
     """The files that differ, by their decoded paths: ``before`` is what each is after the commits ``steps``,
     ``after`` what it is after those ``here``. ``live_at_parting`` is asked which of some files were there
     before either."""
@@ -44,7 +44,7 @@ def shifts_between(
     paths = theirs.keys() | mine.keys()
     unclear = {path for path in paths if _is_unclear(path, theirs, mine)}
     were = live_at_parting(sorted(unclear)) if unclear else {}
-    shifts: dict[str, Shift] = {}
+    shifts: dict[str, FileTransition] = {}
     for path in paths:
         parted: File | None = _first_removal(path, theirs, mine)
         if path in unclear and path in were:
@@ -53,7 +53,7 @@ def shifts_between(
         after = mine[path].last if path in mine else parted
         if key_of(before) != key_of(after):
             changes = any(side[path].data_change for side in (theirs, mine) if path in side)
-            shifts[path] = Shift(before, after, changes)
+            shifts[path] = FileTransition(before, after, changes)
     return shifts
 
 
@@ -69,6 +69,15 @@ def files_before(steps: Iterable[NetStep]) -> Files:
         if not named_file.is_unclear
     )
     return {path: (first.key.vector,) if isinstance(first, Remove) else None for path, first in first_actions}
+
+
+def brought_keys(step: NetStep) -> Iterator[FileKey]:
+    """The files that a commit brought: with new rows, or with those of files that it removed. What is only
+    said anew of a file that stays is not among them."""
+    rewrites = any(isinstance(action, Remove) for action in step.actions)
+    return (
+        action.key for action in step.actions if isinstance(action, Add) and (action.data_change or rewrites)
+    )
 
 
 def key_of(file: File | None) -> FileKey | None:

@@ -1,6 +1,7 @@
 package io.penstock.spark;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.ByteArrayInputStream;
 import java.io.IOException;
 import java.io.UncheckedIOException;
@@ -23,10 +24,11 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * The rows of a table as a server tells them: which files Spark reads, which of their rows are deleted, and how the
- * table's columns come of those in the files. It is the plan that Python makes where a driver has it.
+ * The rows of a table as they are told by the driver's Python process, or by a server: which files Spark reads, which of
+ * their rows are deleted, and how the table's columns come of those in the files.
  */
-final class ServerScan {
+public final class ToldScan {
+  private static final ObjectMapper JSON = new ObjectMapper();
   private static final String ROW = "__penstock_row";
   private static final String KEY = "__penstock_key";
   private static final String WORD = "__penstock_word";
@@ -41,16 +43,25 @@ final class ServerScan {
   private final JobDriver driver;
   private final JsonNode answer;
 
-  private ServerScan(SparkSession session, JobDriver driver, JsonNode answer) {
+  private ToldScan(SparkSession session, JobDriver driver, JsonNode answer) {
     this.session = session;
     this.driver = driver;
     this.answer = answer;
   }
 
-  /** The rows that an answer tells. */
+  /** The rows that Python tells of a table of its lake, as JSON. */
+  public static Dataset<Row> rows(SparkSession session, String told) throws IOException {
+    return new ToldScan(session, null, JSON.readTree(told)).rows();
+  }
+
+  /**
+   * The rows that an answer tells.
+   *
+   * @param driver who tells which files a filter leaves out; null for the Python process of the lake
+   */
   static Dataset<Row> rows(SparkSession session, JobDriver driver, JsonNode answer) {
     try {
-      return new ServerScan(session, driver, answer).rows();
+      return new ToldScan(session, driver, answer).rows();
     } catch (IOException problem) {
       throw new UncheckedIOException(problem);
     }

@@ -31,7 +31,8 @@ def name_inside(path: str, place: Place) -> str:
 
     ``UnsupportedFeature`` if the table does not lead there: others' shallow clones have such files.
     """
-    return check_inside(decode_path(path), place)
+    is_plain = path and path[0] != "/" and ".." not in path and ":" not in path and "%" not in path
+    return path if is_plain else check_inside(decode_path(path), place)
 
 
 def check_inside(path: str, place: Place) -> str:
@@ -58,10 +59,10 @@ def _address_in_sources(path: str, place: Place) -> str:
 
 
 def _name_below(address: str, roots: Sequence[str]) -> str:
-    return next(filter(None, (_part_below(address, root) for root in roots)), "")
+    return next(filter(None, (_relative_path(address, root) for root in roots)), "")
 
 
-def _part_below(address: str, root: str) -> str:
+def _relative_path(address: str, root: str) -> str:
     """The part of an absolute address below a root; empty if it lies elsewhere."""
     for other in ("s3a://", "s3n://"):
         if address.startswith(other):

@@ -33,7 +33,7 @@ Versions = Callable[[DeltaTable, int, Read], Iterator[tuple[int, tuple[Action, .
 """The actions of the versions after one."""
 
 
-class LiveFiles:
+class ActiveFiles:
     """Indexes of lines, for ordinary threads."""
 
     def __init__(self, snapshot: Callable[[DeltaTable, Read], LogSnapshot], versions: Versions) -> None:
@@ -57,7 +57,7 @@ class LiveFiles:
                     del self._asked[next(iter(self._asked))]
         if is_first:
             return self._snapshot(content, read).live
-        if index is None or not self._moved_on(index, content, line, read):
+        if index is None or not self._is_extended_to(index, content, line, read):
             # A new one: whoever still asks the old one goes on with what that was.
             index = _Index(LineTip.of(line), self._snapshot(content, read))
         with self._lock:
@@ -73,7 +73,7 @@ class LiveFiles:
 
         return look
 
-    def _moved_on(self, index: _Index, content: DeltaTable, line: Line, read: Read) -> bool:
+    def _is_extended_to(self, index: _Index, content: DeltaTable, line: Line, read: Read) -> bool:
         """Whether an index answers for the end of a line, if need be after what came since."""
         with index.lock:
             if index.knows(line):

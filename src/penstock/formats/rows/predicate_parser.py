@@ -30,7 +30,7 @@ from penstock.formats.rows.predicates import (
     in_utc,
 )
 from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType
-from penstock.formats.rows.sql_text import MIRRORED, SqlReader, SqlToken
+from penstock.formats.rows.sql_reader import MIRRORED, SqlReader, SqlToken
 from penstock.model.similar_names import describe_names
 
 DECIMAL_DIGITS_MAX: Final = 38
@@ -92,7 +92,8 @@ class _Parser(SqlReader[_Operand, Predicate]):
         assert isinstance(pattern, SqlLiteral)  # as the other side of a column
         if column.kind != "string" or pattern.token.kind != "text":
             raise InvalidRequest(
-                f"'like' compares a column of text with a text, and '{column}' is {_type_in_words(column)}"
+                f"'like' compares a string column with a string literal, but '{column}' is "
+                f"{_type_in_words(column)}"
             )
         return Like(column, pattern.text)
 
@@ -125,7 +126,9 @@ class _Parser(SqlReader[_Operand, Predicate]):
                 self._fail(token, "the name of a part of the column")
             inside, above = fields[-1].type, ".".join(field.name for field in fields)
             if not isinstance(inside, StructType):
-                raise InvalidRequest(f"the column '{above}' has no parts, and '{token.content}' is asked for")
+                raise InvalidRequest(
+                    f"the column '{above}' has no field '{token.content}': it is not a struct"
+                )
             fields.append(self._find_field(inside, token, above))
         return Column(tuple(fields))
 
@@ -148,9 +151,7 @@ class _Parser(SqlReader[_Operand, Predicate]):
         if found is None:
             token = self._peek()
             if token.word == "null":
-                raise InvalidRequest(
-                    "nothing is equal to null, or larger or smaller; write 'is null' or 'is not null'"
-                )
+                raise InvalidRequest("a comparison with null is never true; write 'is null' or 'is not null'")
             self._fail(token, "a literal, such as 10, 'text' or true")
         return found
 
@@ -173,7 +174,8 @@ def read_literal(column: Column, literal: SqlLiteral) -> Value:
     kind = column.kind
     if not isinstance(kind, str) or kind in {"binary", "void", "variant"}:
         raise InvalidRequest(
-            f"the column '{column}' is {_type_in_words(column)}, which can only be asked whether it is null"
+            f"the column '{column}' is {_type_in_words(column)}; a condition on it can only be 'is "
+            "null' or 'is not null'"
         )
     try:
         return read_value(kind, literal)
@@ -201,9 +203,9 @@ def read_value(kind: str, literal: SqlLiteral) -> Value:
     """A literal as a value of a plain type. ``ValueError`` says why it is none."""
     token, text = literal
     if (kind == "boolean") != (token.kind == "word"):
-        raise ValueError("true and false belong to boolean columns")
+        raise ValueError("only boolean columns are compared with true and false")
     if kind in {"string", "date", "timestamp", "timestamp_ntz"} and token.kind != "text":
-        raise ValueError("put it into single quotes")
+        raise ValueError(f"a {kind} value is written in single quotes")
     if kind == "string":
         return text
     if kind in _WHOLE:

@@ -17,13 +17,13 @@ from penstock.formats.delta.rows.deletion_words import BitmapWords
 from penstock.formats.delta.spark.job.tables import JobTable
 from penstock.formats.delta.spark.rewrites import rewriting
 from penstock.formats.delta.spark.rewrites.assignments import assign_values, old_of, row
-from penstock.formats.delta.spark.rewrites.choosing import (
+from penstock.formats.delta.spark.rewrites.rewriting import KEEP
+from penstock.formats.delta.spark.rewrites.row_conditions import (
     check_deterministic,
     files_of_partitions,
     is_about_partitions,
     necessary,
 )
-from penstock.formats.delta.spark.rewrites.rewriting import KEEP
 from penstock.formats.delta.spark.rewrites.row_marks import by_word, collect_words, mark_files, rows_of
 from penstock.formats.delta.spark.scan.deletions import bits_of
 from penstock.formats.delta.spark.scan.scans import ROW, picked_rows, rows
@@ -149,7 +149,7 @@ def find(spark: SparkSession, table: JobTable, condition: Condition) -> MatchedF
     if candidates and uses_vectors(table):
         marks = _find_marks(candidates, select_meant)
         if marks is not None:
-            return _touched_by_marks(spark, table, candidates, marks, needed, reads)
+            return _find_files_of_marked_rows(spark, table, candidates, marks, needed, reads)
     numbers = (
         sorted(one[0] for one in select_meant(candidates).select(FILE).distinct().collect())
         if candidates
@@ -175,7 +175,7 @@ def _find_marks(
     return None if words is None else rows_of(words, _BITS)
 
 
-def _touched_by_marks(
+def _find_files_of_marked_rows(
     spark: SparkSession,
     table: JobTable,
     candidates: Sequence[Add],

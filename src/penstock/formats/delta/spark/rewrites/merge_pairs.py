@@ -24,12 +24,12 @@ from penstock.formats.delta.rows.deletion_words import BitmapWords
 from penstock.formats.delta.spark.job.computed_columns import default_of, with_generated
 from penstock.formats.delta.spark.rewrites import rewriting
 from penstock.formats.delta.spark.rewrites.assignments import Path, assign_values, expression, lacking, row
-from penstock.formats.delta.spark.rewrites.choosing import (
+from penstock.formats.delta.spark.rewrites.rewriting import KEEP
+from penstock.formats.delta.spark.rewrites.row_conditions import (
     check_deterministic,
     check_of_one_row,
     necessary_of_target,
 )
-from penstock.formats.delta.spark.rewrites.rewriting import KEEP
 from penstock.formats.delta.spark.rewrites.row_marks import WORD, by_word, collect_words, mark_files, rows_of
 from penstock.formats.delta.spark.scan.deletions import bits_of
 from penstock.formats.delta.spark.scan.scans import ROW, picked_rows, rows
@@ -154,7 +154,9 @@ class Pairs:
         """The first look: which files hold rows to be changed, and which hold rows that are only matched."""
         if not self._candidates:
             return _TouchedFiles([], [], False)
-        words = collect_words(self._candidates, self._by_word) if uses_vectors(self._table) else None
+        words = (
+            collect_words(self._candidates, self._group_by_row_words) if uses_vectors(self._table) else None
+        )
         if words is not None:
             marks = _Marks(rows_of(words, _CHANGED), rows_of(words, _MATCHED))
             files = [(number, number in marks.changed) for number in {**marks.changed, **marks.matched}]
@@ -175,7 +177,7 @@ class Pairs:
         too many they have, of matched rows and of changed ones."""
         from pyspark.sql import functions as f
 
-        by_file = self._by_word(self._candidates).groupBy(FILE).agg(
+        by_file = self._group_by_row_words(self._candidates).groupBy(FILE).agg(
             f.max(f.col(_CHANGED) != 0), f.sum(_MATCHES), f.sum(_CHANGES)
         )  # fmt: skip
         files = by_file.collect()
@@ -186,7 +188,7 @@ class Pairs:
         how = "left_outer" if self._looks_everywhere else "inner"
         return self._with_clause(self._read_rows(files).join(self._source, self._on.column, how))
 
-    def _by_word(self, files: Sequence[Add]) -> DataFrame:
+    def _group_by_row_words(self, files: Sequence[Add]) -> DataFrame:
         """The pairs of files by words of 64 rows: those with rows that are changed or matched.
 
         A row counts in as many pairs as there are, and has one bit: what is more is a pair too many.
@@ -241,7 +243,7 @@ class Pairs:
         how = "full_outer" if self._inserts else "left_outer"
         joined = self._with_clause(target.join(self._source, self._on.column, how))
         if has_several:
-            joined = _one_pair_each(joined)
+            joined = _choose_pair_per_row(joined)
         # A row of a file that stays is nobody's business, even if a clause has come to apply to it since.
         outcome = f.when(f.col(FILE) >= changed, f.lit(None))
         for number, clause in enumerate(self._clauses):
@@ -389,7 +391,7 @@ class _TouchedFiles(NamedTuple):
     written anew."""
 
 
-def _one_pair_each(joined: DataFrame) -> DataFrame:
+def _choose_pair_per_row(joined: DataFrame) -> DataFrame:
     """Of the pairs of a row of the table the one that a clause applies to, or any; rows without one stay."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f

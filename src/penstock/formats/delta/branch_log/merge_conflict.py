@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from penstock.formats.delta.branch_log.net import NetChange, NetStep
+from penstock.formats.delta.branch_log.net_change import NetChange, NetStep
 from penstock.formats.delta.branch_log.next_versions import WAY_OUT
 from penstock.formats.delta.protocol.actions import CommitInfo
 from penstock.formats.delta.protocol.commit_summary import describe_commit
@@ -13,7 +13,7 @@ from penstock.formats.delta.protocol.transaction import last
 from penstock.kernel.format import Refused
 
 
-class LineClash(Exception):
+class NetChangeConflict(Exception):
     """A commit of the line that stays does not go with the net change of the other."""
 
     def __init__(self, conflict: DeltaConflict, winner: NetStep) -> None:
@@ -31,7 +31,7 @@ class LineClash(Exception):
         version = f"version {conflict.winner}{whose}"
         did, does = (
             describe_commit(self._winner.actions),
-            describe_commit((*_shared_operation(steps), *net.actions)),
+            describe_commit((*_find_common_operation(steps), *net.actions)),
         )
         return Refused(
             f"was changed on both sides: {conflict.clash(mine, whose)} (rule {conflict.rule});"
@@ -42,7 +42,7 @@ class LineClash(Exception):
         )
 
 
-def _shared_operation(steps: Sequence[NetStep]) -> list[CommitInfo]:
+def _find_common_operation(steps: Sequence[NetStep]) -> list[CommitInfo]:
     """The operation of the commits as a ``commitInfo``, if it is the same for all of them."""
     infos = [last(step.actions, CommitInfo) for step in steps]
     operations = {None if info is None else info.operation for info in infos}

@@ -28,7 +28,7 @@ from penstock.formats.delta.protocol.actions import (
     reconciliation_key,
 )
 from penstock.formats.delta.protocol.row_ids import is_high_water_mark
-from penstock.formats.delta.protocol.transaction import DeltaReads, Partitions, Region, last
+from penstock.formats.delta.protocol.transaction import DeltaReads, PartitionRegion, Partitions, last
 
 FileActionT = TypeVar("FileActionT", Add, Remove)
 StateKey = tuple[str, str, str | None]
@@ -222,7 +222,7 @@ def _drop_undone_replacements(steps: Sequence[NetStep]) -> list[NetStep]:
     return found_steps[::-1]
 
 
-def _undone_of_others(steps: Sequence[NetStep]) -> tuple[Replacement, ...]:
+def _find_foreign_undone(steps: Sequence[NetStep]) -> tuple[Replacement, ...]:
     """What commits undo and have not done themselves."""
     own: set[bytes] = set()
     undone: dict[bytes, Replacement] = {}
@@ -279,7 +279,7 @@ class _NetChangeFold:
             after=steps[0].version - 1 if steps else -1,
             is_strict=not self._has_known_terms,
             replacements=in_sum(self._named) if len(steps) > 1 else self._named,
-            undone=_undone_of_others(steps),
+            undone=_find_foreign_undone(steps),
             operations=tuple(
                 operation for step in steps for operation in read_operations(last(step.actions, CommitInfo))
             ),
@@ -297,7 +297,7 @@ class _NetChangeFold:
         ids = {replacement.id for replacement in self._named}
         self._named += tuple(replacement for replacement in step.replacements if replacement.id not in ids)
         region = self._forget_replaced(step.terms.replaces)
-        self._rest_on(step.terms)
+        self._add_commit_terms(step.terms)
         for action in step.actions:
             if isinstance(action, Remove):
                 self._remove(action, region)
@@ -331,7 +331,7 @@ class _NetChangeFold:
             self._added[key] = old_add or msgspec.structs.replace(self._added[key], data_change=False)
             if old_add is None:
                 self._returned.add(key)
-        self._rest_on(msgspec.structs.replace(terms, replaces=None))
+        self._add_commit_terms(msgspec.structs.replace(terms, replaces=None))
 
     def _add(self, add: Add, step: NetStep) -> None:
         old_remove, before = self._removed.pop(add.key, None), self._added.get(add.key)
@@ -347,7 +347,7 @@ class _NetChangeFold:
         self._passed.add(add.key.path)
         self._added[add.key] = add
 
-    def _remove(self, remove: Remove, region: Region | None) -> None:
+    def _remove(self, remove: Remove, region: PartitionRegion | None) -> None:
         is_replaced = region is not None and region.holds(remove.partition_values or {})
         self._passed.add(remove.key.path)
         old_add = self._added.pop(remove.key, None)
@@ -359,11 +359,11 @@ class _NetChangeFold:
         if remove.key in self._unclear and not is_replaced:
             self._doubtful[remove.key] = remove
 
-    def _forget_replaced(self, partitions: tuple[Partitions, ...] | None) -> Region | None:
+    def _forget_replaced(self, partitions: tuple[Partitions, ...] | None) -> PartitionRegion | None:
         """Drop the removes in partitions that are replaced: the replacement removes everything there."""
         if partitions is None:
             return None
-        region = Region(self._schema_string, partitions or (Partitions(),))
+        region = PartitionRegion(self._schema_string, partitions or (Partitions(),))
         for removes in (self._removed, self._doubtful):
             for key in [
                 key for key, remove in removes.items() if region.holds(remove.partition_values or {})
@@ -371,7 +371,7 @@ class _NetChangeFold:
                 del removes[key]
         return region
 
-    def _rest_on(self, terms: CommitTerms) -> None:
+    def _add_commit_terms(self, terms: CommitTerms) -> None:
         """Whoever reads a table that was written anew reads the branch's own, and depends on nobody."""
         reads = terms.reads
         if self._is_written_anew and terms.replaces != ():

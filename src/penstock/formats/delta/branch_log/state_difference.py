@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from penstock.formats.delta.branch_log.line import CommitTerms
-from penstock.formats.delta.branch_log.net import FileActionT, NetChange
+from penstock.formats.delta.branch_log.net_change import FileActionT, NetChange
 from penstock.formats.delta.branch_log.replacements import removal
 from penstock.formats.delta.log.snapshot import LogSnapshot
 from penstock.formats.delta.protocol.actions import (
@@ -34,7 +34,7 @@ from penstock.formats.delta.protocol.row_ids import DOMAIN as ROW_IDS
 from penstock.formats.delta.protocol.transaction import DeltaReads
 
 
-class LineDifference(msgspec.Struct, frozen=True, kw_only=True):
+class StateDifference(msgspec.Struct, frozen=True, kw_only=True):
     """What to do to a table for it to become another version."""
 
     protocol: Protocol
@@ -48,7 +48,7 @@ class LineDifference(msgspec.Struct, frozen=True, kw_only=True):
     adds: dict[FileKey, Add]
 
     @classmethod
-    def between(cls, before: LogSnapshot, after: LogSnapshot, now_ms: int) -> LineDifference:
+    def between(cls, before: LogSnapshot, after: LogSnapshot, now_ms: int) -> StateDifference:
         """What leads from one version to another, which may be an older one.
 
         The files of both are gone through; in memory are those that differ, and short hashes of the others.
@@ -81,7 +81,7 @@ class LineDifference(msgspec.Struct, frozen=True, kw_only=True):
 
     def after(
         self, actions: Sequence[Action], wanted_adds: Mapping[FileKey, Add], now_ms: int
-    ) -> LineDifference:
+    ) -> StateDifference:
         """What is left to do once the table has had a further commit. ``wanted_adds`` are its unknown files
         that are part of the version wanted. Batches are not moved on."""
         removes, adds, domains = dict(self.removes), dict(self.adds), set(self.domains)
