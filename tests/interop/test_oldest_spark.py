@@ -18,7 +18,7 @@ SQL_PROGRAM = Path(__file__).with_name("sql_program.py")
 SOURCE = Path(__file__).parents[2] / "src"
 REFUSED = [
     "AnalysisException", "InvalidRequest", "AnalysisException", "InvalidRequest", "NotManaged", "NotManaged",
-    "ReferenceNotFound", "IllegalArgumentException", "InvalidRequest", "KeyNotFound", "AnalysisException",
+    "ReferenceNotFound", "IllegalArgumentException", "InvalidRequest", "KeyNotFound", "KeyNotFound",
     "AnalysisException", "AnalysisException", "InvalidRequest", "InvalidRequest", "AnalysisException",
 ]  # fmt: skip
 """The errors of the statements that are refused, in their order: none has a trace."""
