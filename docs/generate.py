@@ -27,6 +27,7 @@ from penstock.cli.contents import SHORT_NAMES
 from penstock.cli.declaration import DeclaredCommand, shared_options
 from penstock.cli.rendering.times import size
 from penstock.cli.root import EXIT_STATUSES, SECTIONS, penstock
+from penstock.formats.registry import format_metrics
 from penstock.kernel import commit
 from penstock.kernel.grace import Grace
 from penstock.kernel.settings import Settings
@@ -443,7 +444,7 @@ def metrics_page() -> Iterator[str]:
                 ", ".join(f"`{label}`" for label in metric.labels),
                 metric.help,
             )
-            for metric in METRICS
+            for metric in (*METRICS, *format_metrics())
         ),
     )
     yield (

@@ -14,9 +14,9 @@ import pytest
 
 from penstock.errors import Denied, ForeignCommit, InvalidLog, InvalidRequest, PenstockError, Unavailable
 from penstock.formats import publisher as module
+from penstock.formats.delta import metrics
 from penstock.formats.publisher import BackgroundPublisher, Behind, JobId, PublisherProfile
 from penstock.kernel.leases import Leases
-from penstock.metrics import table as metrics
 from penstock.metrics.memory import Metrics
 from penstock.model.keys import Key
 from penstock.storage.places import Places
@@ -29,10 +29,10 @@ PROFILE = PublisherProfile(
     name="penstock-test-publisher",
     published="published",
     publishing="publishing",
-    versions=metrics.DELTA_UNPUBLISHED,
-    seconds=metrics.DELTA_UNPUBLISHED_SECONDS,
-    errors=metrics.DELTA_PUBLISH_ERRORS,
-    foreign=metrics.DELTA_FOREIGN,
+    versions=metrics.UNPUBLISHED,
+    seconds=metrics.UNPUBLISHED_SECONDS,
+    errors=metrics.PUBLISH_ERRORS,
+    foreign=metrics.FOREIGN,
 )
 TABLE = UUID(int=1)
 
@@ -270,7 +270,7 @@ def test_a_task_that_fails_is_tried_until_it_is_published(engine: Copies, quick:
     engine.add(Number(1))
     assert engine.finish(WAIT_S) == {}
     assert engine.numbers() == [1]
-    assert engine.meter.snapshot().count(metrics.DELTA_PUBLISH_ERRORS) == 20
+    assert engine.meter.snapshot().count(metrics.PUBLISH_ERRORS) == 20
 
 
 def test_a_problem_is_logged_once_as_long_as_it_is_the_same(
@@ -351,7 +351,7 @@ def test_an_alarm_is_kept_is_not_tried_again_by_itself_and_waits_for_nobody(
     engine.add(Number(2), retry_alarm=False)
     assert engine.finish(WAIT_S) == {Key("t1"): alarm}
     snapshot = engine.meter.snapshot()
-    assert (snapshot.count(metrics.DELTA_PUBLISH_ERRORS), snapshot.count(metrics.DELTA_FOREIGN)) == (1, 1)
+    assert (snapshot.count(metrics.PUBLISH_ERRORS), snapshot.count(metrics.FOREIGN)) == (1, 1)
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
 
 
@@ -597,12 +597,12 @@ def test_what_is_pending_is_measured_and_nothing_is_left_of_it_at_the_end(engine
     engine.add(Number(3))
     gate.wait_until_reached()
     engine.measure()
-    assert engine.meter.snapshot().gauge(metrics.DELTA_UNPUBLISHED) == 3
-    assert engine.meter.snapshot().gauge(metrics.DELTA_UNPUBLISHED_SECONDS) == pytest.approx(5 - 1e-6)
+    assert engine.meter.snapshot().gauge(metrics.UNPUBLISHED) == 3
+    assert engine.meter.snapshot().gauge(metrics.UNPUBLISHED_SECONDS) == pytest.approx(5 - 1e-6)
     gate.open()
     assert engine.finish(WAIT_S) == {}
-    assert engine.meter.snapshot().gauge(metrics.DELTA_UNPUBLISHED) == 0, "without being asked"
-    assert engine.meter.snapshot().gauge(metrics.DELTA_UNPUBLISHED_SECONDS) == 0
+    assert engine.meter.snapshot().gauge(metrics.UNPUBLISHED) == 0, "without being asked"
+    assert engine.meter.snapshot().gauge(metrics.UNPUBLISHED_SECONDS) == 0
 
 
 def test_with_many_jobs_the_gauges_are_not_set_after_each(
@@ -725,7 +725,7 @@ def test_what_fails_at_the_end_is_not_tried_for_ever(engine: Copies, gate: Gate)
         closing = threads.submit(engine.close, WAIT_S)
         gate.open()
         closing.result(WAIT_S)
-    assert engine.meter.snapshot().count(metrics.DELTA_PUBLISH_ERRORS) <= 3
+    assert engine.meter.snapshot().count(metrics.PUBLISH_ERRORS) <= 3
 
 
 def test_what_failed_in_a_callers_thread_is_tried_again_though_there_was_no_other(

@@ -53,6 +53,22 @@ def test_the_name_that_was_meant_is_in_the_error(lake: Lake, ask: Callable[[Lake
     assert pickle.loads(pickle.dumps(told.value)).message == told.value.message
 
 
+def test_a_table_that_a_revision_has_not_is_looked_for_on_the_default_branch(lake: Lake) -> None:
+    lake.delta.create("sales.late", schema=pa.schema([("id", pa.int64())]))
+    with pytest.raises(KeyNotFound, match="It is there at 'main'") as told:
+        lake.table("sales.late", "dev").head(1)
+    assert told.value.details["is_at"] == "main"
+    assert pickle.loads(pickle.dumps(told.value)).message == told.value.message
+    head = lake.resolve("dev")
+    with pytest.raises(KeyNotFound, match=f"there is no 'sales.late' at commit {head[:8]}\n"):
+        lake.diff_rows("sales.late", head, head)
+
+
+def test_a_table_without_its_namespace_is_found(lake: Lake) -> None:
+    with pytest.raises(KeyNotFound, match=r"Did you mean 'sales\.orders'\?"):
+        lake.table("orders").head(1)
+
+
 @pytest.mark.parametrize(
     "ask",
     [

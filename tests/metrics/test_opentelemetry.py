@@ -12,7 +12,16 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from penstock.metrics.meter import OTHER
 from penstock.metrics.opentelemetry import OpenTelemetryMeter
-from penstock.metrics.table import BATCH_REQUESTS, METRICS, QUEUE_DEPTH, REQUESTS, STORE_SECONDS, TRIES, Type
+from penstock.metrics.table import (
+    BATCH_REQUESTS,
+    METRICS,
+    QUEUE_DEPTH,
+    REQUESTS,
+    STORE_SECONDS,
+    TRIES,
+    Metric,
+    Type,
+)
 
 
 class Exported:
@@ -61,6 +70,15 @@ def test_every_metric_is_an_instrument_with_its_unit_and_help(exported: Exported
     for metric in METRICS:
         (point,) = found[metric.name].data.data_points
         assert set(point.attributes) == set(metric.labels)
+
+
+def test_a_metric_of_somebody_elses_format_is_an_instrument_with_its_first_figure(exported: Exported) -> None:
+    own = Metric("penstock_journal_lines_total", Type.COUNTER, "Lines of journals.", (), "{lines}")
+    meter = OpenTelemetryMeter(exported.provider)
+    meter.count(own, 2)
+    meter.count(own)
+    (point,) = exported.metrics()[own.name].data.data_points
+    assert point.value == 3
 
 
 def test_counters_and_gauges_are_exported_with_their_labels(exported: Exported) -> None:

@@ -8,6 +8,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+import penstock
 from penstock.metrics.meter import OTHER
 from penstock.metrics.prometheus import PrometheusMeter
 from penstock.metrics.table import (
@@ -18,6 +19,7 @@ from penstock.metrics.table import (
     REQUESTS,
     STORE_SECONDS,
     TRIES,
+    Metric,
     Type,
 )
 from penstock.testing.threads import at_once
@@ -49,6 +51,24 @@ def test_every_metric_is_declared_with_its_type_and_help(
     for metric in METRICS:
         assert f"# HELP {metric.name} {metric.help}" in lines
         assert f"# TYPE {metric.name} {metric.type}" in lines
+
+
+OWN = Metric("penstock_journal_lines_total", Type.COUNTER, "Lines of journals.", ("kind",), "{lines}")
+
+
+def test_a_metric_of_somebody_elses_format_is_declared_with_its_first_figure(
+    registry: CollectorRegistry, meter: PrometheusMeter
+) -> None:
+    meter.count(OWN, 2, kind="long")
+    meter.declare((OWN,))
+    assert scrape(registry)["penstock_journal_lines_total", frozenset({("kind", "long")})] == 2
+
+
+def test_an_opened_lake_shows_the_metrics_of_its_formats(
+    registry: CollectorRegistry, meter: PrometheusMeter
+) -> None:
+    with penstock.open("memory:", meter=meter):
+        assert scrape(registry)["penstock_delta_unpublished_versions", frozenset()] == 0
 
 
 def test_counters_and_gauges_are_scraped_with_their_labels(

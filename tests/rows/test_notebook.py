@@ -83,6 +83,7 @@ SHOWN: dict[str, Callable[[Lake, str], Any]] = {
     "rows": lambda lake, key: lake.diff_rows(key, "main", "dev"),
     "transaction": lambda lake, _: lake.transaction("main", message=XSS),
     "merge": lambda lake, _: lake.merge("dev", dry_run=True),
+    "history": lambda lake, key: lake.table(key, "dev").history(),
 }
 
 
@@ -92,6 +93,37 @@ def test_names_and_values_are_shown_and_not_obeyed(hostile: Lake, what: str) -> 
     hostile.table("t", "dev").write(pa.table({XSS: [XSS]}))
     shown = words(SHOWN[what](hostile, key))
     assert "<script>alert(1)" in shown or "<img src=x" in shown or what == "transaction"
+
+
+def test_a_preview_tells_in_words_what_is_in_conflict(lake: Lake) -> None:
+    lake.table("sales.own").write({"id": [1, 2]})
+    lake.branch("dev").create()
+    lake.table("sales.new", "dev").write({"id": [1]})
+    for ref in ("main", "dev"):
+        lake.table("sales.own", ref).delete("id = 1")
+    result = lake.merge("dev", dry_run=True)
+    shown = words(result)
+    assert shown.startswith("Preview 2 keys, 1 conflict, head ")
+    assert "sales.ownconflict" in shown
+    assert "created" in shown
+    assert "1 file added, 1 row added" in shown
+    for line in result.conflicts[0].in_merge():
+        assert line in shown
+    assert words(lake.merge("main", "dev", keys={"sales.own": "drop"})).startswith("Done")
+
+
+def test_what_differs_and_what_was_done_is_told_in_words(lake: Lake) -> None:
+    lake.table("sales.own").write({"id": [1, 2]})
+    lake.branch("dev").create()
+    lake.table("sales.own", "dev").delete("id = 1")
+    shown = words(lake.diff("main", "dev"))
+    assert "~sales.ownchangeddelta" in shown
+    history = words(lake.table("sales.own", "dev").history())
+    assert history.startswith("History 2 versions")
+    assert "DELETE" in history
+    assert "numDeletedRows 1" in history
+    diff = words(lake.diff_rows("sales.own", "main", "dev"))
+    assert diff.index("_change_type") < diff.index("id\n")
 
 
 def test_a_conflict_is_shown(lake: Lake) -> None:

@@ -16,11 +16,11 @@ from penstock.errors import PenstockError, Unavailable
 from penstock.formats.files.files import File, decode_file, slice_of
 from penstock.formats.files.lake import referenced_files as files_named
 from penstock.formats.files.lake.calls import GetFilesTable
+from penstock.formats.files.metrics import SWEPT_BYTES, SWEPT_FILES
 from penstock.kernel.settings import Settings
 from penstock.lake import sweep_engine
 from penstock.lake.lake import Lake
 from penstock.metrics.memory import Metrics
-from penstock.metrics.table import FILES_SWEPT_BYTES, FILES_SWEPT_FILES
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
 from penstock.model.nessie import IcebergTable
@@ -356,7 +356,7 @@ def test_what_went_is_counted(tmp_path: Path, later: LateClock) -> None:
         later.days = 8
         swept(lake)
     found = meter.snapshot()
-    assert (found.count(FILES_SWEPT_FILES), found.count(FILES_SWEPT_BYTES)) == (2, 3)
+    assert (found.count(SWEPT_FILES), found.count(SWEPT_BYTES)) == (2, 3)
 
 
 def test_files_of_a_write_that_was_refused_go_also_where_no_table_ever_was(

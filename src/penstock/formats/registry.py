@@ -21,6 +21,7 @@ from penstock.errors import FormatUnavailable
 from penstock.formats.entry_points import may_have_entry_points
 
 if TYPE_CHECKING:
+    from penstock.metrics.table import Metric
     from penstock.model.content import Content
 
 GROUP: Final = "penstock.formats"
@@ -77,6 +78,8 @@ class TableFormat(NamedTuple):
     """Modules that processes which read rows import before they are given work."""
     apis: tuple[str, ...] = ()
     """Further APIs by which a server offers tables of the format: each a ``penstock.server.routes.Api``."""
+    metrics: str = ""
+    """What is measured of its tables: a tuple of ``penstock.metrics.table.Metric``."""
     package: str = PACKAGE
     """The Python package that brings the format, with its version; filled in where it is found."""
 
@@ -188,6 +191,13 @@ def content_types() -> tuple[type[Content], ...]:
     """The types of content that formats bring, in the order of their numbers."""
     brought = (load(declared.content) for declared in table_formats() if declared.content)
     return tuple(sorted(brought, key=lambda kind: kind.__struct_config__.tag))
+
+
+def format_metrics() -> tuple[Metric, ...]:
+    """What is measured of tables, by Penstock's formats."""
+    return tuple(
+        metric for declared in table_formats() if declared.metrics for metric in load(declared.metrics)
+    )
 
 
 def load_member(name: str) -> Any:

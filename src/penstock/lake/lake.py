@@ -67,6 +67,7 @@ BACKGROUND_S = 60.0
 """How long is waited for what is done in the background; longer than the longest pause between two tries."""
 RETRIES = 5
 """How often a function is run again that others kept from landing."""
+COMMIT_ID_CHARS = 64
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -191,7 +192,8 @@ class Lake(LakeHistory, LakeMerges, LakeCare):
 
     def key_not_found(self, key: Key, ref: str) -> KeyNotFound:
         """Return the error for a key that does not exist, with a similar key as a suggestion."""
-        problem = KeyNotFound(f"there is no '{key}' at '{ref}'", key=str(key), ref=ref)
+        where = f"commit {ref[:8]}" if len(ref) == COMMIT_ID_CHARS else f"'{ref}'"
+        problem = KeyNotFound(f"there is no '{key}' at {where}", key=str(key), ref=ref)
         add_suggestion(problem, self._current_catalogue)
         return problem
 

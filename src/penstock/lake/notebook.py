@@ -16,7 +16,7 @@ from penstock.lake.plugins import find_format
 from penstock.model import html
 from penstock.model.commit_graph import graph
 from penstock.model.commits import Commit
-from penstock.model.content import ManagedTable, Unknown
+from penstock.model.content import AnyContent, ManagedTable, Unknown
 
 if TYPE_CHECKING:
     from penstock.formats.rows.reader import RowReader
@@ -30,6 +30,7 @@ ROWS_SHOWN: Final = 10
 COLUMNS_SHOWN: Final = 30
 ITEMS_SHOWN: Final = 20
 ID_CHARS: Final = 8
+CHANGE: Final = "_change_type"
 TIME: Final = "%Y-%m-%d %H:%M:%S"
 
 
@@ -95,14 +96,18 @@ def _list_tables(snapshot: Snapshot, where: str) -> list[str]:
     for key, content in snapshot.entries():
         if not isinstance(content, ManagedTable | Unknown) and content.type == "NAMESPACE":
             continue
-        declared = find_format(content)
-        rows.append((key, content.type if declared is None else declared.name))
+        rows.append((key, _name_format(content)))
         if len(rows) > ITEMS_SHOWN:
             break
     if not rows:
         return [html.line(f"no tables at {where}")]
     more = [html.line(f"… more: lake.tables(ref={where!r})")] if len(rows) > ITEMS_SHOWN else []
     return [html.table((f"table at {where}", "format"), rows[:ITEMS_SHOWN]), *more]
+
+
+def _name_format(content: AnyContent | None) -> str:
+    declared = None if content is None else find_format(content)
+    return declared.name if declared is not None else "" if content is None else content.type.lower()
 
 
 def show_log(commits: Sequence[Commit]) -> str:
@@ -132,9 +137,39 @@ def _commit_lines(commits: Sequence[Commit]) -> list[str]:
 
 def show_differences(differences: Sequence[Difference]) -> str:
     """Which tables differ."""
-    rows = [(item.sign, item.key, item.type) for item in differences[: ITEMS_SHOWN * 5]]
     count = f"{len(differences)} difference{'s' * (len(differences) != 1)}"
-    return html.block(html.heading("Diff", count), html.table(("", "key", "type"), rows))
+    return html.block(html.heading("Diff", count), _list_differences(differences[: ITEMS_SHOWN * 5]))
+
+
+def _list_differences(differences: Sequence[Difference]) -> str:
+    words = {"+": "added", "-": "dropped", "~": "changed"}
+    rows = [
+        (
+            item.sign,
+            item.key,
+            words[item.sign],
+            _name_format(item.before if item.after is None else item.after),
+        )
+        for item in differences
+    ]
+    return html.table(("", "key", "what", "format"), rows)
+
+
+def show_versions(versions: Sequence[Any]) -> str:
+    """Versions of a Delta table: when, by whom, what was done, and the figures of it."""
+    rows = [
+        (
+            version.version,
+            "" if version.timestamp is None else version.timestamp.strftime(TIME),
+            version.user,
+            version.operation,
+            ", ".join(f"{name} {figure}" for name, figure in version.metrics.items()),
+        )
+        for version in versions[: ITEMS_SHOWN * 5]
+    ]
+    count = f"{len(versions)} version{'s' * (len(versions) != 1)}"
+    header = ("version", "time", "by", "operation", "figures")
+    return html.block(html.heading("History", count), html.table(header, rows))
 
 
 def show_table(table: Table) -> str:
@@ -149,8 +184,9 @@ def show_rows(rows: RowReader, title: str) -> str:
     return _show(lambda: [html.heading(title), *_preview(rows)], title)
 
 
-def _preview(rows: RowReader) -> list[str]:
-    names = rows.arrow_schema.names
+def _preview(rows: RowReader, first: str = "") -> list[str]:
+    """The first rows; ``first`` is the column that people look at first."""
+    names = sorted(rows.arrow_schema.names, key=lambda name: name != first)
     if not names:
         return [html.line("no columns yet")]
     shown = names[:COLUMNS_SHOWN]
@@ -165,7 +201,7 @@ def _preview(rows: RowReader) -> list[str]:
 def show_row_diff(diff: RowDiff) -> str:
     """Rows that differ."""
     title = f"Rows of {diff.key} that differ"
-    return _show(lambda: [html.heading(title, diff.summary), *_preview(diff)], title)
+    return _show(lambda: [html.heading(title, diff.summary), *_preview(diff, CHANGE)], title)
 
 
 def show_transaction(transaction: Transaction) -> str:
@@ -184,9 +220,7 @@ def show_transaction(transaction: Transaction) -> str:
         parts = [html.heading(f"Transaction {info.id[:ID_CHARS]}"), html.table((), facts)]
         if info.ended is None:
             written = lake.diff(info.base, transaction.branch)
-            parts.append(
-                html.table(("", "key", "type"), [(item.sign, item.key, item.type) for item in written])
-            )
+            parts.append(_list_differences(written))
         return parts
 
     return _show(build, f"Transaction {transaction.id[:ID_CHARS]}")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from penstock.errors import Denied, InvalidRequest, LakeExists, LakeNotFound, ReferenceExists
+from penstock.formats.registry import format_metrics
 from penstock.kernel.description import (
     Description,
     is_incomplete_lake,
@@ -26,7 +27,7 @@ from penstock.lake.embedded import Embedded
 from penstock.lake.empty_place import EmptyPlace
 from penstock.lake.lake import Lake
 from penstock.lake.plugins import make_plugins
-from penstock.metrics.meter import SILENT, Meter
+from penstock.metrics.meter import SILENT, LabelledMeter, Meter
 from penstock.model.clock import Clock, now_us
 from penstock.model.encoding import NO_COMMIT
 from penstock.model.names import check_name
@@ -128,6 +129,8 @@ class _Opening(NamedTuple):
         """The lake in a store, which is closed if that fails."""
         if self.meter is not SILENT:
             store = ObservedStore(store, self.meter)
+        if isinstance(self.meter, LabelledMeter):
+            self.meter.declare(format_metrics())
         try:
             try:
                 description = read_description(store)

@@ -7,7 +7,7 @@ adapters are made of: it keeps the number of series bounded, whatever users call
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from threading import Lock
 from typing import Final, Protocol
 
@@ -21,7 +21,8 @@ OTHER: Final = "(other)"
 class Meter(Protocol):
     """Takes figures. Called by many threads at once, in the middle of commits: it must be quick.
 
-    A metric comes from ``penstock.metrics.table``, and every call gives a value to each of its labels.
+    A metric comes from ``penstock.metrics.table`` or from a table format, and every call gives a value to
+    each of its labels.
     """
 
     def count(self, metric: Metric, amount: float = 1, /, **labels: str) -> None:
@@ -62,6 +63,9 @@ class LabelledMeter(ABC):
         self._branches_max = branches_max
         self._branches: set[str] = set()
         self._branches_lock = Lock()
+
+    def declare(self, metrics: Iterable[Metric]) -> None:  # noqa: B027
+        """Show metrics of table formats before there are figures of them. A meter may leave it."""
 
     def count(self, metric: Metric, amount: float = 1, /, **labels: str) -> None:
         self._count(metric, self._check_label_values(metric, labels), amount)

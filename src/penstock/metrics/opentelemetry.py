@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from threading import Lock
+from typing import Any
+
 from penstock.errors import InvalidRequest
 from penstock.metrics.meter import BRANCHES_MAX, LabelledMeter
 from penstock.metrics.table import METRICS, Metric, Type
@@ -25,34 +29,39 @@ class OpenTelemetryMeter(LabelledMeter):
 
     def __init__(self, meter_provider: MeterProvider, branches_max: int = BRANCHES_MAX) -> None:
         super().__init__(branches_max)
-        meter = meter_provider.get_meter("penstock")
-        self._counters = {
-            metric.name: meter.create_counter(metric.name, metric.unit, metric.help)
-            for metric in _metrics_of_type(Type.COUNTER)
-        }
-        self._gauges = {
-            metric.name: meter.create_gauge(metric.name, metric.unit, metric.help)
-            for metric in _metrics_of_type(Type.GAUGE)
-        }
-        self._histograms = {
-            metric.name: meter.create_histogram(
-                metric.name, metric.unit, metric.help, explicit_bucket_boundaries_advisory=metric.buckets
-            )
-            for metric in _metrics_of_type(Type.HISTOGRAM)
-        }
+        self._meter = meter_provider.get_meter("penstock")
+        self._declaring = Lock()
+        self._instruments: dict[str, Any] = {}
+        self.declare(METRICS)
+
+    def declare(self, metrics: Iterable[Metric]) -> None:
+        with self._declaring:
+            for metric in metrics:
+                if metric.name not in self._instruments:
+                    self._instruments[metric.name] = self._make_instrument(metric)
+
+    def _make_instrument(self, metric: Metric) -> Any:
+        if metric.type is Type.COUNTER:
+            return self._meter.create_counter(metric.name, metric.unit, metric.help)
+        if metric.type is Type.GAUGE:
+            return self._meter.create_gauge(metric.name, metric.unit, metric.help)
+        return self._meter.create_histogram(
+            metric.name, metric.unit, metric.help, explicit_bucket_boundaries_advisory=metric.buckets
+        )
+
+    def _instrument_of(self, metric: Metric) -> Any:
+        if metric.name not in self._instruments:
+            self.declare((metric,))
+        return self._instruments[metric.name]
 
     def _count(self, metric: Metric, values: tuple[str, ...], amount: float) -> None:
-        self._counters[metric.name].add(amount, _label_attributes(metric, values))
+        self._instrument_of(metric).add(amount, _label_attributes(metric, values))
 
     def _gauge(self, metric: Metric, values: tuple[str, ...], value: float) -> None:
-        self._gauges[metric.name].set(value, _label_attributes(metric, values))
+        self._instrument_of(metric).set(value, _label_attributes(metric, values))
 
     def _observe(self, metric: Metric, values: tuple[str, ...], value: float) -> None:
-        self._histograms[metric.name].record(value, _label_attributes(metric, values))
-
-
-def _metrics_of_type(kind: Type) -> list[Metric]:
-    return [metric for metric in METRICS if metric.type is kind]
+        self._instrument_of(metric).record(value, _label_attributes(metric, values))
 
 
 def _label_attributes(metric: Metric, values: tuple[str, ...]) -> dict[str, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from threading import Lock
 from typing import Any
 
 from penstock.errors import InvalidRequest
@@ -28,9 +30,17 @@ class PrometheusMeter(LabelledMeter):
 
     def __init__(self, registry: CollectorRegistry, branches_max: int = BRANCHES_MAX) -> None:
         super().__init__(branches_max)
-        declared = [_declare(metric, registry) for metric in METRICS]
-        self._declared = {metric.name: collector for metric, collector in zip(METRICS, declared, strict=True)}
+        self._registry = registry
+        self._declared: dict[str, Any] = {}
+        self._declaring = Lock()
         self._series: dict[tuple[str, ...], Any] = {}
+        self.declare(METRICS)
+
+    def declare(self, metrics: Iterable[Metric]) -> None:
+        with self._declaring:
+            for metric in metrics:
+                if metric.name not in self._declared:
+                    self._declared[metric.name] = _declare(metric, self._registry)
 
     def _count(self, metric: Metric, values: tuple[str, ...], amount: float) -> None:
         self._series_of(metric, values).inc(amount)
@@ -46,6 +56,7 @@ class PrometheusMeter(LabelledMeter):
         key = (metric.name, *values)
         collector = self._series.get(key)
         if collector is None:
+            self.declare((metric,))
             declared = self._declared[metric.name]
             collector = self._series[key] = declared.labels(*values) if values else declared
         return collector

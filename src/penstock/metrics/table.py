@@ -1,4 +1,6 @@
-"""Every metric that Penstock has, declared once: name, help text, labels, unit and buckets.
+"""The metrics of Penstock, each declared once: name, help text, labels, unit and buckets.
+
+Those of a table format are in its package.
 
 Names end as Prometheus wants them to: in ``_total`` where something is only ever added, else in the unit.
 """
@@ -45,7 +47,8 @@ SECONDS: Final = (
 REQUESTS_A_BATCH: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0)
 
 
-def _declare_counter(name: str, unit: str, text: str, *labels: str) -> Metric:
+def declare_counter(name: str, unit: str, text: str, *labels: str) -> Metric:
+    """A counter of things, or of bytes if their name is ``By``."""
     return Metric(name, Type.COUNTER, text, labels, f"{{{unit}}}" if unit != "By" else unit)
 
 
@@ -55,7 +58,7 @@ def _declare_seconds(name: str, text: str, *labels: str) -> Metric:
 
 # --- the kernel ---
 
-REQUESTS: Final = _declare_counter(
+REQUESTS: Final = declare_counter(
     "penstock_requests_total",
     "requests",
     "Requests that move a branch or tag, by kind (as in the ref log; 'reference' if it was created, "
@@ -89,13 +92,13 @@ BATCH_REQUESTS: Final = Metric(
     "{requests}",
     REQUESTS_A_BATCH,
 )
-TRIES: Final = _declare_counter(
+TRIES: Final = declare_counter(
     "penstock_tries_total",
     "tries",
     "Attempts to apply a batch and send it to the store; all but the first one of a batch are retries.",
     BRANCH,
 )
-SWAPS_LOST: Final = _declare_counter(
+SWAPS_LOST: Final = declare_counter(
     "penstock_swaps_lost_total",
     "swaps",
     "Attempts that failed because another process moved the branch first.",
@@ -109,14 +112,14 @@ STORE_SECONDS: Final = _declare_seconds(
     "Time of calls to a store, by operation, including failed ones. Its count is the number of calls.",
     "operation",
 )
-STORE_ERRORS: Final = _declare_counter(
+STORE_ERRORS: Final = declare_counter(
     "penstock_store_errors_total",
     "errors",
     "Calls to a store that raised an error, by operation and the error's code.",
     "operation",
     "error",
 )
-STORE_SWAPS: Final = _declare_counter(
+STORE_SWAPS: Final = declare_counter(
     "penstock_store_swaps_total",
     "swaps",
     "Conditional replacements of a row, by outcome: 'swapped'; 'lost', because the row had changed; "
@@ -125,27 +128,27 @@ STORE_SWAPS: Final = _declare_counter(
     BRANCH,
     "outcome",
 )
-STORE_OBJECTS_READ: Final = _declare_counter(
+STORE_OBJECTS_READ: Final = declare_counter(
     "penstock_store_objects_read_total", "objects", "Objects read from a store."
 )
-STORE_OBJECTS_WRITTEN: Final = _declare_counter(
+STORE_OBJECTS_WRITTEN: Final = declare_counter(
     "penstock_store_objects_written_total",
     "objects",
     "Objects written to a store, including those that it already had.",
 )
-STORE_OBJECTS_DELETED: Final = _declare_counter(
+STORE_OBJECTS_DELETED: Final = declare_counter(
     "penstock_store_objects_deleted_total", "objects", "Objects that a store deleted for the sweep."
 )
-STORE_READ_BYTES: Final = _declare_counter(
+STORE_READ_BYTES: Final = declare_counter(
     "penstock_store_read_bytes_total", "By", "Bytes of objects and rows read from a store."
 )
-STORE_WRITTEN_BYTES: Final = _declare_counter(
+STORE_WRITTEN_BYTES: Final = declare_counter(
     "penstock_store_written_bytes_total", "By", "Bytes of objects and rows written to a store."
 )
 
 # --- a store that caches ---
 
-CACHE_OBJECTS: Final = _declare_counter(
+CACHE_OBJECTS: Final = declare_counter(
     "penstock_cache_objects_total",
     "objects",
     "Reads of objects, by result: 'hit' if the object was in the cache, 'miss' if it was not.",
@@ -155,98 +158,9 @@ CACHE_BYTES: Final = Metric(
     "penstock_cache_bytes", Type.GAUGE, "Bytes of objects that the cache holds.", (), "By"
 )
 
-# --- Delta tables that the lake owns ---
-
-DELTA_UNPUBLISHED: Final = Metric(
-    "penstock_delta_unpublished_versions",
-    Type.GAUGE,
-    "Versions of Delta tables that were ratified and, as far as this process knows, are not in the tables' "
-    "logs yet.",
-    (),
-    "{versions}",
-)
-DELTA_UNPUBLISHED_SECONDS: Final = Metric(
-    "penstock_delta_unpublished_seconds",
-    Type.GAUGE,
-    "Age of the oldest of these versions, since it was ratified; 0 if there is none.",
-    (),
-    "s",
-)
-DELTA_PUBLISHED: Final = _declare_counter(
-    "penstock_delta_published_total",
-    "versions",
-    "Versions that this process wrote into logs of Delta tables.",
-)
-DELTA_PUBLISH_ERRORS: Final = _declare_counter(
-    "penstock_delta_publish_errors_total",
-    "errors",
-    "Attempts to publish versions of a Delta table that ended with an error, by the error's code.",
-    "error",
-)
-DELTA_FOREIGN: Final = _declare_counter(
-    "penstock_delta_foreign_commits_total",
-    "commits",
-    "Times that the log of a Delta table had another writer's file at a version that Penstock "
-    "ratified: an alarm. Nothing more is published there until an administrator acts.",
-)
-DELTA_SWEPT_FILES: Final = _declare_counter(
-    "penstock_delta_swept_files_total",
-    "files",
-    (
-        "Files of Delta tables that sweeps removed, by kind: 'data', or 'scratch' for temporary files "
-        "beside a log."
-    ),
-    "kind",
-)
-DELTA_SWEPT_BYTES: Final = _declare_counter(
-    "penstock_delta_swept_bytes_total", "By", "Bytes of these files, by kind.", "kind"
-)
-
-# --- Lance tables that the lake owns ---
-
-LANCE_UNPROMOTED: Final = Metric(
-    "penstock_lance_unpromoted_versions",
-    Type.GAUGE,
-    "Versions of Lance tables that were ratified and, as far as this process knows, are not promoted "
-    "yet: readers that do not ask the lake do not see them.",
-    (),
-    "{versions}",
-)
-LANCE_UNPROMOTED_SECONDS: Final = Metric(
-    "penstock_lance_unpromoted_seconds",
-    Type.GAUGE,
-    "Age of the oldest of these versions, since it was ratified; 0 if there is none.",
-    (),
-    "s",
-)
-LANCE_PROMOTED: Final = _declare_counter(
-    "penstock_lance_promoted_total",
-    "versions",
-    "Versions of Lance tables that this process promoted.",
-)
-LANCE_PROMOTE_ERRORS: Final = _declare_counter(
-    "penstock_lance_promote_errors_total",
-    "errors",
-    "Attempts to promote versions of a Lance table that ended with an error, by the error's code.",
-    "error",
-)
-LANCE_FOREIGN: Final = _declare_counter(
-    "penstock_lance_foreign_manifests_total",
-    "manifests",
-    "Times that a Lance table had another writer's manifest at a version that Penstock ratified: an "
-    "alarm. Nothing more is promoted there until an administrator acts.",
-)
-
-# --- tables of files ---
-
-FILES_SWEPT_FILES: Final = _declare_counter(
-    "penstock_files_swept_files_total", "files", "Files of tables of files that sweeps removed."
-)
-FILES_SWEPT_BYTES: Final = _declare_counter("penstock_files_swept_bytes_total", "By", "Bytes of these files.")
-
 # --- a server ---
 
-HTTP_REQUESTS: Final = _declare_counter(
+HTTP_REQUESTS: Final = declare_counter(
     "penstock_http_requests_total",
     "requests",
     "Requests that a server answered, by API, route ('GET /references/{name}'; empty for an unknown "
@@ -268,7 +182,7 @@ HTTP_OPEN_REQUESTS: Final = Metric(
     (),
     "{requests}",
 )
-HTTP_REFUSALS: Final = _declare_counter(
+HTTP_REFUSALS: Final = declare_counter(
     "penstock_http_refusals_total",
     "refusals",
     "Requests and connections that a server refused to keep room for others, by what was used up: 'places' "
@@ -280,7 +194,7 @@ HTTP_TURN_WAIT_SECONDS: Final = _declare_seconds(
     "penstock_http_turn_wait_seconds",
     "Time that long-running reads waited for their turn, each time.",
 )
-HTTP_STOPPED_READS: Final = _declare_counter(
+HTTP_STOPPED_READS: Final = declare_counter(
     "penstock_http_stopped_reads_total",
     "reads",
     "Reads that were stopped before they were complete, by reason: 'deadline', or 'client_gone'.",
@@ -296,11 +210,7 @@ METRICS: Final = (
     *(STORE_OBJECTS_READ, STORE_OBJECTS_WRITTEN, STORE_OBJECTS_DELETED),
     *(STORE_READ_BYTES, STORE_WRITTEN_BYTES),
     *(CACHE_OBJECTS, CACHE_BYTES),
-    *(DELTA_UNPUBLISHED, DELTA_UNPUBLISHED_SECONDS, DELTA_PUBLISHED, DELTA_PUBLISH_ERRORS, DELTA_FOREIGN),
-    *(DELTA_SWEPT_FILES, DELTA_SWEPT_BYTES),
-    *(LANCE_UNPROMOTED, LANCE_UNPROMOTED_SECONDS, LANCE_PROMOTED, LANCE_PROMOTE_ERRORS, LANCE_FOREIGN),
-    *(FILES_SWEPT_FILES, FILES_SWEPT_BYTES),
     *(HTTP_REQUESTS, HTTP_SECONDS, HTTP_OPEN_REQUESTS),
     *(HTTP_REFUSALS, HTTP_TURN_WAIT_SECONDS, HTTP_STOPPED_READS, HTTP_CONNECTIONS),
 )
-"""All of them."""
+"""All of them but those of table formats."""

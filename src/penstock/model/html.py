@@ -13,6 +13,7 @@ LINE_MAX_CHARS: Final = 500
 CELL: Final = "padding:2px 8px;text-align:left;vertical-align:top;white-space:pre-wrap;border:none"
 TABLE: Final = "border-collapse:collapse;margin:4px 0;background:transparent;font-size:90%"
 RULE: Final = "border-bottom:1px solid rgba(128,128,128,.35)"
+LINES: Final = "white-space:pre-wrap;margin:4px 8px;font-size:90%"
 FADED: Final = "opacity:.65"
 MONOSPACE: Final = "font-family:monospace;line-height:1.25;margin:4px 0;background:transparent;color:inherit"
 
@@ -36,6 +37,12 @@ def heading(title: object, more: object = "") -> str:
 def line(value: object) -> str:
     """A line of text."""
     return f"<div>{text(value, LINE_MAX_CHARS)}</div>"
+
+
+def lines(values: Iterable[object]) -> str:
+    """Lines of text; what is indented stays so."""
+    shown = "\n".join(text(value, LINE_MAX_CHARS) for value in values)
+    return f'<div style="{LINES}">{shown}</div>'
 
 
 def table(header: Sequence[object], rows: Iterable[Sequence[object]]) -> str:

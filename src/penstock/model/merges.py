@@ -67,6 +67,8 @@ class ChangeSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 KEYS_SHOWN: Final = 100
 """How many keys of a merge a notebook shows."""
+CONFLICTS_SHOWN: Final = 10
+"""How many conflicts it shows in words."""
 
 
 class MergedKey(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,16 +122,27 @@ class MergeResult(msgspec.Struct, frozen=True, kw_only=True):
         return self.commits[-1] if self.commits else None
 
     def _repr_html_(self) -> str:
+        title = "Preview" if self.dry_run else "Done" if self.applied else "Nothing to do"
+        counts = f"{_count(len(self.keys), 'key')}, {_count(len(self.conflicts), 'conflict')}"
         rows = [
-            (key.key, key.action, "; ".join(map(str, key.conflicts)) or "clean", _describe_change(key.change))
+            (key.key, "conflict" if key.conflicts else key.action, _describe_change(key.change))
             for key in self.keys[:KEYS_SHOWN]
         ]
-        more = f"… {len(self.keys) - KEYS_SHOWN} more" if len(self.keys) > KEYS_SHOWN else ""
-        return html.block(
-            html.heading("Merge", repr(self)[1:-1]),
-            html.table(("key", "action", "conflicts", "change"), rows),
-            *([html.line(more)] if more else []),
-        )
+        parts = [
+            html.heading(title, f"{counts}, head {self.head[:8]}"),
+            html.table(("key", "action", "change"), rows),
+        ]
+        if len(self.keys) > KEYS_SHOWN:
+            parts.append(html.line(f"… {len(self.keys) - KEYS_SHOWN} more"))
+        lines: list[str] = []
+        for conflict in self.conflicts[:CONFLICTS_SHOWN]:
+            reason, *more = conflict.in_merge()
+            lines += [reason, *(f"  {line}" for line in more)]
+        if lines:
+            parts += [html.heading("Conflicts"), html.lines(lines)]
+        if len(self.conflicts) > CONFLICTS_SHOWN:
+            parts.append(html.line(f"… {len(self.conflicts) - CONFLICTS_SHOWN} more"))
+        return html.block(*parts)
 
     def __repr__(self) -> str:
         what = "dry run" if self.dry_run else "applied" if self.applied else "nothing to do"
@@ -142,11 +155,15 @@ def _describe_change(change: ChangeSummary | None) -> str:
     if change is None:
         return ""
     counted = [
-        (change.files_added, "files added"),
-        (change.files_removed, "files removed"),
-        (change.files_changed, "files changed"),
-        (change.rows_added, "rows added"),
-        (change.rows_removed, "rows removed"),
+        (change.files_added, "file", "added"),
+        (change.files_removed, "file", "removed"),
+        (change.files_changed, "file", "changed"),
+        (change.rows_added, "row", "added"),
+        (change.rows_removed, "row", "removed"),
     ]
     versions = "" if change.version_after is None else f"v{change.version_after}: "
-    return versions + ", ".join(f"{count:,} {what}" for count, what in counted if count)
+    return versions + ", ".join(f"{_count(count, what)} {how}" for count, what, how in counted if count)
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' * (count != 1)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -309,3 +310,19 @@ def test_columns_of_two_sides_unite(
 def test_missing_columns_are_told_by_name() -> None:
     assert missing_columns(schema(NOTE), schema(NOTE, PRICE)) == ("price",)
     assert missing_columns(schema(NOTE), schema(msgspec.structs.replace(NOTE, type="long"))) == ("note",)
+
+
+@pytest.mark.parametrize("bring", ["rebase", "transplant"])
+def test_two_commits_that_a_merge_of_rows_overtook_are_a_conflict_and_not_tried_for_ever(
+    lake: Lake, bring: str
+) -> None:
+    """What was looked up for the second one counts, although the first one has another name by then."""
+    create(lake)
+    lake.table(KEY, "dev").append(rows(7))
+    lake.table(KEY, "dev").update({"day": "'tue'"}, "id = 7")
+    lake.delta.add_columns(KEY, pa.schema([("note", pa.string())]))
+    merge = lake.table(KEY).merge(rows(9), on=["id"]).when_matched_update({"day": "source.day"})
+    merge.when_not_matched_insert({"id": "source.id", "day": "source.day"}).commit()
+    repeat = partial(lake.rebase, "dev") if bring == "rebase" else partial(lake.transplant, "dev~2..dev")
+    with pytest.raises(MergeConflict):
+        repeat()

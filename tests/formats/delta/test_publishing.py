@@ -11,12 +11,12 @@ from uuid import UUID
 
 import pytest
 
+from penstock.formats.delta import metrics
 from penstock.formats.delta.branch_log.line import OwnershipPhase
 from penstock.formats.delta.errors import ForeignCommit, InvalidLog
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.publishing.log_writer import BATCH_MAX
 from penstock.formats.delta.publishing.publisher import Publisher
-from penstock.metrics import table as metrics
 from penstock.metrics.memory import Metrics
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable
@@ -126,7 +126,7 @@ def test_r22_several_at_once_publish_each_version_once(
     with ThreadPoolExecutor(publishers) as threads:
         assert list(threads.map(publish, range(publishers))) == [29] * publishers
     assert table.log() == table.ratified(0, 29)
-    assert meter.snapshot().count(metrics.DELTA_PUBLISHED) == 30
+    assert meter.snapshot().count(metrics.PUBLISHED) == 30
 
 
 @pytest.mark.parametrize("version", [0, 2, 5])
@@ -152,7 +152,7 @@ def test_r19_a_foreign_file_stops_its_table_and_stays(
     assert isinstance(behind.problem, ForeignCommit)
     assert (behind.key, behind.published, behind.latest) == (KEY, version - 1, 5)
     assert behind.since_us == (TIME_MS + version) * 1000
-    assert meter.snapshot().count(metrics.DELTA_FOREIGN) == 2, "once for each process"
+    assert meter.snapshot().count(metrics.FOREIGN) == 2, "once for each process"
     assert len([one for one in caplog.records if one.levelno == logging.ERROR]) == 2
 
     if version:
@@ -198,7 +198,7 @@ def test_a_foreign_file_keeps_no_other_table_waiting(tmp_path: Path, places: Pla
     publisher.table_committed(KEY, last := ratify(bad, 1), is_default=True)
     publisher.table_committed(Key.parse("sales.good"), ratify(good, 1), is_default=True)
     assert publisher.wait(other, 2, WAIT_S)
-    assert meter.snapshot().count(metrics.DELTA_PUBLISH_ERRORS) == 1, "nothing is tried in vain"
+    assert meter.snapshot().count(metrics.PUBLISH_ERRORS) == 1, "nothing is tried in vain"
     assert [one.key for one in publisher.backlog()] == [KEY]
     assert bad.log() == {0: b"theirs"}
 
@@ -369,14 +369,14 @@ def test_figures_tell_how_much_is_not_published_and_for_how_long(on_disk: Ratifi
     publisher = publishing(on_disk, places, meter=meter, clock=lambda: (TIME_MS + 12_000) * 1000)
     publisher.table_committed(KEY, ratify(on_disk, 40), is_default=True)
     publisher.measure()
-    assert meter.snapshot().gauge(metrics.DELTA_UNPUBLISHED) == 40
-    assert meter.snapshot().gauge(metrics.DELTA_UNPUBLISHED_SECONDS) == 12.0
+    assert meter.snapshot().gauge(metrics.UNPUBLISHED) == 40
+    assert meter.snapshot().gauge(metrics.UNPUBLISHED_SECONDS) == 12.0
     publisher.publish(on_disk.content, 9)
     publisher.measure()
-    assert meter.snapshot().gauge(metrics.DELTA_UNPUBLISHED) == 30
-    assert meter.snapshot().gauge(metrics.DELTA_UNPUBLISHED_SECONDS) == 11.99
+    assert meter.snapshot().gauge(metrics.UNPUBLISHED) == 30
+    assert meter.snapshot().gauge(metrics.UNPUBLISHED_SECONDS) == 11.99
     assert publisher.wait(ID, 39, WAIT_S)
     publisher.measure()
-    assert meter.snapshot().gauge(metrics.DELTA_UNPUBLISHED) == 0
-    assert meter.snapshot().gauge(metrics.DELTA_UNPUBLISHED_SECONDS) == 0.0
-    assert meter.snapshot().count(metrics.DELTA_PUBLISHED) == 40
+    assert meter.snapshot().gauge(metrics.UNPUBLISHED) == 0
+    assert meter.snapshot().gauge(metrics.UNPUBLISHED_SECONDS) == 0.0
+    assert meter.snapshot().count(metrics.PUBLISHED) == 40

@@ -12,12 +12,12 @@ from uuid import UUID
 import pytest
 
 from penstock.errors import Denied, OutcomeUnknown, Unavailable
+from penstock.formats.delta import metrics
 from penstock.formats.delta.errors import ForeignCommit
 from penstock.formats.delta.protocol.names import LOG, CommitName
 from penstock.formats.delta.publishing.log_writer import FRUITLESS_MAX
 from penstock.formats.delta.publishing.publisher import Publisher
 from penstock.kernel.leases import Leases
-from penstock.metrics import table as metrics
 from penstock.metrics.memory import Metrics
 from penstock.model.nessie import DeltaTable
 from penstock.storage.buckets import Bucket, Condition, EntityTag, UnansweredWrite
@@ -265,8 +265,8 @@ def test_storage_that_is_in_trouble_is_tried_again(tmp_path: Path, caplog: pytes
     publisher.close(WAIT_S)
     assert publisher.backlog() == ()
     assert table.log() == table.ratified(0, 0)
-    assert meter.snapshot().count(metrics.DELTA_PUBLISH_ERRORS, error="unavailable") == 2
-    assert meter.snapshot().count(metrics.DELTA_PUBLISH_ERRORS, error="denied") == 1
+    assert meter.snapshot().count(metrics.PUBLISH_ERRORS, error="unavailable") == 2
+    assert meter.snapshot().count(metrics.PUBLISH_ERRORS, error="denied") == 1
     assert len(caplog.records) == 3
     places.close()
 

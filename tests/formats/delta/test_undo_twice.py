@@ -325,3 +325,33 @@ def test_rows_that_were_restored_and_rewritten_are_a_conflict_with_what_took_the
     with pytest.raises(MergeConflict, match=r"\(RESTORE\) of commit .* from before it"):
         lake.revert(overwritten)
     assert sorted(table.to_arrow()["id"].to_pylist()) == [1, 2]
+
+
+@pytest.mark.parametrize("rewritten", ["main", "dev"])
+def test_rows_that_a_merge_brought_and_the_next_one_rewrote_are_a_conflict(
+    lake: Lake, rewritten: str
+) -> None:
+    """The branch takes main's versions as they are, so that the merge itself is no version of its line."""
+    main = create(lake)
+    Side(lake, "dev").append(9)
+    main.append(10, 11)
+    lake.merge("main", "dev")
+    merged = lake.branch("dev").head
+    main.delete(10) if rewritten == "main" else main.append(12)
+    lake.merge("main", "dev")
+    if rewritten == "dev":
+        Side(lake, "dev").delete(10)
+    with pytest.raises(MergeConflict, match=r"\(DELETE\) of commit .* wrote rows of"):
+        lake.revert(merged, "dev")
+
+
+def test_rows_that_a_merge_brought_go_after_the_next_one(lake: Lake) -> None:
+    main = create(lake)
+    Side(lake, "dev").append(9)
+    main.append(10, 11)
+    lake.merge("main", "dev")
+    merged = lake.branch("dev").head
+    main.append(12)
+    lake.merge("main", "dev")
+    lake.revert(merged, "dev")
+    assert Side(lake, "dev").ids() == [1, 2, 3, 4, 5, 6, 9, 12]

@@ -11,11 +11,11 @@ from time import monotonic
 import pytest
 
 from penstock.errors import ForeignCommit, ManagedElsewhere, Unavailable
+from penstock.formats.lance import metrics
 from penstock.formats.lance.branch_chains import WriteTarget, new_line
 from penstock.formats.lance.intents import Create
 from penstock.formats.lance.state import Versions, state_of
 from penstock.formats.lance.tasks import PENDING_MAX
-from penstock.metrics import table as metrics
 from penstock.metrics.memory import Metrics
 from penstock.model.commits import CommitMeta
 from penstock.model.encoding import NO_COMMIT
@@ -284,7 +284,7 @@ def test_a_manifest_of_somebody_else_stays_and_nothing_is_put_after_it(
     assert alarm.startswith(
         f"not promoted: {there} is not the manifest that was ratified as version 2 of the table: "
     )
-    assert meter.snapshot().count(metrics.LANCE_FOREIGN) == 1
+    assert meter.snapshot().count(metrics.FOREIGN) == 1
     behind = tables.promoter.status(tables.content())
     assert behind is not None
     assert behind.versions == 2
@@ -518,15 +518,15 @@ def test_what_waits_is_measured_and_its_age_grows(make: Callable[..., Tables]) -
     assert not tables.settle()
     tables.promoter.measure()
     seen = meter.snapshot()
-    assert (seen.gauge(metrics.LANCE_UNPROMOTED) or 0) >= 1
-    assert (seen.gauge(metrics.LANCE_UNPROMOTED_SECONDS) or 0) > 0
-    assert seen.count(metrics.LANCE_PROMOTE_ERRORS, error="foreign_commit") >= 1
+    assert (seen.gauge(metrics.UNPROMOTED) or 0) >= 1
+    assert (seen.gauge(metrics.UNPROMOTED_SECONDS) or 0) > 0
+    assert seen.count(metrics.PROMOTE_ERRORS, error="foreign_commit") >= 1
     (tables.location() / "_versions" / file_name(1)).unlink()
     assert tables.promoter.promote(tables.content(), monotonic() + LATER_S)
     tables.promoter.measure()
     seen = meter.snapshot()
-    assert seen.gauge(metrics.LANCE_UNPROMOTED) == seen.gauge(metrics.LANCE_UNPROMOTED_SECONDS) == 0
-    assert seen.count(metrics.LANCE_PROMOTED) == 1
+    assert seen.gauge(metrics.UNPROMOTED) == seen.gauge(metrics.UNPROMOTED_SECONDS) == 0
+    assert seen.count(metrics.PROMOTED) == 1
     newest = Versions(tables.kernel.objects, state_of(tables.content())).newest()
     assert newest is not None
     assert newest[0] == 1

@@ -171,6 +171,10 @@ class Gate:
         """Until an attempt is there."""
         wait_until(Path(f"{self._path}.{attempt}").exists)
 
+    def wait_for_interrupt(self, attempt: int = 0) -> None:
+        """Until Spark has told an attempt that is there to end: told while it writes, it removes its file."""
+        wait_until(Path(f"{self._path}.{attempt}.interrupted").exists)
+
     def go(self) -> None:
         Path(f"{self._path}.go").touch()
 

@@ -60,7 +60,7 @@ def test_an_attempt_that_commits_when_the_job_is_over_changes_nothing(spark: Dri
     job = Job(faults=(f"commit wait 0 1 {slow}", f"committed wait 0 1 {over}"))
     with scene.watched([], list(job.ids)):
         assert spark.do(job).commit == scene.lake.resolve()
-        slow.wait()
+        slow.wait_for_interrupt()
         slow.go()
         over.wait()
     assert scene.ids() == list(job.ids)

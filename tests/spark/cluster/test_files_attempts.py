@@ -93,7 +93,7 @@ def test_properties_12_14_an_attempt_that_commits_when_the_job_has_landed_change
     job = Job(format="csv", faults=(f"commit wait 0 1 {slow}", f"committed wait 0 1 {over}"))
     with events.watched([], list(job.ids)):
         answer = spark.do(job)
-        slow.wait()
+        slow.wait_for_interrupt()
         slow.go()
         over.wait()
     events.check_landed(answer.commit, job)

@@ -11,6 +11,7 @@ FORMAT: Final = TableFormat(
     plugin="penstock.formats.delta.plugin:DeltaPlugin",
     content_type="DELTA_LAKE_TABLE",
     access_rules="penstock.formats.delta.access:RULES",
+    metrics="penstock.formats.delta.metrics:METRICS",
     cli="penstock.formats.delta.cli.format_cli:DeltaCli",
     table_view="penstock.formats.delta.lake.view:DeltaView",
     row_formats=("delta",),

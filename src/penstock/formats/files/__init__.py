@@ -12,6 +12,7 @@ FORMAT: Final = TableFormat(
     content_type="FILES_TABLE",
     content="penstock.formats.files.content:FilesTable",
     access_rules="penstock.formats.files.access:RULES",
+    metrics="penstock.formats.files.metrics:METRICS",
     cli="penstock.formats.files.cli.format_cli:FilesCli",
     table_view="penstock.formats.files.lake.view:FilesView",
     row_formats=("parquet", "csv"),

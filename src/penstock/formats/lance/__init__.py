@@ -12,6 +12,7 @@ FORMAT: Final = TableFormat(
     content_type="LANCE_TABLE",
     content="penstock.formats.lance.content:LanceTable",
     access_rules="penstock.formats.lance.access:RULES",
+    metrics="penstock.formats.lance.metrics:METRICS",
     cli="penstock.formats.lance.cli.format_cli:LanceCli",
     table_view="penstock.formats.lance.lake.view:LanceView",
     row_formats=("lance",),

@@ -17,6 +17,7 @@ from typing import Final, Unpack
 from uuid import UUID
 
 from penstock.errors import ForeignCommit, PenstockError
+from penstock.formats.lance import metrics
 from penstock.formats.lance.chains import Chains, WaitingVersion
 from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.manifest_reader import Manifests
@@ -28,7 +29,6 @@ from penstock.formats.lance.tasks import PromoteTask, PromoteWork, job_id, merge
 from penstock.formats.publisher import BackgroundPublisher, Behind, Guard, PublisherOptions, PublisherProfile
 from penstock.formats.sync import SyncState
 from penstock.kernel.objects import Objects
-from penstock.metrics import table as metrics
 from penstock.model.keys import Key
 from penstock.model.transactions import PREFIX
 from penstock.storage.places import Places
@@ -37,10 +37,10 @@ PROFILE: Final = PublisherProfile(
     name="penstock-promoter",
     published="promoted",
     publishing="promoting",
-    versions=metrics.LANCE_UNPROMOTED,
-    seconds=metrics.LANCE_UNPROMOTED_SECONDS,
-    errors=metrics.LANCE_PROMOTE_ERRORS,
-    foreign=metrics.LANCE_FOREIGN,
+    versions=metrics.UNPROMOTED,
+    seconds=metrics.UNPROMOTED_SECONDS,
+    errors=metrics.PROMOTE_ERRORS,
+    foreign=metrics.FOREIGN,
 )
 _NO_KEY: Final = Key("table")
 """For what is said of a table whose key its caller does not give."""
@@ -264,7 +264,7 @@ class Promoter(BackgroundPublisher[PromoteTask, Unpromoted]):
                     if guard is not None:
                         guard()
                     if self._chains.put(task, waiting):
-                        self._meter.count(metrics.LANCE_PROMOTED)
+                        self._meter.count(metrics.PROMOTED)
                     promoted.append(waiting)
             except PenstockError as problem:
                 failed = failed or problem

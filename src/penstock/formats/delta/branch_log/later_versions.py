@@ -159,7 +159,8 @@ class LaterVersions:
         there: a merge may have brought it, in sum with others."""
         line, read = line_of(self._target), self._table.read
         parted = parted_at(line_of(self._newest), line, read)
-        if self.is_on_line:
+        # A merge into a branch takes the versions of the default branch, which are on its line from then on.
+        if self.is_on_line or parted > self._parted:
             return self._parted, parted
         for commit in self._since.commits if self._since is not None else ():
             after = commit.after

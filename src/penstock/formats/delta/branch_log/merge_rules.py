@@ -665,7 +665,8 @@ class _TableMerge:
             snapshot = self._commits.snapshot(stays, self._table.read, version)
             return KnownProposal(snapshot.protocol, snapshot.metadata)
 
-        return self._table.read_once(("delta known", stays.location, version, LineTip.of(line)), read)
+        at = LineTip.at(line, version, self._table.read)  # whatever the line's end is by now
+        return self._table.read_once(("delta known", stays.location, at), read)
 
     def _with_added_columns(self, net: NetChange, now: KnownProposal) -> NetChange:
         """A net change whose metadata and protocol say also what the other side has added meanwhile; without

@@ -143,7 +143,8 @@ def live_at(table: Table, commits: Commits, content: DeltaTable, version: int) -
     def look(paths: Collection[str]) -> Mapping[str, str | None]:
         if version < 0:
             return {}
-        key = ("delta live at", content.location, LineTip.of(line_of(content)), version, *sorted(paths))
+        at = LineTip.at(line_of(content), version, table.read)  # whatever the line's end is by now
+        key = ("delta live at", content.location, at, *sorted(paths))
         return table.read_once(key, lambda: commits.snapshot(content, table.read, version).live(paths))
 
     return look

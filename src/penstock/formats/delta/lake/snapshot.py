@@ -100,6 +100,14 @@ class CommitFile(msgspec.Struct, frozen=True):
     """``None`` if it is there no more: published commits are cleaned up some day."""
 
 
+class TableHistory(list[PastVersion]):
+    """Versions of a table, newest first."""
+
+    def _repr_html_(self) -> str:
+        shown: str = load_part("penstock.lake.notebook:show_versions")(self)
+        return shown
+
+
 class TableSnapshot(RowReader):
     """A Delta table at a version. It never changes; its files are read when they are asked for.
 
@@ -124,7 +132,7 @@ class TableSnapshot(RowReader):
     def _repr_html_(self) -> str:
         from penstock.lake.notebook import show_rows
 
-        return show_rows(self.outside_read_set, repr(self)[1:-1])
+        return show_rows(self.outside_read_set, f"Table {self._log.key}, version {self._read.version}")
 
     @property
     def outside_read_set(self) -> TableSnapshot:
@@ -242,7 +250,7 @@ class TableSnapshot(RowReader):
     def history(self, limit: int | None = HISTORY_LIMIT) -> list[PastVersion]:
         """The versions up to this one, newest first, as far as the log still has their commits."""
         first = 0 if limit is None else max(0, self.version - limit + 1)
-        past_versions = []
+        past_versions = TableHistory()
         for commit in commits_of(self._log, self.place, range(self.version, first - 1, -1)):
             if commit.data is None:  # cleaned up, and everything before it
                 break

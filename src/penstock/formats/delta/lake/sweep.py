@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Final
 
 from penstock.errors import PenstockError, ReferenceNotFound
+from penstock.formats.delta import metrics
 from penstock.formats.delta.branch_log.line import OwnershipPhase, line_of
 from penstock.formats.delta.lake.clone_needs import CloneNeeds
 from penstock.formats.delta.lake.parts import DeltaParts
@@ -24,7 +25,6 @@ from penstock.lake.answers import SweptTable
 from penstock.lake.calls import SweepTables
 from penstock.lake.fork_notes import ForkNotes
 from penstock.lake.sweep_engine import Listing, SweepEngine, SweepTally
-from penstock.metrics import table as metrics
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable
@@ -185,8 +185,8 @@ class _Folder:
         self._word.place.delete([file.entry.key for file in files])
         for file in files:
             kind = file.fate.name.lower()
-            self._meter.count(metrics.DELTA_SWEPT_FILES, kind=kind)
-            self._meter.count(metrics.DELTA_SWEPT_BYTES, file.entry.size, kind=kind)
+            self._meter.count(metrics.SWEPT_FILES, kind=kind)
+            self._meter.count(metrics.SWEPT_BYTES, file.entry.size, kind=kind)
 
     def finish(self, tally: SweepTally) -> None:  # noqa: ARG002
         self._word.place.tidy(self._needs.scratch_us)

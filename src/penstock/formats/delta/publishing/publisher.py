@@ -17,6 +17,7 @@ from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from penstock.errors import AdministratorError, PenstockError
+from penstock.formats.delta import metrics
 from penstock.formats.delta.branch_log.line import Line, OwnershipPhase, Read, line_of
 from penstock.formats.delta.branch_log.ownership import RESYNC, OwnerIdentity, owner_of_line
 from penstock.formats.delta.errors import ForeignCommit, ManagedElsewhere
@@ -28,7 +29,6 @@ from penstock.formats.delta.publishing.log_writer import LookedLog, bytes_of, lo
 from penstock.formats.delta.publishing.prefetch_reader import Fetch, PrefetchReader
 from penstock.formats.publisher import BackgroundPublisher, Behind, JobId, PublisherProfile
 from penstock.kernel.leases import Leases
-from penstock.metrics import table as metrics
 from penstock.metrics.meter import SILENT, Meter
 from penstock.model.clock import Clock, elapsed_s, now_us
 from penstock.model.encoding import ObjectId
@@ -49,10 +49,10 @@ PROFILE: Final = PublisherProfile(
     name="penstock-publisher",
     published="published",
     publishing="publishing",
-    versions=metrics.DELTA_UNPUBLISHED,
-    seconds=metrics.DELTA_UNPUBLISHED_SECONDS,
-    errors=metrics.DELTA_PUBLISH_ERRORS,
-    foreign=metrics.DELTA_FOREIGN,
+    versions=metrics.UNPUBLISHED,
+    seconds=metrics.UNPUBLISHED_SECONDS,
+    errors=metrics.PUBLISH_ERRORS,
+    foreign=metrics.FOREIGN,
 )
 
 logger = logging.getLogger("penstock")
@@ -478,7 +478,7 @@ class Publisher(BackgroundPublisher[PublishTask, Unpublished]):
     def _note_progress(self, id: JobId, published: int, written: int) -> None:  # noqa: A002
         self._record_published(id, published)
         if written:
-            self._meter.count(metrics.DELTA_PUBLISHED, written)
+            self._meter.count(metrics.PUBLISHED, written)
 
 
 def _table_id(content: DeltaTable) -> UUID:

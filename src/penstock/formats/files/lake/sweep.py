@@ -23,6 +23,7 @@ from typing import Final
 import msgspec
 
 from penstock.errors import PenstockError
+from penstock.formats.files import metrics
 from penstock.formats.files.files import slice_of
 from penstock.formats.files.lake.ended_jobs import ABORTED_US, EndedJobs, EndedJobsResult, FolderClaims
 from penstock.formats.files.lake.pool import pool_of
@@ -35,7 +36,6 @@ from penstock.lake.answers import SweptFiles
 from penstock.lake.fork_notes import ForkNotes
 from penstock.lake.read_lists import sweep_reads
 from penstock.lake.sweep_engine import Listing, SweepEngine, SweepTally
-from penstock.metrics import table as metrics
 from penstock.model.jobs import ID
 from penstock.storage.buckets import BucketEntry
 from penstock.storage.fates import FileFate, JudgedFile
@@ -184,8 +184,8 @@ class _Folders:
 
     def remove(self, files: Sequence[JudgedFile]) -> None:
         self._place.delete([file.entry.key for file in files])
-        self._meter.count(metrics.FILES_SWEPT_FILES, len(files))
-        self._meter.count(metrics.FILES_SWEPT_BYTES, sum(file.entry.size for file in files))
+        self._meter.count(metrics.SWEPT_FILES, len(files))
+        self._meter.count(metrics.SWEPT_BYTES, sum(file.entry.size for file in files))
         self._tally.emptied.update(file.entry.key.partition("/")[0] for file in files)
 
     def finish(self, tally: SweepTally) -> None:

@@ -23,7 +23,8 @@ import scala.jdk.javaapi.CollectionConverters;
  * (its file is there, with no row), middle and last (of its rows), close, closed (before it is committed), commit
  * (while it is), committed (the driver does not know yet). The deeds: fail; die, as by a kill of the executor; fetch,
  * to fail because the task has lost what another stage gave it, so that its stage is tried again; wait, having made
- * FILE.0 to say that the first attempt has come there, until there is a FILE.go, whoever interrupts.
+ * FILE.0 to say that the first attempt has come there, until there is a FILE.go, whoever interrupts. That somebody did
+ * is said by FILE.0.interrupted.
  */
 public final class Faults implements SparkPlugin {
   static final String PROPERTY = "faults";
@@ -67,17 +68,21 @@ public final class Faults implements SparkPlugin {
     return new MetadataFetchFailedException(newest, TaskContext.get().partitionId(), "a fault");
   }
 
-  private static void waitFor(Path reached, Path go) throws IOException {
-    if (!Files.exists(reached)) {
-      Files.createFile(reached);
+  private static void note(Path event) throws IOException {
+    if (!Files.exists(event)) {
+      Files.createFile(event);
     }
+  }
+
+  private static void waitFor(Path reached, Path go) throws IOException {
+    note(reached);
     // A test that is over has removed its files: nobody will let the attempt go, and it would keep its core for good.
     while (!Files.exists(go) && Files.exists(reached)) {
       try {
         Thread.sleep(LOOK_AGAIN_MS);
       } catch (InterruptedException asked) {
         // An attempt that nobody can end, such as one behind a network that is cut.
-        continue;
+        note(Path.of(reached + ".interrupted"));
       }
     }
   }
