@@ -104,8 +104,9 @@ class TableHistory(list[PastVersion]):
     """Versions of a table, newest first."""
 
     def _repr_html_(self) -> str:
-        shown: str = load_part("penstock.lake.notebook:show_versions")(self)
-        return shown
+        from penstock.lake.notebook import show_versions
+
+        return show_versions(self)
 
 
 class TableSnapshot(RowReader):
