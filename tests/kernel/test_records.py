@@ -188,9 +188,11 @@ def test_a_row_that_cannot_be_read_is_damaged(store: FaultyStore, data: bytes) -
 def test_a_row_that_holds_another_ones_value_or_is_listed_wrongly_is_damaged() -> None:
     named = NUMBERS._replace(id=str)
     assert named.decode_row(Row("@number/7", Kind.TOKEN.value, b"7")) == 7
-    with pytest.raises(Damaged, match=r"'@number/8'.* holds number '7'"):
+    with pytest.raises(Damaged, match=r"'@number/8'.* by its content it is number '7'"):
         named.decode_row(Row("@number/8", Kind.TOKEN.value, b"7"))
-    with pytest.raises(Damaged, match="listed as job, holds number '7' as token"):
+    with pytest.raises(
+        Damaged, match="of kind job contradicts itself: by its content it is number '7', of kind token"
+    ):
         named.decode_row(Row("@number/7", Kind.JOB.value, b"7"))
 
 

@@ -63,7 +63,7 @@ def test_a_manifest_that_is_what_was_said_becomes_a_version(lake: Lake, table: P
     [
         (STAGED, 3, None, "is the manifest of version 2, not of 3"),
         (STAGED, 2, 7, "bytes, not 7"),
-        (STAGED, 2, 0, "invalid size"),
+        (STAGED, 2, 0, "the size of a manifest"),
         ("_versions/none.manifest-1", 2, None, "there is no manifest"),
         ("data/x.manifest", 2, None, "is not where versions of 'items' are written"),
         ("_versions/x.txt", 2, None, "not a name of a manifest"),
