@@ -14,7 +14,7 @@ from penstock.errors import Damaged, InvalidRequest, LakeExists, LakeMoved, Lake
 from penstock.kernel import backup as backing_up
 from penstock.kernel.backup import BackupMaker, reachable_from
 from penstock.kernel.backup_points import PointStore, make_room, read_points
-from penstock.kernel.description import BACKUPS_VERSION, Description, new_description, read_description
+from penstock.kernel.description import BACKUPS_VERSION, LakeDescription, new_description, read_description
 from penstock.kernel.leases import Leases
 from penstock.lake.backup import (
     backup_lake,
@@ -151,9 +151,9 @@ def test_a_later_backup_costs_what_changed(commits: int) -> None:
 class RacedStore(WrappedStore):
     """A target in which another backup of the same lake begins while somebody sees that it is empty."""
 
-    def __init__(self, inner: Store, lake: Description) -> None:
+    def __init__(self, inner: Store, lake: LakeDescription) -> None:
         super().__init__(inner)
-        self._lake: Description | None = lake
+        self._lake: LakeDescription | None = lake
 
     def references(self, kind: str, prefix: str = "", after: str = "", limit: int = 1000) -> list[Row]:
         if (lake := self._lake) is not None:

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from penstock.kernel.cut import cut
-from penstock.kernel.rows import row_of
+from penstock.kernel.reference_rows import row_of
 from penstock.kernel.seal import KINDS
 from penstock.lake.opener import open_lake
 from penstock.stores.memory import MemoryStore

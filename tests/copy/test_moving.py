@@ -11,7 +11,7 @@ import pytest
 
 from penstock.errors import IdempotencyKeyReused, LakeMoved
 from penstock.kernel import object_copy
-from penstock.kernel.description import Description, read_description
+from penstock.kernel.description import LakeDescription, read_description
 from penstock.lake.answers import LogLine
 from penstock.lake.copy import move_lake
 from penstock.lake.lake import Lake
@@ -239,5 +239,5 @@ def test_seals_do_not_keep_what_a_deleted_branch_had() -> None:
 
 
 def test_descriptions_written_before_there_was_copying_can_be_read() -> None:
-    found = decoder(Description).decode(bytes.fromhex("9801a1690ca46d61696ea0909090"))
+    found = decoder(LakeDescription).decode(bytes.fromhex("9801a1690ca46d61696ea0909090"))
     assert (found.id, found.sealed, found.arrival, found.forked_from) == ("i", None, None, "")

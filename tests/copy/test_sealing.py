@@ -9,7 +9,7 @@ from threading import Barrier
 import pytest
 
 from penstock.errors import LakeMoved, ReferenceNotFound
-from penstock.kernel.rows import decode_reference_row
+from penstock.kernel.reference_rows import decode_reference_row
 from penstock.lake.lake import Lake
 from penstock.lake.opener import open_lake
 from penstock.model.references import Kind

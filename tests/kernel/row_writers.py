@@ -34,7 +34,7 @@ from penstock.kernel.copy import copy
 from penstock.kernel.description import (
     HORIZONS_VERSION,
     ROW_NAME,
-    Description,
+    LakeDescription,
     Seal,
     change_description,
     raise_version,
@@ -144,7 +144,7 @@ def open_lake(store: Store) -> Lake:
 
 # -- the lake's description ------------------------------------------------------------------------------
 
-DESCRIPTION = Description(id="1" * 32, created_us=START_US)
+DESCRIPTION = LakeDescription(id="1" * 32, created_us=START_US)
 
 
 @writer("kernel.description:write_description")

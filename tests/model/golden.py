@@ -7,7 +7,7 @@ from uuid import UUID
 from penstock.formats.files.content import FilesTable
 from penstock.formats.lance.content import LanceTable
 from penstock.kernel.chain import Chain, Draft
-from penstock.kernel.description import Description, HistoryRule
+from penstock.kernel.description import HistoryRule, LakeDescription
 from penstock.kernel.grace import Grace
 from penstock.kernel.objects import Objects, split_value
 from penstock.model.commits import CommitMeta
@@ -104,7 +104,7 @@ OBJECTS: dict[str, AnyObject] = {
 
 INTENTS = (Intent(b"k", "delta", b"append"), Intent(b"l", "lance", b"", True))
 
-ROWS: dict[str, Reference | Description] = {
+ROWS: dict[str, Reference | LakeDescription] = {
     "branch": Reference(
         kind=Kind.BRANCH,
         name="main",
@@ -125,7 +125,7 @@ ROWS: dict[str, Reference | Description] = {
         created_us=1,
         was=Kind.TAG,
     ),
-    "lake": Description(
+    "lake": LakeDescription(
         id=str(ID),
         created_us=1,
         default_branch="main",
@@ -135,13 +135,13 @@ ROWS: dict[str, Reference | Description] = {
         history=(HistoryRule("job/*", 100, None, 7), HistoryRule("*", None, 30.5, 8)),
         settings={"a": "b"},
     ),
-    "lake with graces": Description(
+    "lake with graces": LakeDescription(
         format_version=2, id=str(ID), created_us=1, graces=(Grace(), Grace(3600.0, 30.0, 9))
     ),
-    "lake with many expired commits": Description(
+    "lake with many expired commits": LakeDescription(
         format_version=3, id=str(ID), created_us=1, more_expired=Large(9600, (ONE,))
     ),
-    "lake with moved roots": Description(
+    "lake with moved roots": LakeDescription(
         format_version=7,
         id=str(ID),
         created_us=1,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import InvalidRequest
-from penstock.kernel.rows import row_of
+from penstock.kernel.reference_rows import row_of
 from penstock.lake.lake import Lake
 from penstock.model.encoding import NO_COMMIT
 from penstock.model.references import Kind, Reference

@@ -18,7 +18,7 @@ from penstock.kernel.description import (
     FIRST_VERSION,
     GRACES_VERSION,
     ROW_NAME,
-    Description,
+    LakeDescription,
     read_description,
 )
 from penstock.kernel.grace import DATA_GRACE_MIN_DAYS, GRACE_MIN_S, GRACES_MAX, Grace
@@ -283,7 +283,7 @@ def test_a_lake_that_says_nothing_of_its_own_is_one_of_the_first_version(small: 
 def test_a_lake_of_the_first_release_opens_with_the_graces_that_it_had(small: Lake, clock: SetClock) -> None:
     store = small.kernel.store
     fields = [*msgspec.msgpack.decode(encode(read_description(store)))]
-    graces = Description.__struct_fields__.index("graces")
+    graces = LakeDescription.__struct_fields__.index("graces")
     assert fields[graces] == []
     with store.turn(ROW_NAME) as turn:
         assert turn.row is not None

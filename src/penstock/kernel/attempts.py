@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.kernel.hand_off import HandOff
 from penstock.kernel.jobs import BegunJob, JobInDoubt, Jobs
+from penstock.kernel.reference_rows import reference_in
 from penstock.kernel.request_outcome import OutcomeLookup
-from penstock.kernel.rows import reference_in
 from penstock.kernel.time_limits import Tries
 from penstock.model.jobs import Job, JobState
 

@@ -60,7 +60,7 @@ from penstock.kernel.objects import Objects, check_bytes, check_object, check_st
 from penstock.kernel.reachable import Horizon, Reach
 from penstock.kernel.read_ahead import ReadAhead
 from penstock.kernel.records import Keep, Subject, Swap, swap_row
-from penstock.kernel.rows import decode_reference_row
+from penstock.kernel.reference_rows import decode_reference_row
 from penstock.kernel.seal import KINDS
 from penstock.kernel.settings import Settings
 from penstock.kernel.table_horizons import TableHorizons

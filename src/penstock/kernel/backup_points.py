@@ -17,7 +17,7 @@ from penstock.kernel.backup_data import BackupData
 from penstock.kernel.description import (
     BACKUPS_VERSION,
     ROW_NAME,
-    Description,
+    LakeDescription,
     RegisteredBackup,
     find_description,
     with_moved_root,
@@ -25,7 +25,7 @@ from penstock.kernel.description import (
 )
 from penstock.kernel.objects import Objects, split_blobs
 from penstock.kernel.records import rows_of_kind
-from penstock.kernel.rows import decode_reference_row
+from penstock.kernel.reference_rows import decode_reference_row
 from penstock.model.encoding import NO_COMMIT, ObjectId, decoder, encode
 from penstock.model.objects import Large
 from penstock.model.references import Kind
@@ -87,7 +87,7 @@ class _StoredRow(msgspec.Struct, frozen=True, array_like=True):
 
 _decode_point = decoder(BackupPoint).decode
 _decode_rows = decoder(list[_StoredRow]).decode
-_decode_description = decoder(Description).decode
+_decode_description = decoder(LakeDescription).decode
 _decode_elsewhere = decoder(list[BackupElsewhere]).decode
 
 
@@ -132,13 +132,13 @@ def backups_elsewhere(store: Store, point: BackupPoint) -> list[BackupElsewhere]
     return backups
 
 
-def description_of(point: BackupPoint) -> Description:
+def description_of(point: BackupPoint) -> LakeDescription:
     """What the lake said of itself at a point."""
-    description: Description = _decode_description(point.description)
+    description: LakeDescription = _decode_description(point.description)
     return description
 
 
-def require_backups(store: Store) -> Description:
+def require_backups(store: Store) -> LakeDescription:
     """What a store of backups says of itself; ``InvalidRequest`` if it holds a lake, or nothing."""
     description = find_description(store)
     if description is None:
@@ -148,7 +148,7 @@ def require_backups(store: Store) -> Description:
     return description
 
 
-def make_room(store: Store, lake: Description) -> None:
+def make_room(store: Store, lake: LakeDescription) -> None:
     """Make a store that is empty one of backups of a lake, or see that it is one.
 
     ``LakeExists`` if it holds a lake, ``InvalidRequest`` if anything else, as backups of another lake.
@@ -163,7 +163,7 @@ def make_room(store: Store, lake: Description) -> None:
                 f"{place_of(store)} is not empty and holds no backup; choose an empty location"
             )
     if description is None:
-        new_description = Description(
+        new_description = LakeDescription(
             format_version=BACKUPS_VERSION,
             id=lake.id,
             created_us=lake.created_us,

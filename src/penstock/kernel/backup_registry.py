@@ -13,7 +13,7 @@ import msgspec
 from penstock.kernel.backup_points import BackupElsewhere, BackupPoint, count_references, heads_of
 from penstock.kernel.description import (
     BACKUPS_VERSION,
-    Description,
+    LakeDescription,
     RegisteredBackup,
     change_description,
     with_room,
@@ -27,7 +27,7 @@ from penstock.stores.port import Row
 
 def register_backup(
     kernel: Kernel, number: str, target: str, now_us: int, rows: Collection[Row], *, has_data: bool = False
-) -> Description:
+) -> LakeDescription:
     """Note a backup with the lake, which keeps from now on what it counts on; returns the description."""
     heads, blobs = split_blobs(b"".join(heads_of(rows)))
     new = RegisteredBackup(
@@ -39,7 +39,7 @@ def register_backup(
         has_data=has_data,
     )
 
-    def change(lake: Description) -> ReplaceRow[Description]:
+    def change(lake: LakeDescription) -> ReplaceRow[LakeDescription]:
         backups = (*(backup for backup in lake.backups if backup.id != number), new)
         version = max(lake.format_version, BACKUPS_VERSION)
         changed = msgspec.structs.replace(lake, backups=backups, format_version=version)
@@ -48,7 +48,7 @@ def register_backup(
     return change_description(kernel.store, kernel.settings, change)
 
 
-def registered_elsewhere(lake: Description, objects: Objects, target: str) -> list[BackupElsewhere]:
+def registered_elsewhere(lake: LakeDescription, objects: Objects, target: str) -> list[BackupElsewhere]:
     """The complete backups that a lake has registered at other places than one."""
     return [
         BackupElsewhere(backup, tuple(sorted(heads_of_backup(backup, objects))))
@@ -67,7 +67,7 @@ def take_over_registration(kernel: Kernel, former: BackupElsewhere) -> bool:
     heads, blobs = split_blobs(b"".join(former.heads))
     new = msgspec.structs.replace(former.registered, heads=heads)
 
-    def change(lake: Description) -> ReplaceRow[Description]:
+    def change(lake: LakeDescription) -> ReplaceRow[LakeDescription]:
         backups = (*(backup for backup in lake.backups if backup.id != new.id), new)
         version = max(lake.format_version, BACKUPS_VERSION)
         changed = msgspec.structs.replace(lake, backups=backups, format_version=version)
@@ -89,7 +89,7 @@ def complete_registration(kernel: Kernel, point: BackupPoint) -> None:
             data_bytes=0 if point.data is None else point.data.size_bytes,
         )
 
-    def change(lake: Description) -> Description:
+    def change(lake: LakeDescription) -> LakeDescription:
         backups = tuple(complete(backup) if backup.id == point.id else backup for backup in lake.backups)
         return msgspec.structs.replace(lake, backups=backups)
 
@@ -103,7 +103,7 @@ def unregister_backups(kernel: Kernel, numbers: Collection[str], target: str | N
     """
     removed_ids: list[str] = []
 
-    def change(lake: Description) -> Description:
+    def change(lake: LakeDescription) -> LakeDescription:
         removed_ids[:] = [
             backup.id for backup in lake.backups if backup.id in numbers and target in (None, backup.target)
         ]

@@ -26,9 +26,15 @@ from penstock.errors import (
 from penstock.kernel.chain import Chain
 from penstock.kernel.format import PrepareAgain
 from penstock.kernel.objects import Objects, check_object
+from penstock.kernel.reference_rows import (
+    decode_reference_row,
+    not_found_error,
+    reference_in,
+    require_writable,
+    row_of,
+)
 from penstock.kernel.reflog import RECEIPT_WINDOW_US, key_reused, receipt, receipt_id
 from penstock.kernel.request import GeneratedKey, NextBatch, Request
-from penstock.kernel.rows import decode_reference_row, not_found_error, reference_in, require_writable, row_of
 from penstock.kernel.time_limits import Tries, reason_of
 from penstock.metrics.table import SWAPS_LOST, TRIES
 from penstock.model.commits import given_key

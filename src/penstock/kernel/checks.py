@@ -24,8 +24,8 @@ from penstock.errors import CommitVetoed, InvalidRequest, RetriesExhausted, Thro
 from penstock.kernel.chain import Chain, Draft
 from penstock.kernel.format import PrepareAgain
 from penstock.kernel.objects import Objects, content_of
+from penstock.kernel.reference_rows import branch_or_tag_in
 from penstock.kernel.request import CheckedDrafts, Request
-from penstock.kernel.rows import branch_or_tag_in
 from penstock.kernel.state import Overlay
 from penstock.kernel.time_limits import time_limit
 from penstock.model.commits import CommitMeta

@@ -19,7 +19,7 @@ from penstock.errors import Damaged, InvalidRequest, LakeExists
 from penstock.kernel.cut import cut, read_rows
 from penstock.kernel.description import (
     Arrival,
-    Description,
+    LakeDescription,
     Phase,
     change_description,
     find_description,
@@ -146,7 +146,7 @@ class _Copy:
 
     # -- beginning and going on ------------------------------------------------------------------------
 
-    def _begin(self) -> Description:
+    def _begin(self) -> LakeDescription:
         """The description that the target has now: of a new copy, or of this one as it was left."""
         lake = read_description(self._source.store)
         target = find_description(self._target)
@@ -184,7 +184,7 @@ class _Copy:
         self._write_progress(copy=str(uuid4()), phase=Phase.BEGUN)
         return self._lake
 
-    def _require_ours(self, description: Description, lake: Description) -> Arrival:
+    def _require_ours(self, description: LakeDescription, lake: LakeDescription) -> Arrival:
         """How the target's lake came there, if it is this copy that brings it."""
         arrival = description.arrival
         ours = lake.id, self._is_fork, self._point
@@ -213,12 +213,12 @@ class _Copy:
 
     def _rewrite(
         self,
-        change: Callable[[Description], Description],
+        change: Callable[[LakeDescription], LakeDescription],
         objects: Mapping[ObjectId, bytes] | None = None,
     ) -> None:
         known_lake = self._lake
 
-        def decide(lake: Description) -> ReplaceRow[Description]:
+        def decide(lake: LakeDescription) -> ReplaceRow[LakeDescription]:
             if lake != known_lake:
                 raise InvalidRequest(
                     f"another process is copying to {self._places[1]}; wait until it has finished"
@@ -347,7 +347,7 @@ class _Copy:
         )
 
 
-def target_taken_error(description: Description, url: str) -> LakeExists | InvalidRequest:
+def target_taken_error(description: LakeDescription, url: str) -> LakeExists | InvalidRequest:
     """The error for a target that holds something else than the copy that is to be made there."""
     arrival = description.arrival
     if description.is_backup:
@@ -365,7 +365,7 @@ def target_taken_error(description: Description, url: str) -> LakeExists | Inval
     )
 
 
-def _as_arriving(lake: Description, identity: str, arrival: Arrival) -> Description:
+def _as_arriving(lake: LakeDescription, identity: str, arrival: Arrival) -> LakeDescription:
     """A lake's description as it is in the target while it is being copied. A fork has no backups."""
     backups = lake.backups if identity == lake.id else ()
     return msgspec.structs.replace(lake, id=identity, sealed=None, arrival=arrival, backups=backups)

@@ -21,7 +21,7 @@ from penstock.errors import (
 )
 from penstock.kernel.grace import Grace, with_grace
 from penstock.kernel.records import Keep, ReplaceRow, Subject, Swap, swap_row
-from penstock.kernel.rows import decode_reference_row
+from penstock.kernel.reference_rows import decode_reference_row
 from penstock.kernel.settings import Settings
 from penstock.model.clock import TIME_MAX_US, TIME_MIN_US
 from penstock.model.encoding import NO_COMMIT, ObjectId, decoder, encode
@@ -157,7 +157,7 @@ class RegisteredBackup(msgspec.Struct, frozen=True, array_like=True, kw_only=Tru
         return not (self.has_data and self.is_complete)
 
 
-class Description(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+class LakeDescription(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     """What a lake is: its id, its default branch, where its tables are, what the sweep has removed."""
 
     format_version: int = FIRST_VERSION
@@ -216,7 +216,7 @@ class Description(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
         return rules
 
 
-_decode = decoder(Description).decode
+_decode = decoder(LakeDescription).decode
 
 
 def new_rule(
@@ -234,38 +234,38 @@ def new_rule(
     return HistoryRule(pattern, max_commits, max_days, now_us)
 
 
-def with_new_grace(lake: Description, new: Grace) -> Description:
+def with_new_grace(lake: LakeDescription, new: Grace) -> LakeDescription:
     """The lake with another grace, which an older Penstock cannot open any more: it would not heed it."""
     graces = with_grace(lake.graces, new)
     version = max(lake.format_version, GRACES_VERSION if graces else FIRST_VERSION)
     return msgspec.structs.replace(lake, graces=graces, format_version=version)
 
 
-def with_version(lake: Description, version: int) -> Description:
+def with_version(lake: LakeDescription, version: int) -> LakeDescription:
     """The lake with at least a format version, which an older Penstock refuses by name."""
     return msgspec.structs.replace(lake, format_version=max(lake.format_version, version))
 
 
-def with_moved_root(lake: Description, old: str, new: str) -> Description:
+def with_moved_root(lake: LakeDescription, old: str, new: str) -> LakeDescription:
     """The lake with the files below a root at another place; ``InvalidRequest`` if that cannot be."""
     return _with_moved(lake, map_roots(lake.moved_roots, _all_roots(lake), old, new))
 
 
-def without_moved_root(lake: Description, location: str) -> Description:
+def without_moved_root(lake: LakeDescription, location: str) -> LakeDescription:
     """The lake with the files of a root where they were at first; ``InvalidRequest`` if it was not mapped."""
     return _with_moved(lake, unmap_root(lake.moved_roots, _all_roots(lake), location))
 
 
-def _all_roots(lake: Description) -> list[str]:
+def _all_roots(lake: LakeDescription) -> list[str]:
     return [root for root in (lake.warehouse, *lake.roots) if root]
 
 
-def _with_moved(lake: Description, moved: tuple[MovedRoot, ...]) -> Description:
+def _with_moved(lake: LakeDescription, moved: tuple[MovedRoot, ...]) -> LakeDescription:
     changed = msgspec.structs.replace(lake, moved_roots=moved)
     return with_room(lake, with_version(changed, MOVED_ROOTS_VERSION))
 
 
-def with_room(before: Description, after: Description) -> Description:
+def with_room(before: LakeDescription, after: LakeDescription) -> LakeDescription:
     """A description into which somebody puts something; ``InvalidRequest`` if it gets too large by that.
 
     One that was too large already may stay so, and shrink.
@@ -284,8 +284,8 @@ def with_room(before: Description, after: Description) -> Description:
 
 def new_description(
     created_us: int, default_branch: str, warehouse: str, roots: tuple[str, ...]
-) -> Description:
-    return Description(
+) -> LakeDescription:
+    return LakeDescription(
         id=str(uuid4()),
         created_us=created_us,
         default_branch=default_branch,
@@ -294,13 +294,13 @@ def new_description(
     )
 
 
-def find_description(store: Store) -> Description | None:
+def find_description(store: Store) -> LakeDescription | None:
     """What the lake says of itself, if there is one; ``UnsupportedFormat`` if it is too new."""
     row = store.reference(ROW_NAME)
     return _decode_supported(row, store) if row is not None else None
 
 
-def read_description(store: Store) -> Description:
+def read_description(store: Store) -> LakeDescription:
     """What the lake says of itself; ``LakeNotFound`` if there is no lake, ``Damaged`` if there was one."""
     description = find_description(store)
     if description is None:
@@ -351,10 +351,10 @@ def _is_creation(data: bytes) -> bool:
     return isinstance(entry, LogEntry) and entry.previous == entry.before == entry.after == NO_COMMIT
 
 
-def _decode_supported(row: Row, store: Store) -> Description:
+def _decode_supported(row: Row, store: Store) -> LakeDescription:
     try:
         (version, *_) = msgspec.msgpack.decode(row.data)
-        description: Description | None = _decode(row.data) if version <= FORMAT_VERSION else None
+        description: LakeDescription | None = _decode(row.data) if version <= FORMAT_VERSION else None
     except (msgspec.MsgspecError, ValueError, TypeError) as problem:
         raise Damaged(f"the lake's description at {store.url} cannot be read: {problem}") from None
     if description is None or version > FORMAT_VERSION:
@@ -371,7 +371,7 @@ def _decode_supported(row: Row, store: Store) -> Description:
 
 def write_description(
     store: Store,
-    description: Description,
+    description: LakeDescription,
     objects: Mapping[ObjectId, bytes] | None = None,
     settings: Settings | None = None,
 ) -> None:
@@ -406,7 +406,7 @@ def lake_moved_error(seal: Seal, store: Store) -> LakeMoved:
     return LakeMoved(message, target=seal.target, copy=seal.copy, is_final=seal.is_final)
 
 
-def require_no_backup(lake: Description, store: Store) -> None:
+def require_no_backup(lake: LakeDescription, store: Store) -> None:
     """``InvalidRequest`` if a store holds backups: nobody opens them as a lake."""
     if lake.is_backup:
         raise InvalidRequest(
@@ -416,7 +416,7 @@ def require_no_backup(lake: Description, store: Store) -> None:
         )
 
 
-def require_arrived(lake: Description, store: Store) -> None:
+def require_arrived(lake: LakeDescription, store: Store) -> None:
     """``Unavailable`` if a copy to this place is not complete."""
     arrival = lake.arrival
     if arrival is not None and arrival.phase is not Phase.COMPLETE:
@@ -430,10 +430,10 @@ def require_arrived(lake: Description, store: Store) -> None:
 def change_description(
     store: Store,
     settings: Settings,
-    change: Callable[[Description], Description | ReplaceRow[Description] | Keep[A]],
+    change: Callable[[LakeDescription], LakeDescription | ReplaceRow[LakeDescription] | Keep[A]],
     *,
     though_sealed: bool = False,
-) -> Description | A:
+) -> LakeDescription | A:
     """Replace the description by what ``change`` makes of it; ``LakeMoved`` if the lake is sealed.
 
     ``change`` may bring objects that are stored with it, or keep the description as it is. It is called again
@@ -441,7 +441,7 @@ def change_description(
     description is another one by now.
     """
 
-    def decide(row: Row | None, _: bool) -> Swap[Description | A] | Keep[A]:
+    def decide(row: Row | None, _: bool) -> Swap[LakeDescription | A] | Keep[A]:
         if row is None:
             raise _not_found_error(store)
         description = _decode_supported(row, store)
@@ -467,5 +467,5 @@ def _not_found_error(store: Store) -> LakeNotFound:
     return LakeNotFound(f"there is no lake at {place_of(store)}", url=store.url)
 
 
-def _encode_row(description: Description) -> Row:
+def _encode_row(description: LakeDescription) -> Row:
     return Row(ROW_NAME, Kind.LAKE.value, encode(description))

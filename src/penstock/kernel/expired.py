@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from penstock.errors import Damaged
-from penstock.kernel.description import EXPIRED_VERSION, Description
+from penstock.kernel.description import EXPIRED_VERSION, LakeDescription
 from penstock.kernel.objects import Objects, parts_of, split_blobs
 from penstock.model.encoding import ObjectId
 
@@ -50,7 +50,7 @@ class ExpiredCommits(Collection[ObjectId]):
         return hash(self._data)
 
 
-def expired_commits(lake: Description, objects: Objects) -> ExpiredCommits:
+def expired_commits(lake: LakeDescription, objects: Objects) -> ExpiredCommits:
     """The commits that have expired, as a lake's description has them; ``Damaged`` if they cannot be read."""
     if lake.more_expired is None:
         return ExpiredCommits(b"".join(sorted(lake.expired)))
@@ -64,7 +64,9 @@ def expired_commits(lake: Description, objects: Objects) -> ExpiredCommits:
     return ExpiredCommits(data)
 
 
-def with_expired(lake: Description, expired: Iterable[ObjectId]) -> tuple[Description, dict[ObjectId, bytes]]:
+def with_expired(
+    lake: LakeDescription, expired: Iterable[ObjectId]
+) -> tuple[LakeDescription, dict[ObjectId, bytes]]:
     """The lake with these commits as the expired ones, and the blobs that have to be stored with its row.
 
     With blobs, an older Penstock cannot open it any more: it would take missing commits for damage.
@@ -77,6 +79,6 @@ def with_expired(lake: Description, expired: Iterable[ObjectId]) -> tuple[Descri
     return msgspec.structs.replace(lake, format_version=version, expired=(), more_expired=value), blobs
 
 
-def blobs_of(lake: Description) -> list[ObjectId]:
+def blobs_of(lake: LakeDescription) -> list[ObjectId]:
     """The objects that a lake's description needs."""
     return parts_of((lake.more_expired, *(backup.heads for backup in lake.backups)))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import msgspec
 
 from penstock.errors import Damaged, InvalidRequest
-from penstock.kernel.description import ROW_NAME, Description, read_description
+from penstock.kernel.description import ROW_NAME, LakeDescription, read_description
 from penstock.kernel.expired import blobs_of, expired_commits
 from penstock.kernel.jobs import JOBS, job_rows
 from penstock.kernel.object_checks import Trees, flaws
@@ -20,7 +20,7 @@ from penstock.kernel.objects import check_stored, expand_keys
 from penstock.kernel.reachable import BLOCK, Horizon, Progress, Reach, silent
 from penstock.kernel.read_ahead import ReadAhead
 from penstock.kernel.records import rows_of_kind
-from penstock.kernel.rows import decode_reference_row
+from penstock.kernel.reference_rows import decode_reference_row
 from penstock.kernel.skips import Link
 from penstock.kernel.table_horizons import HORIZONS, TableHorizons, horizon_rows
 from penstock.kernel.tokens import TOKENS, token_rows
@@ -135,7 +135,7 @@ class _Fsck:
         self._check_ended_transactions()
         return Checked(len(references), commits, objects, tuple(self._damages))
 
-    def _expired_commits(self, lake: Description) -> Collection[ObjectId]:
+    def _expired_commits(self, lake: LakeDescription) -> Collection[ObjectId]:
         try:
             return expired_commits(lake, self._kernel.objects)
         except Damaged as damaged:

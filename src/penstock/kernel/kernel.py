@@ -32,7 +32,7 @@ from penstock.kernel.checks import Checks, submit_checked
 from penstock.kernel.commit import CommitRequest
 from penstock.kernel.default_branch_moves import changed_tables, check_move
 from penstock.kernel.description import (
-    Description,
+    LakeDescription,
     change_description,
     find_description,
     new_rule,
@@ -50,6 +50,7 @@ from penstock.kernel.merge import MergeRequest
 from penstock.kernel.objects import Objects, content_of
 from penstock.kernel.queue import BranchQueue
 from penstock.kernel.rebase import BranchRebase
+from penstock.kernel.reference_rows import decode_reference_row, require_writable
 from penstock.kernel.references import References
 from penstock.kernel.reflog import RefLog, find_earlier_request
 from penstock.kernel.request import (
@@ -63,7 +64,6 @@ from penstock.kernel.request import (
 )
 from penstock.kernel.restore import RestoreRequest, RestoreScope
 from penstock.kernel.revert import RevertRequest
-from penstock.kernel.rows import decode_reference_row, require_writable
 from penstock.kernel.settings import WRITE_MAX_S, Settings
 from penstock.kernel.state import Difference, Overlay, diff_commits, differing, state_of
 from penstock.kernel.table_horizons import TableHorizons, find_horizon
@@ -561,7 +561,7 @@ class Kernel:
         rule = new_rule(pattern, max_commits, max_days, now_us)
         forgotten_us = now_us - self.graces.of_sweeps().objects_us
 
-        def change(lake: Description) -> Description:
+        def change(lake: LakeDescription) -> LakeDescription:
             rules = [rule for rule in lake.history if (rule.ended_us or now_us) > forgotten_us]
             ended = [
                 msgspec.structs.replace(rule, ended_us=now_us)
@@ -581,7 +581,7 @@ class Kernel:
         """
         now_us = self.clock()
 
-        def change(lake: Description) -> Description:
+        def change(lake: LakeDescription) -> LakeDescription:
             before = (lake.graces or (Grace(),))[-1]
             return with_new_grace(lake, new_grace(before, grace_s, data_grace_days, now_us))
 

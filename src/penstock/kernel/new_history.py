@@ -9,8 +9,8 @@ from typing import Final
 from penstock.errors import Damaged
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.objects import check_object
+from penstock.kernel.reference_rows import decode_reference_row
 from penstock.kernel.reflog import BEFORE_FIRST, receipt_id
-from penstock.kernel.rows import decode_reference_row
 from penstock.kernel.seal import KINDS
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.objects import CommitObject, LogEntry

@@ -27,9 +27,15 @@ from penstock.kernel.grace import Graces
 from penstock.kernel.history import History
 from penstock.kernel.objects import Objects
 from penstock.kernel.records import PAGE, Keep, Subject, Swap, rows_of_kind, swap_row
+from penstock.kernel.reference_rows import (
+    branch_or_tag_in,
+    decode_reference_row,
+    not_found_error,
+    reference_in,
+    row_of,
+)
 from penstock.kernel.reflog import RefLog, find_earlier_request, receipt, receipt_id
 from penstock.kernel.request import measure_request, request_key
-from penstock.kernel.rows import branch_or_tag_in, decode_reference_row, not_found_error, reference_in, row_of
 from penstock.kernel.settings import DAY_US, Settings
 from penstock.kernel.time_limits import reason_of, step
 from penstock.metrics.meter import SILENT, Meter
@@ -439,7 +445,7 @@ class _ReferenceMove(Generic[A]):
 
     def decide(self, row: Row | None, in_doubt: bool) -> Swap[Reference | A] | Keep[Reference | A]:
         before = decode_reference_row(row) if row is not None else None
-        earlier, failed_receipts = self._done_before(before, in_doubt)
+        earlier, failed_receipts = self._find_earlier_outcome(before, in_doubt)
         if earlier is not None:
             self.has_moved = True
             return Keep(earlier)
@@ -448,7 +454,7 @@ class _ReferenceMove(Generic[A]):
         self.has_moved = not isinstance(decision, Keep)
         return decision if isinstance(decision, Keep) else self._make_swap(decision, before, failed_receipts)
 
-    def _done_before(
+    def _find_earlier_outcome(
         self, before: Reference | None, in_doubt: bool
     ) -> tuple[Reference | None, dict[ObjectId, bytes]]:
         """The reference as this very request left it before, if it did, and receipts of tries that came to

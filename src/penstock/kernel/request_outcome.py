@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from penstock.errors import IdempotencyKeyReused, NotFound
 from penstock.kernel.batch import is_called_off, outcome_of
 from penstock.kernel.records import Keep
+from penstock.kernel.reference_rows import decode_reference_row, reference_in
 from penstock.kernel.references import ReferenceDecision
 from penstock.kernel.reflog import RefLog, find_earlier_request, receipt, receipt_id
-from penstock.kernel.rows import decode_reference_row, reference_in
 from penstock.model.encoding import ObjectId, encode, object_id
 from penstock.model.objects import Landed, LogEntry
 from penstock.model.references import Event, Kind, Reference

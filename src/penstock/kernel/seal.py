@@ -15,15 +15,15 @@ import msgspec
 
 from penstock.errors import InvalidRequest
 from penstock.kernel.description import (
-    Description,
+    LakeDescription,
     Seal,
     change_description,
     lake_moved_error,
     read_description,
 )
 from penstock.kernel.records import Keep, pages
+from penstock.kernel.reference_rows import decode_reference_row
 from penstock.kernel.references import ReferenceDecision
-from penstock.kernel.rows import decode_reference_row
 from penstock.model.encoding import ObjectId
 from penstock.model.objects import LogEntry
 from penstock.model.references import Event, Kind
@@ -44,7 +44,7 @@ def seal(kernel: Kernel, copy: str, target: str, who: str, workers: Executor) ->
     cancelled meanwhile.
     """
 
-    def decide(lake: Description) -> Description:
+    def decide(lake: LakeDescription) -> LakeDescription:
         if lake.sealed is None:
             mark = Seal(copy=copy, target=target, since_us=kernel.clock())
             return msgspec.structs.replace(lake, sealed=mark)
@@ -95,7 +95,7 @@ def require_sealed(store: Store, copy: str) -> None:
 def finish(store: Store, settings: Settings, copy: str) -> None:
     """Give the lake away for good. From here on its move can be completed, but not cancelled."""
 
-    def decide(lake: Description) -> Description:
+    def decide(lake: LakeDescription) -> LakeDescription:
         if lake.sealed is None or not _is_sealed_by(lake, copy):
             raise _cancelled_error(store)
         return msgspec.structs.replace(lake, sealed=msgspec.structs.replace(lake.sealed, is_final=True))
@@ -109,7 +109,7 @@ def reopen(store: Store, settings: Settings, copy: str) -> None:
     The caller has sealed the lake at the other place for good: else two places take writes.
     """
 
-    def decide(lake: Description) -> Description:
+    def decide(lake: LakeDescription) -> LakeDescription:
         if lake.sealed is not None and lake.sealed.copy != copy:
             raise lake_moved_error(lake.sealed, store)
         return msgspec.structs.replace(lake, sealed=None)
@@ -124,7 +124,7 @@ def cancel(store: Store, settings: Settings) -> Seal:
     """
     found: Seal | None = None
 
-    def decide(lake: Description) -> Description:
+    def decide(lake: LakeDescription) -> LakeDescription:
         nonlocal found
         found = lake.sealed
         if found is None:
@@ -161,7 +161,7 @@ def newest_entries(kernel: Kernel, rows: list[Row]) -> list[tuple[Row, LogEntry 
     return [(row, entries.get(log)) for row, log in logs.items()]
 
 
-def _is_sealed_by(lake: Description, copy: str) -> bool:
+def _is_sealed_by(lake: LakeDescription, copy: str) -> bool:
     return lake.sealed is not None and lake.sealed.copy == copy
 
 

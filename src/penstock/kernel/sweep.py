@@ -20,8 +20,8 @@ import msgspec
 
 from penstock.errors import Damaged
 from penstock.kernel.description import (
-    Description,
     HistoryRule,
+    LakeDescription,
     RegisteredBackup,
     change_description,
     read_description,
@@ -30,7 +30,7 @@ from penstock.kernel.expired import ID_BYTES, blobs_of, expired_commits, with_ex
 from penstock.kernel.objects import Objects, check_object
 from penstock.kernel.reachable import Horizon, Progress, Reach, silent
 from penstock.kernel.records import Keep, ReplaceRow, Subject, Swap, swap_row
-from penstock.kernel.rows import decode_reference_row
+from penstock.kernel.reference_rows import decode_reference_row
 from penstock.kernel.settings import DAY_US
 from penstock.kernel.table_horizons import TableHorizons
 from penstock.model.encoding import NO_COMMIT, ObjectId
@@ -111,7 +111,9 @@ def sweep(kernel: Kernel, *, dry_run: bool = False, progress: Progress = silent)
     return Swept(**counts, tombstones=len(tombstones), dry_run=dry_run)
 
 
-def _note_expired(kernel: Kernel, expired: Collection[ObjectId], before: Description) -> Description | None:
+def _note_expired(
+    kernel: Kernel, expired: Collection[ObjectId], before: LakeDescription
+) -> LakeDescription | None:
     """Note with the lake which commits a sweep cuts off, where ``before`` is the lake as the sweep began.
 
     ``None`` if a backup was registered since: what it counts on is to be marked too, before anything goes.
@@ -119,7 +121,7 @@ def _note_expired(kernel: Kernel, expired: Collection[ObjectId], before: Descrip
     The next sweep that is alone drops those that nothing leads to any more.
     """
 
-    def change(lake: Description) -> ReplaceRow[Description] | Keep[None]:
+    def change(lake: LakeDescription) -> ReplaceRow[LakeDescription] | Keep[None]:
         if {backup.id for backup in lake.backups} - {backup.id for backup in before.backups}:
             return Keep(None)
         others = () if lake.horizon == before.horizon else expired_commits(lake, kernel.objects)
@@ -128,7 +130,7 @@ def _note_expired(kernel: Kernel, expired: Collection[ObjectId], before: Descrip
     return change_description(kernel.store, kernel.settings, change)
 
 
-def backed_up_heads(lake: Description, objects: Objects) -> set[ObjectId]:
+def backed_up_heads(lake: LakeDescription, objects: Objects) -> set[ObjectId]:
     """The commits that registered backups count on: all that they lead to is kept for them."""
     counting = (backup for backup in lake.backups if backup.keeps_files)
     return {head for backup in counting for head in heads_of_backup(backup, objects)}
@@ -184,7 +186,7 @@ def _sweep_once(kernel: Kernel) -> set[Reference]:
 
 
 def _mark_reachable(
-    kernel: Kernel, lake: Description, references: set[Reference], oldest_us: int, progress: Progress
+    kernel: Kernel, lake: LakeDescription, references: set[Reference], oldest_us: int, progress: Progress
 ) -> Reach:
     """Everything that references lead to, and what they left behind within the grace period."""
     horizons = TableHorizons.read(kernel.store, kernel.formats)

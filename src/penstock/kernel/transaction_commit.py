@@ -32,9 +32,9 @@ from penstock.kernel.checks import require_able
 from penstock.kernel.hand_off import HandOff
 from penstock.kernel.reads import ReadEntry, Reads, noted_entries
 from penstock.kernel.records import Keep
+from penstock.kernel.reference_rows import reference_in, transaction_over_error
 from penstock.kernel.references import ReferenceDecision
 from penstock.kernel.request_outcome import OutcomeLookup
-from penstock.kernel.rows import reference_in, transaction_over_error
 from penstock.kernel.settings import DAY_US
 from penstock.kernel.state import prefix_end
 from penstock.kernel.three_way import MergeOptions

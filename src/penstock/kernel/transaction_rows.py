@@ -10,9 +10,13 @@ import msgspec
 
 from penstock.errors import InvalidRequest, PenstockError
 from penstock.kernel.records import PAGE, Keep, rows_of_kind
+from penstock.kernel.reference_rows import (
+    decode_reference_row,
+    transaction_not_found_error,
+    transaction_over_error,
+)
 from penstock.kernel.references import NOTE_MAX_BYTES, Decide, ReferenceDecision
 from penstock.kernel.request_outcome import SubmittedRequest
-from penstock.kernel.rows import decode_reference_row, transaction_not_found_error, transaction_over_error
 from penstock.model.encoding import ObjectId, digest
 from penstock.model.references import Event, Kind, Reference
 from penstock.model.transactions import (

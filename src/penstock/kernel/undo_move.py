@@ -15,10 +15,10 @@ from uuid import uuid4
 import msgspec
 
 from penstock.errors import InvalidRequest
-from penstock.kernel.description import Arrival, Description, Phase, lake_moved_error, read_description
+from penstock.kernel.description import Arrival, LakeDescription, Phase, lake_moved_error, read_description
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.records import rows_of_kind
-from penstock.kernel.rows import decode_reference_row
+from penstock.kernel.reference_rows import decode_reference_row
 from penstock.kernel.seal import KINDS, cancel, finish, reopen, seal, sealed_rows
 from penstock.kernel.table_horizons import horizon_rows
 from penstock.kernel.tokens import token_rows
@@ -69,7 +69,11 @@ def _undo_of(arrival: Arrival) -> str:
 
 
 def _require_moved(
-    here: Description, target_description: Description, source: Kernel, source_place: str, target_place: str
+    here: LakeDescription,
+    target_description: LakeDescription,
+    source: Kernel,
+    source_place: str,
+    target_place: str,
 ) -> Arrival:
     """How the lake came to the target, if it moved there from the source."""
     arrival = target_description.arrival
@@ -134,5 +138,5 @@ def _token_rows(store: Store) -> set[tuple[str, bytes]]:
     return {(row.name, row.data) for row in token_rows(store)}
 
 
-def _without_move_fields(lake: Description) -> Description:
+def _without_move_fields(lake: LakeDescription) -> LakeDescription:
     return msgspec.structs.replace(lake, sealed=None, arrival=None)

@@ -41,7 +41,7 @@ from penstock.kernel.backup_registry import (
 )
 from penstock.kernel.copy import Copied, CopyProgress, copy, silent, target_taken_error
 from penstock.kernel.description import (
-    Description,
+    LakeDescription,
     Phase,
     RegisteredBackup,
     change_description,
@@ -419,7 +419,7 @@ def _restore_files(
 
 
 def _with_moved_roots(
-    point: BackupPoint, roots: Mapping[str, str], description: Description | None
+    point: BackupPoint, roots: Mapping[str, str], description: LakeDescription | None
 ) -> BackupPoint:
     """A point with its files where they are now: as the lake says that is made of it, if there is one.
 
@@ -472,7 +472,7 @@ def _cannot_own_error(place: Place, owner: _Owner) -> InvalidRequest:
     return InvalidRequest(message, source=where)
 
 
-def _is_restored(description: Description, point: BackupPoint, is_to_own: bool) -> bool:
+def _is_restored(description: LakeDescription, point: BackupPoint, is_to_own: bool) -> bool:
     """Whether a lake was restored from a point, as its owner or as a copy, and is complete."""
     arrival = description.arrival
     if arrival is None or arrival.point != point.id or arrival.phase is not Phase.COMPLETE:
@@ -481,13 +481,13 @@ def _is_restored(description: Description, point: BackupPoint, is_to_own: bool) 
 
 
 def _take_over(
-    lake: Lake, store: Store, point: BackupPoint, description: Description, missing: tuple[str, ...]
+    lake: Lake, store: Store, point: BackupPoint, description: LakeDescription, missing: tuple[str, ...]
 ) -> RestoredLake:
     """Let a lake that was restored as a copy take the place of the lake that the backup is of."""
     arrival = description.arrival
     assert arrival is not None
 
-    def change(current: Description) -> Description:
+    def change(current: LakeDescription) -> LakeDescription:
         ours = current.arrival if current.arrival is not None else arrival
         return msgspec.structs.replace(
             current, id=lake.id, forked_from="", arrival=msgspec.structs.replace(ours, is_fork=False)
@@ -583,7 +583,7 @@ def _look_for_owner(
     """
     lake_id = description_of(point).id
     seen: set[str] = set()
-    description: Description | None = None
+    description: LakeDescription | None = None
     while True:
         looked_at: Place = where if source is None else source
         try:

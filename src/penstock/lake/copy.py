@@ -10,7 +10,7 @@ from typing import NamedTuple, TypedDict
 
 from penstock.errors import InvalidRequest, PenstockError
 from penstock.kernel.copy import Copied, CopyProgress, copy, silent
-from penstock.kernel.description import Description, Seal, find_description
+from penstock.kernel.description import LakeDescription, Seal, find_description
 from penstock.kernel.object_copy import WORKERS
 from penstock.kernel.seal import cancel
 from penstock.kernel.settings import Settings
@@ -208,7 +208,7 @@ def fork_notes(lake: Lake) -> ForkNotes | None:
     return ForkNotes(embedded.kernel.store, embedded.places)
 
 
-def _is_fork_of(description: Description, source_id: str) -> bool:
+def _is_fork_of(description: LakeDescription, source_id: str) -> bool:
     return (
         description.arrival is not None
         and description.arrival.is_fork

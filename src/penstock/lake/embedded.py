@@ -21,7 +21,7 @@ from penstock.errors import (
 from penstock.formats.plugin import FormatPlugin
 from penstock.formats.registry import not_installed
 from penstock.kernel.description import (
-    Description,
+    LakeDescription,
     lake_moved_error,
     read_description,
 )
@@ -83,7 +83,7 @@ class Embedded:
     def __init__(
         self,
         kernel: Kernel,
-        description: Description,
+        description: LakeDescription,
         plugins: Sequence[FormatPlugin] | None = None,
         *,
         open_lake: OpenLake,
@@ -148,7 +148,7 @@ class Embedded:
             raise lake_moved_error(now.sealed, self.kernel.store)
         self.require_same_roots(now)
 
-    def require_same_roots(self, now: Description) -> None:
+    def require_same_roots(self, now: LakeDescription) -> None:
         if now.moved_roots != self.moved.all:
             raise Unavailable(
                 f"roots of the lake at {place_of(self.kernel.store)} were moved since this process opened "
@@ -452,7 +452,7 @@ class Embedded:
         self.note_roots(read_description(self.kernel.store))
         return self._roots
 
-    def note_roots(self, description: Description) -> None:
+    def note_roots(self, description: LakeDescription) -> None:
         """Remember where tables may be."""
         self._roots = roots_of(description)
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from penstock.errors import Denied, InvalidRequest, LakeExists, LakeNotFound, ReferenceExists
 from penstock.formats.registry import format_metrics
 from penstock.kernel.description import (
-    Description,
+    LakeDescription,
     is_incomplete_lake,
     new_description,
     read_description,
@@ -221,7 +221,7 @@ def open_or_make_store(place: str, clock: Clock) -> Store:
 
 def _build_embedded(
     store: Store,
-    description: Description,
+    description: LakeDescription,
     formats: Sequence[Format],
     settings: Settings | None,
     clock: Clock,
@@ -255,7 +255,7 @@ def _make_lake(
     roots: tuple[str, ...],
     settings: Settings | None,
     exist_ok: bool,
-) -> Description:
+) -> LakeDescription:
     """Make a lake: whoever writes the description made it, and nothing else is stored before that.
 
     ``Damaged`` if the store holds what is left of a lake.
@@ -272,7 +272,9 @@ def _make_lake(
     return description
 
 
-def _complete_lake(store: Store, description: Description, clock: Clock, settings: Settings | None) -> None:
+def _complete_lake(
+    store: Store, description: LakeDescription, clock: Clock, settings: Settings | None
+) -> None:
     """Make the default branch of a lake whose maker was stopped before that.
 
     A lake that holds anything else lost its default branch in another way, and is left as it is.

@@ -15,7 +15,7 @@ import msgspec
 from penstock.errors import InvalidRequest
 from penstock.kernel.description import (
     ROW_NAME,
-    Description,
+    LakeDescription,
     change_description,
     read_description,
     with_moved_root,
@@ -91,7 +91,7 @@ def unmap_root(
 
 def _rewrite_mapped_roots(
     source: Place,
-    change: Callable[[Description], Description],
+    change: Callable[[LakeDescription], LakeDescription],
     allow_missing: bool,
     author: str | None,
     settings: Settings | None,
@@ -112,7 +112,7 @@ def _rewrite_mapped_roots(
 
 
 def _find_missing(
-    kernel: Kernel, description: Description, settings: Settings | None, clock: Clock
+    kernel: Kernel, description: LakeDescription, settings: Settings | None, clock: Clock
 ) -> list[str]:
     """Files that are gone once the lake says of itself what is wanted."""
     view = _RedescribedStore(kernel.store, description)
@@ -120,7 +120,7 @@ def _find_missing(
         return [str(file) for file in missing_files(lake)]
 
 
-def _require_unused(kernel: Kernel, description: Description) -> None:
+def _require_unused(kernel: Kernel, description: LakeDescription) -> None:
     """``InvalidRequest`` if the lake itself has, or had, a table at a location that is to mean another."""
     places = [root.new for root in description.moved_roots if root.new != root.old]
     heads = {
@@ -157,7 +157,7 @@ def _files_gone_error(missing: Sequence[str]) -> InvalidRequest:
 class _RedescribedStore(ReadOnlyStore):
     """A lake that says something else of itself. It takes no writes."""
 
-    def __init__(self, store: Store, description: Description) -> None:
+    def __init__(self, store: Store, description: LakeDescription) -> None:
         super().__init__(store)
         self._row = Row(ROW_NAME, Kind.LAKE.value, encode(description))
 

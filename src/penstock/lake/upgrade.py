@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from penstock.kernel.description import FORMAT_VERSION, Description, change_description, read_description
+from penstock.kernel.description import FORMAT_VERSION, LakeDescription, change_description, read_description
 from penstock.kernel.settings import Settings
 from penstock.lake.backup import backup_lake
 from penstock.lake.copy import Place, open_lake_at
@@ -42,7 +42,7 @@ def upgrade_lake(
     with open_lake_at(source, None, settings, clock) as lake:
         before = read_description(lake.kernel.store).format_version
 
-        def change(description: Description) -> Description:
+        def change(description: LakeDescription) -> LakeDescription:
             version = max(description.format_version, FORMAT_VERSION)
             return msgspec.structs.replace(description, format_version=version)
 

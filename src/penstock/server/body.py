@@ -46,13 +46,13 @@ class RequestBody:
         """Whether all of it is there in time; if not, what has come is kept, and the rest can be awaited."""
         try:
             async with asyncio.timeout(limit_s):
-                while await self._may_read_on():
+                while await self._receive_part():
                     pass
         except TimeoutError:
             return False
         return True
 
-    async def _may_read_on(self) -> bool:
+    async def _receive_part(self) -> bool:
         if self.size_bytes > LARGE_BODY_BYTES and self.place is None:
             self.waits_for_place = True
             self.place = await self._take_place()

@@ -14,7 +14,7 @@ from time import monotonic
 from typing import Final
 
 from penstock.errors import OutcomeUnknown, PenstockError, StorageRefused, Unavailable
-from penstock.kernel.rows import decode_reference_row
+from penstock.kernel.reference_rows import decode_reference_row
 from penstock.lake.calls import GetAbout
 from penstock.lake.embedded import Embedded
 from penstock.storage.disk_space import has_room, storage_full_error

@@ -9,7 +9,7 @@ import msgspec
 
 from penstock.errors import InvalidRequest
 from penstock.kernel import tokens
-from penstock.kernel.description import Description, change_description, read_description, with_room
+from penstock.kernel.description import LakeDescription, change_description, read_description, with_room
 from penstock.lake import calls
 from penstock.lake.answers import About
 from penstock.model.clock import utc
@@ -47,7 +47,7 @@ class DescriptionHandlers:
     def _about(self, _: calls.GetAbout) -> About:
         return self._about_lake(read_description(self._kernel.store))
 
-    def _about_lake(self, description: Description) -> About:
+    def _about_lake(self, description: LakeDescription) -> About:
         self._lake.require_same_roots(description)
         grace = self._kernel.graces.of_writers()
         return About(
@@ -71,7 +71,7 @@ class DescriptionHandlers:
         added = [normalise(root) for root in call.add]
         removed = {normalise(root) for root in call.remove}
 
-        def change(lake: Description) -> Description:
+        def change(lake: LakeDescription) -> LakeDescription:
             if lake.warehouse in removed:
                 raise InvalidRequest(f"{lake.warehouse} is the lake's warehouse, which cannot be removed")
             if missing := removed - set(lake.roots):
@@ -94,7 +94,7 @@ class DescriptionHandlers:
             raise InvalidRequest(f"a setting can have at most {SETTING_MAX_CHARS} characters")
         before: str | None = None
 
-        def change(lake: Description) -> Description:
+        def change(lake: LakeDescription) -> LakeDescription:
             nonlocal before
             before = lake.settings.get(call.name)
             settings = {name: value for name, value in lake.settings.items() if name != call.name}
@@ -135,12 +135,12 @@ class DescriptionHandlers:
         return tokens.revoke_token(self._kernel.store, self._kernel.settings, call.id)
 
 
-def roots_of(description: Description) -> tuple[str, ...]:
+def roots_of(description: LakeDescription) -> tuple[str, ...]:
     """Where tables may be, the warehouse first."""
     return tuple(place for place in (description.warehouse, *description.roots) if place)
 
 
-def _separate_roots(description: Description) -> tuple[str, ...]:
+def _separate_roots(description: LakeDescription) -> tuple[str, ...]:
     """Where files lie that were moved away from below a root that stays."""
     roots = roots_of(description)
     return tuple(

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from penstock.errors import InvalidRequest, TransactionNotFound
-from penstock.kernel.rows import transaction_not_found_error
+from penstock.kernel.reference_rows import transaction_not_found_error
 from penstock.lake.call import Call
 from penstock.lake.catalogue import Catalogue
 from penstock.lake.transactions.answers import TransactionInfo, TransactionLanded

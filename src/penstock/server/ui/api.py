@@ -160,7 +160,7 @@ PAGES: Final = (
     _page_route("/restore", change_pages.show_restore, change_pages.RestoreQuery),
     _page_route("/transactions", work_pages.show_transactions, work_pages.WorkQuery),
     _page_route("/transaction", work_pages.show_transaction, work_pages.IdQuery),
-    _page_route("/jobs", work_pages.show_jobs, work_pages.WorkQuery),
+    _page_route("/jobs", work_pages.show_write_jobs, work_pages.WorkQuery),
     _page_route("/job", work_pages.show_job, work_pages.IdQuery),
 )
 """Every page. None of them changes anything."""

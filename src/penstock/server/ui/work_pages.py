@@ -140,7 +140,7 @@ def _show_abort(kind: str, work_id: str) -> Html:
     )
 
 
-def show_jobs(visit: Visit) -> PageView:
+def show_write_jobs(visit: Visit) -> PageView:
     """Jobs that write tables."""
     query: WorkQuery = visit.query
     listed: Any = visit.do(load_member("lake.jobs")(all=query.all, after=query.after, limit=PAGE_SIZE + 1))

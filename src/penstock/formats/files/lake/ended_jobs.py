@@ -16,8 +16,8 @@ from penstock.formats.files.files import new_folder
 from penstock.kernel.attempts import Attempts
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.records import Keep
+from penstock.kernel.reference_rows import branch_or_tag_in
 from penstock.kernel.references import ReferenceDecision
-from penstock.kernel.rows import branch_or_tag_in
 from penstock.model.jobs import OWN_BRANCH, Job, JobState, attempt_of
 from penstock.model.references import Event, Kind, Reference
 from penstock.stores.port import Row

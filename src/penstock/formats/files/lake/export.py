@@ -17,7 +17,7 @@ from typing import Final
 from penstock.errors import Denied, InvalidRequest, PenstockError, Unavailable
 from penstock.formats.files.files import check_path
 from penstock.formats.files.lake.answers import FileEntry, FilesTotal
-from penstock.formats.files.lake.reader import TableBytes
+from penstock.formats.files.lake.file_bytes import TableBytes
 from penstock.kernel.reachable import Progress
 from penstock.storage.disk_space import NO_ROOM, storage_full_error
 

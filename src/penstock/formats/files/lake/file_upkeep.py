@@ -19,8 +19,8 @@ from penstock.errors import CommitConflict, FileNotFound, InvalidRequest, NotMan
 from penstock.formats.files.lake.answers import FileEntry
 from penstock.formats.files.lake.calls import GetFilesTable
 from penstock.formats.files.lake.data_files import is_data
+from penstock.formats.files.lake.file_bytes import TableBytes
 from penstock.formats.files.lake.pending_changes import PendingFileChanges, commit
-from penstock.formats.files.lake.reader import TableBytes
 from penstock.formats.rows.arrow_types import pa, pq
 from penstock.lake.call import CommitDescription
 from penstock.lake.upkeep import OptimizedTable, OptimizeProgress

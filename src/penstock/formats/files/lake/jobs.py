@@ -34,7 +34,7 @@ from penstock.formats.files.lake.ended_jobs import drop_branch
 from penstock.formats.files.lake.pool import pool_of, require_fence
 from penstock.kernel.attempts import SUPERSEDED, Attempts
 from penstock.kernel.batch import Outcome
-from penstock.kernel.rows import branch_or_tag_in
+from penstock.kernel.reference_rows import branch_or_tag_in
 from penstock.kernel.three_way import MergeOptions
 from penstock.lake.call import Call, first, request_digest
 from penstock.model.commits import Commit, CommitMeta

@@ -10,9 +10,9 @@ from penstock.formats.files import trees
 from penstock.formats.files.content import FilesTable
 from penstock.formats.files.files import is_managed, state_of
 from penstock.formats.files.lake.answers import FileEntry
+from penstock.formats.files.lake.file_bytes import TableBytes
 from penstock.formats.files.lake.paths import as_folder
 from penstock.formats.files.lake.pool import pool_of
-from penstock.formats.files.lake.reader import TableBytes
 from penstock.kernel.objects import Objects
 from penstock.model.content import AnyContent
 from penstock.model.encoding import ObjectId

@@ -230,7 +230,7 @@ def commit_properties(job: FilesJob, job_id: str, output: Output) -> CommitDescr
     )
 
 
-def describe_concurrent_jobs(key: Key, others: Sequence[JobInfo]) -> str:
+def warning_of_concurrent_jobs(key: Key, others: Sequence[JobInfo]) -> str:
     """A warning that names other jobs which write the same table on the same branch; empty if there are
     none."""
     if not others:

@@ -141,7 +141,7 @@ def begin(by: SessionCaller, session_write: SessionWrite) -> BegunSession:
         subdirectory=job.folder.removesuffix("/"),
         place=begun.folder,
         began=begun.job.began,
-        others=files_save_job.describe_concurrent_jobs(job.key, begun.others),
+        others=files_save_job.warning_of_concurrent_jobs(job.key, begun.others),
         sent_max=SENT_MAX if by.places is None else None,
         has_landed=begun.job.state is JobState.COMMITTED,
     )

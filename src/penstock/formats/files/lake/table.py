@@ -16,9 +16,9 @@ from penstock.errors import FileNotFound, InvalidRequest
 from penstock.formats.files.lake.answers import FileEntry, FilesAbout, FilesTotal, FilesWritten
 from penstock.formats.files.lake.calls import CopiedFile, GetFiles, GetFilesTable, ListFiles, SumFiles
 from penstock.formats.files.lake.export import export, export_one
+from penstock.formats.files.lake.file_bytes import TableBytes
 from penstock.formats.files.lake.paths import as_folder
 from penstock.formats.files.lake.pending_changes import Data, PendingFileChanges, commit
-from penstock.formats.files.lake.reader import TableBytes
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake.call import PAGE_MAX, describe_commit
 from penstock.lake.calls import Resolve

@@ -66,7 +66,7 @@ class JobAttempt:
     @property
     def others(self) -> str:
         """What is to be said of jobs that write the same table right now; nothing without any."""
-        return files_save_job.describe_concurrent_jobs(self.order.key, self._begun.others)
+        return files_save_job.warning_of_concurrent_jobs(self.order.key, self._begun.others)
 
     @property
     def is_over(self) -> bool:

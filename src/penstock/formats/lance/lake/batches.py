@@ -113,7 +113,7 @@ class BatchOperations(OwnRefOperations):
             what = " and ".join(kinds) if kinds else "nothing"
             raise InvalidRequest(f"an operation must have exactly one action, got {what}")
         if commit_table_operation.declare_table is not None:
-            return self.declare_operation(commit_table_operation.declare_table)
+            return self.declare_table_call(commit_table_operation.declare_table)
         if commit_table_operation.create_table_version is not None:
             if commit_table_operation.create_table_version.version > VERSION_MAX:
                 raise InvalidRequest("a detached version cannot be part of a batch")

@@ -148,9 +148,9 @@ class TableOperations(NamespaceOperations):
 
     @operation(DeclareTableRequest)
     def declare_table(self, request: DeclareTableRequest) -> DeclareTableResponse:
-        return declare_response(self._change_table(self.declare_operation(request), request.context))
+        return declare_response(self._change_table(self.declare_table_call(request), request.context))
 
-    def declare_operation(self, request: DeclareTableRequest) -> DeclareLance:
+    def declare_table_call(self, request: DeclareTableRequest) -> DeclareLance:
         """A request to declare a table, as the lake is asked."""
         properties, is_private = _table_properties(request.properties)
         location = None if request.location is None else self.whole_location(request.location)

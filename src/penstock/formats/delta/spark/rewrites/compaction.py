@@ -63,7 +63,7 @@ def spark_engine(spark: SparkSession) -> RewriteEngine:
 def _rewrite_bins(
     spark: SparkSession, job: DeltaJob, bins: Sequence[FileBin], layout: FileLayout
 ) -> list[Add]:
-    in_place = None if layout.sorted_by else _read_together(spark, job, bins)
+    in_place = None if layout.sorted_by else _read_bins(spark, job, bins)
     placed = _send_to_tasks(spark, job, bins, layout) if in_place is None else in_place
     with hold_settings(spark, TASK_EACH):
         written = write_files(
@@ -81,7 +81,7 @@ def _rewrite_bins(
 # -- without a shuffle ---------------------------------------------------------------------------------------
 
 
-def _read_together(spark: SparkSession, job: DeltaJob, bins: Sequence[FileBin]) -> DataFrame | None:
+def _read_bins(spark: SparkSession, job: DeltaJob, bins: Sequence[FileBin]) -> DataFrame | None:
     """The rows of bins, those of a bin in one task; ``None`` if that takes too many scans or too much memory,
     or too long because few tasks would open very many files of a bucket.
 
