@@ -18,6 +18,7 @@ from penstock.errors import CommitConflict, InvalidContent, InvalidRequest, KeyN
 from penstock.formats.delta.errors import UnsupportedFeature, VersionNotFound
 from penstock.formats.delta.protocol.actions import Add, Metadata, parse_commit
 from penstock.formats.delta.protocol.clones import OWNER_CONF, clone_sources
+from penstock.formats.delta.protocol.row_ids import highest_row_id
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
 
@@ -117,6 +118,78 @@ def test_rows_keep_their_ids_and_new_ones_get_others(lake: Lake) -> None:
     assert len(set(after.values())) == len(after)
     lake.table("clone").optimize()
     assert row_ids("clone") == after
+
+
+def row_ids(lake: Lake, key: str, branch: str = "main") -> dict[int, int]:
+    """The id of each row, by its number; no id is there twice."""
+    found = lake.table(key, branch).to_arrow(columns=["id", "_row_id"])
+    by_number = dict(zip(found["id"].to_pylist(), found["_row_id"].to_pylist(), strict=True))
+    assert len(set(by_number.values())) == found.num_rows
+    return by_number
+
+
+@pytest.mark.parametrize("clone_on", ["main", "dev"])
+def test_a_clone_of_a_table_of_a_branch_gives_ids_as_if_its_rows_landed(lake: Lake, clone_on: str) -> None:
+    source = lake.delta.create("source", data=rows(1, 2), properties={"delta.enableRowTracking": "true"})
+    lake.branch("dev").create()
+    there = lake.table("source", "dev")
+    there.append(rows(3, 4))
+    there.update({"id": "id + 10"}, "id in (1, 3)")
+    source.append(rows(5, 6))
+    lake.delta.clone("source", "clone", ref="dev", branch=clone_on)
+    cloned = row_ids(lake, "clone", clone_on)
+    assert (cloned[11], cloned[2]) == (0, 1)
+    assert all(3 < cloned[number] < 2**62 for number in (13, 4))
+    lake.branch("other").create(at=clone_on)
+    lake.table("clone", clone_on).append(rows(20, 21))
+    lake.table("clone", "other").append(rows(22))
+    lake.table("clone", "other").update({"id": "id + 10"}, "id = 22")
+    lake.merge(clone_on, "other")
+    assert len(row_ids(lake, "clone", "other")) == 7
+    lake.merge("other", clone_on)
+    if clone_on != "main":
+        row_ids(lake, "clone", clone_on)
+        lake.merge(clone_on, "main")
+    landed = row_ids(lake, "clone")
+    assert landed.items() >= cloned.items()
+    assert landed.keys() == {11, 2, 13, 4, 20, 21, 32}
+    assert max(landed.values()) < 2**62
+    lake.table("clone").append(rows(40))
+    row_ids(lake, "clone")
+
+
+def test_ids_that_cloned_files_have_written_down_are_not_given_again_when_a_branch_lands(lake: Lake) -> None:
+    properties = {"delta.enableRowTracking": "true"}
+    source = lake.delta.create("source", data=rows(*range(10)), properties=properties)
+    source.delete("id <> 5")
+    lake.branch("dev").create()
+    lake.delta.clone("source", "clone", branch="dev")
+    lake.table("clone", "dev").append(rows(*range(20, 30)))
+    lake.merge("dev", "main")
+    landed = row_ids(lake, "clone")
+    assert landed[5] == 5
+    assert len(landed) == 11
+
+
+def test_a_clone_that_lands_without_new_rows_says_how_far_ids_were_given(lake: Lake) -> None:
+    lake.delta.create("source", data=rows(1, 2), properties={"delta.enableRowTracking": "true"})
+    lake.branch("dev").create()
+    lake.delta.clone("source", "clone", branch="dev")
+    lake.merge("dev", "main")
+    clone = lake.table("clone")
+    assert highest_row_id(clone.snapshot().log_snapshot.domains) >= 1
+    clone.append(rows(3))
+    assert row_ids(lake, "clone") == {1: 0, 2: 1, 3: 2}
+
+
+def test_a_table_of_a_branch_alone_is_cloned(lake: Lake) -> None:
+    dev = lake.branch("dev").create()
+    properties = {"delta.enableRowTracking": "true"}
+    made = lake.delta.create("source", data=rows(1, 2), properties=properties, branch=dev.name)
+    made.append(rows(3))
+    lake.delta.clone("source", "clone", ref="dev")
+    lake.table("clone").append(rows(4))
+    assert row_ids(lake, "clone") == {1: 0, 2: 1, 3: 2, 4: 3}
 
 
 def test_an_empty_table_is_cloned(lake: Lake) -> None:

@@ -11,15 +11,20 @@ deletion vector, undone, restored, merged.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
 import msgspec
 
 from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.line import line_of
-from penstock.formats.delta.branch_log.net_change import FileActionT, NetChange
+from penstock.formats.delta.branch_log.net_change import FileActionT, NetChange, NetStep
 from penstock.formats.delta.branch_log.prepared_table import parted_at, steps
+from penstock.formats.delta.branch_log.ratification import read_declared
 from penstock.formats.delta.errors import VersionNotFound
-from penstock.formats.delta.protocol.actions import Add, Remove
-from penstock.formats.delta.protocol.row_ids import FileRowIds, ids_by_path, row_ids_of
+from penstock.formats.delta.protocol.actions import Add, DomainMetadata, Remove
+from penstock.formats.delta.protocol.clones import clone_sources
+from penstock.formats.delta.protocol.row_ids import FileRowIds, highest_row_id, ids_by_path, row_ids_of
 from penstock.kernel.format import Table
 from penstock.model.nessie import DeltaTable
 
@@ -62,6 +67,43 @@ def transfer_row_ids(
         adds=tuple(map(transfer, net.adds)),
         spared=tuple(map(transfer, net.spared)),
     )
+
+
+class ClonedRowIds(NamedTuple):
+    """The ids of a clone's first files. They are final on whichever branch it was made: its files may have
+    written down others, which are below the mark."""
+
+    by_path: Mapping[str, FileRowIds]
+    highest_row_id: int
+
+    def keep(self, net: NetChange) -> NetChange:
+        """A net change in which these files have these ids."""
+
+        def give_back(file: FileActionT) -> FileActionT:
+            ids = self.by_path.get(file.key.path)
+            if ids is None:
+                return file
+            return msgspec.structs.replace(file, base_row_id=ids.base, default_row_commit_version=ids.version)
+
+        return msgspec.structs.replace(
+            net,
+            removes=tuple(map(give_back, net.removes)),
+            adds=tuple(map(give_back, net.adds)),
+            spared=tuple(map(give_back, net.spared)),
+        )
+
+
+def find_cloned_row_ids(table: Table, content: DeltaTable, since: Sequence[NetStep]) -> ClonedRowIds | None:
+    """Those of a table that comes to the default branch for the first time, by its steps from the first one
+    on; ``None`` if it was not cloned."""
+    line = line_of(content)
+    if line.fork >= 0 or not since:
+        return None
+    if not clone_sources(read_declared(table, line.declared).metadata.configuration):
+        return None
+    first = since[0].actions
+    domains = {action.domain: action for action in first if isinstance(action, DomainMetadata)}
+    return ClonedRowIds(ids_by_path(first), highest_row_id(domains))
 
 
 def _ids_since(table: Table, commits: Commits, stays: DeltaTable, parted: int) -> dict[str, FileRowIds]:

@@ -24,6 +24,11 @@ PROVISIONAL: Final = 1 << 62
 """The first id that a branch gives to a row that has not landed."""
 
 
+def has_provisional_ids(file: Add) -> bool:
+    """Whether a branch gave a file's ids, and it has not landed."""
+    return file.base_row_id is not None and file.base_row_id >= PROVISIONAL
+
+
 class NumberedLines(NamedTuple):
     """The lines of a commit with ids of rows, and the highest id that was given by then."""
 

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from penstock.errors import TableStateRefused
 from penstock.formats.delta.branch_log.line import line_of
 from penstock.formats.delta.branch_log.ownership import PROTECTED, NewTable
+from penstock.formats.delta.branch_log.row_ids import PROVISIONAL, has_provisional_ids
 from penstock.formats.delta.format import check_phase
 from penstock.formats.delta.lake.missing_files import MissingDeltaFiles
 from penstock.formats.delta.log.snapshot import LogSnapshot
@@ -24,7 +25,7 @@ from penstock.formats.delta.protocol.clustering import DOMAIN
 from penstock.formats.delta.protocol.feature_table import IN_COMMIT_TIMESTAMP, MANAGED_COMMITS
 from penstock.formats.delta.protocol.features import supported_features
 from penstock.formats.delta.protocol.property_changes import FEATURE_PROPERTY
-from penstock.formats.delta.protocol.row_ids import highest_row_id
+from penstock.formats.delta.protocol.row_ids import NO_ROW_ID, count_rows, highest_row_id, without_row_ids
 from penstock.formats.delta.rows.file_addresses import name_inside, table_place
 from penstock.formats.delta.rows.vectors import vector_file
 from penstock.formats.plugin import list_missing
@@ -108,8 +109,25 @@ def plan_clone(parts: DeltaParts, call: CloneTable, content: DeltaTable) -> NewT
         description=metadata.description,
         actions=write_commit([info, *actions]),
         sources=tuple(sorted(files.sources)),
-        highest_row_id=highest_row_id(snapshot.domains),
+        highest_row_id=_highest_final_row_id(parts, content, snapshot),
     )
+
+
+def _highest_final_row_id(parts: DeltaParts, content: DeltaTable, snapshot: LogSnapshot) -> int:
+    """How far ids were given that files of a table may have written down, or have from the default branch."""
+    highest = highest_row_id(snapshot.domains)
+    if highest < PROVISIONAL:
+        return highest
+    tables = parts.owner.tables
+    last = None if content.id is None else tables.find_last(content.id)
+    landed = (
+        parts.commits.snapshot(content, tables.read, 0)  # it never was on the default branch
+        if last is None
+        else parts.commits.snapshot(last, tables.read)
+    )
+    final = (file for file in snapshot.files() if not has_provisional_ids(file))
+    ends = ((file.base_row_id or 0) + (count_rows(file) or 0) - 1 for file in final)
+    return max(highest_row_id(landed.domains), *ends, NO_ROW_ID)
 
 
 def _clustering_actions(snapshot: LogSnapshot) -> Iterator[Action]:
@@ -130,7 +148,8 @@ class _ClonedFiles:
         for file in snapshot.files():
             vector = file.deletion_vector
             yield replace(
-                file,
+                # What a branch gave is not known elsewhere: the clone gives final ids, as if the rows landed.
+                without_row_ids(file) if has_provisional_ids(file) else file,
                 path=self._absolute_address(name_inside(file.path, self._place)),
                 deletion_vector=None if vector is None else self._move_vector(vector),
                 data_change=True,

@@ -31,7 +31,6 @@ from penstock.formats.delta.protocol.row_ids import (
     NO_ROW_ID,
     RowIdCounter,
     assigns_row_ids,
-    high_water_mark,
     ids_by_path,
 )
 from penstock.model.keys import Key
@@ -72,9 +71,9 @@ class FirstVersion:
         if not new.sources:
             return write_commit(first) + number_lines(proposal, {}, RowIdCounter(0, NO_ROW_ID)).lines
         counter = RowIdCounter(0, new.highest_row_id)
-        lines = number_lines(proposal, ids_by_path(proposal.plain_actions), counter).lines
-        mark = [] if counter.marks else [high_water_mark(new.highest_row_id)]
-        return write_commit(first) + lines + write_commit(mark)
+        return (
+            write_commit(first) + number_lines(proposal, ids_by_path(proposal.plain_actions), counter).lines
+        )
 
 
 def _is_clustering(action: Action) -> bool:

@@ -170,8 +170,10 @@ class RowIdCounter:
 
     @property
     def marks(self) -> list[DomainMetadata]:
-        """What the version says of the ids that were given: nothing, if none were."""
-        return [] if self.highest == self._before else [high_water_mark(self.highest)]
+        """What the version says of the ids that were given: nothing, if none were. The first one also says
+        how far they were given in files that come from elsewhere."""
+        before = NO_ROW_ID if self._version == 0 else self._before
+        return [] if self.highest == before else [high_water_mark(self.highest)]
 
 
 def number_files(actions: Iterable[Action], counter: RowIdCounter) -> list[Action]:
