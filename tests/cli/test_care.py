@@ -226,7 +226,7 @@ def test_a_sweep_says_what_is_too_young_and_what_cannot_be_known(terminal: Termi
     (left.parent / "_delta_log" / f"{1:020}.json").write_bytes(b"{}\n")
     lines = terminal("sweep", "--nobody-writes", "--remove-data", "--data-grace-days", "0").lines
     assert "nothing more is removed of visits:" in lines
-    assert "has version 1, but the lake has none after 0" in lines[-2]
+    assert "has version 1, but the lake knows none after 0" in lines[-2]
     assert "'penstock resync visits'" in lines[-1]
     assert left.exists()
 

@@ -125,7 +125,7 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "column": (lambda d: d.comment_column(KEY, "nope", "x"), "no column 'nope'"),
     "type": (lambda d: d.widen_column(KEY, "id", "long"), "delta.enableTypeWidening"),
     "default": (lambda d: d.set_default(KEY, "id", "'x'"), "cannot be evaluated"),
-    "call": (lambda d: d.set_default(KEY, "id", "uuid()"), "'uuid' is not known"),
+    "call": (lambda d: d.set_default(KEY, "id", "uuid()"), "'uuid' is not supported without Spark"),
     "itself": (lambda d: d.move_column(KEY, "id", after="id"), "after itself"),
     "rename": (lambda d: d.rename_column(KEY, "id", "x"), MODE),
     "clustering": (lambda d: d.cluster_by(KEY, "nope"), "no such column"),

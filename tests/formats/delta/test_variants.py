@@ -74,7 +74,7 @@ def test_what_is_no_variant_is_refused(lake: Lake) -> None:
     half = pa.struct([("value", pa.binary())])
     for kind, value, match in (
         (pa.string(), "{}", "has the type variant, but the data has string"),
-        (half, {"value": b"\x0c\x01"}, "variants are struct"),
+        (half, {"value": b"\x0c\x01"}, "a variant is struct"),
         (VARIANT, {"value": b"\x0c\x01", "metadata": None}, "without a value or metadata"),
     ):
         with pytest.raises(InvalidRequest, match=match):

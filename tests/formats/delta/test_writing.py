@@ -213,7 +213,7 @@ INNER = StructType(
         (schema(s=INNER), {"s": [{"x": None, "y": 1}]}, r"the column 's\.x' is not nullable"),
         (schema(s=INNER), {"s": [{"y": 1}]}, r"the column 's\.x' is not nullable"),
         (schema(s=INNER), {"s": [{"x": 1, "z": 1}]}, r"the table has no column 's\.z'; there are s\.x, s\.y"),
-        (schema(s=INNER), {"s": [7]}, "the column 's' holds int64"),
+        (schema(s=INNER), {"s": [7]}, "the column 's' has values of the type int64"),
         (schema(s="long"), {"s": [{"x": 1}]}, "the column 's' has the type long"),
     ],
     ids=["extra", "null", "missing", "nested-null", "nested-missing", "nested-extra", "not-nested", "nested"],
