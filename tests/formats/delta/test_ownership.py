@@ -260,5 +260,5 @@ def test_a_plain_new_table_can_be_read_by_the_oldest_readers() -> None:
 )
 def test_r37_whoever_creates_a_table_does_not_set_the_owners_properties(properties: dict[str, str]) -> None:
     new = NewTable(schema_string=SCHEMA, properties=properties)
-    with pytest.raises(InvalidRequest, match="leave it out|or be left out"):
+    with pytest.raises(InvalidRequest, match=r"leave it out|or be left out"):
         first_commit(new, LAKE, TABLE, ATTEMPT, NOW_MS)
