@@ -89,7 +89,7 @@ class DeltaSpark(SparkFormat):
         table_scan = needed.tell() if jar.has_classes(spark) else None
         if table_scan is None:
             return needed.rows(spark)
-        return scans.told_rows(spark, needed.snapshot.place, table_scan)
+        return scans.planned_rows(spark, needed.snapshot.place, table_scan)
 
     def plan_read(self, table: Table, request: ReadRequest, zone: str | None) -> TableScan | ReadByPlans:
         needed = _choose_files(table, request, zone)

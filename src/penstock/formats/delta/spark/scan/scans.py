@@ -73,12 +73,12 @@ def scan(
         raise _wrong_values(place, problem) from None
 
 
-def told_rows(spark: SparkSession, place: Place, table_scan: TableScan) -> DataFrame:
-    """The rows that are told of a table at a place, as Penstock's class in the JVM makes them."""
+def planned_rows(spark: SparkSession, place: Place, table_scan: TableScan) -> DataFrame:
+    """The rows of a table by a plan for its files, as Penstock's class in the JVM makes them."""
     from pyspark.errors import PySparkException
     from pyspark.sql import DataFrame
 
-    scan: Any = getattr(spark._jvm, "io.penstock.spark.ToldScan")
+    scan: Any = getattr(spark._jvm, "io.penstock.spark.PlannedScan")
     try:
         rows = scan.rows(spark._jsparkSession, msgspec.json.encode(table_scan).decode())
     except PySparkException as problem:
@@ -267,7 +267,7 @@ class _PieceReader:
 
 
 def show_column(shown: ScanColumn) -> Column:
-    """A column of the table; Penstock's class in the JVM does the same (``ToldScan``)."""
+    """A column of the table; Penstock's class in the JVM does the same (``PlannedScan``)."""
     from pyspark.sql import functions as F  # noqa: N812 - as everywhere with Spark
 
     if shown.source is None:

@@ -71,7 +71,7 @@ final class LakeTable implements SupportsRead, SupportsWrite, TruncatableTable {
     Map<String, Object> request = new HashMap<>();
     request.put("table", facts);
     request.put("where", where);
-    return ToldScan.rows(catalog.session(), catalog.driver(), catalog.ask("plan", request));
+    return PlannedScan.rows(catalog.session(), catalog.driver(), catalog.ask("plan", request));
   }
 
   PenstockCatalog catalog() {

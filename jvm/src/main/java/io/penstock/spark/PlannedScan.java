@@ -24,10 +24,10 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * The rows of a table as they are told by the driver's Python process, or by a server: which files Spark reads, which of
- * their rows are deleted, and how the table's columns come of those in the files.
+ * The rows of a table by a plan that Python made, in the driver's process or in a server: which files Spark reads, which
+ * of their rows are deleted, and how the table's columns are made of those in the files.
  */
-public final class ToldScan {
+public final class PlannedScan {
   private static final ObjectMapper JSON = new ObjectMapper();
   private static final String ROW = "__penstock_row";
   private static final String KEY = "__penstock_key";
@@ -43,15 +43,15 @@ public final class ToldScan {
   private final JobDriver driver;
   private final JsonNode answer;
 
-  private ToldScan(SparkSession session, JobDriver driver, JsonNode answer) {
+  private PlannedScan(SparkSession session, JobDriver driver, JsonNode answer) {
     this.session = session;
     this.driver = driver;
     this.answer = answer;
   }
 
-  /** The rows that Python tells of a table of its lake, as JSON. */
-  public static Dataset<Row> rows(SparkSession session, String told) throws IOException {
-    return new ToldScan(session, null, JSON.readTree(told)).rows();
+  /** The rows of a table, by a plan in JSON. */
+  public static Dataset<Row> rows(SparkSession session, String plan) throws IOException {
+    return new PlannedScan(session, null, JSON.readTree(plan)).rows();
   }
 
   /**
@@ -61,7 +61,7 @@ public final class ToldScan {
    */
   static Dataset<Row> rows(SparkSession session, JobDriver driver, JsonNode answer) {
     try {
-      return new ToldScan(session, driver, answer).rows();
+      return new PlannedScan(session, driver, answer).rows();
     } catch (IOException problem) {
       throw new UncheckedIOException(problem);
     }
