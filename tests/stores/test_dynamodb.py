@@ -157,11 +157,11 @@ def test_of_two_that_want_the_same_hundreds_of_fresh_objects_one_swaps(
 
 def test_what_is_too_large_is_refused_before_anything_is_written(store: DynamoStore) -> None:
     large = {b"l" * 32: b"x" * (ITEM_MAX_BYTES + 1)}
-    with pytest.raises(InvalidRequest, match="the limit of DynamoDB is"):
+    with pytest.raises(InvalidRequest, match="DynamoDB takes at most"):
         store.store(sample(3) | large)
     with store.turn("main") as turn, pytest.raises(InvalidRequest, match="DynamoDB"):
         turn.advance(sample(3) | large, row("main"))
-    with store.turn("main") as turn, pytest.raises(InvalidRequest, match="row of 'main'"):
+    with store.turn("main") as turn, pytest.raises(InvalidRequest, match="'main' cannot be stored: its row"):
         turn.advance(sample(3), row("main", data=large[b"l" * 32]))
     assert scan_all(store) == []
     assert store.reference("main") is None

@@ -354,11 +354,11 @@ def test_of_two_that_want_the_same_fresh_objects_one_swaps(direct: MongoStore, m
 
 def test_what_is_too_large_is_refused_before_anything_is_written(direct: MongoStore) -> None:
     large = {b"l" * 32: b"x" * (DOCUMENT_MAX_BYTES + 1)}
-    with pytest.raises(InvalidRequest, match="the limit of MongoDB is"):
+    with pytest.raises(InvalidRequest, match="MongoDB takes at most"):
         direct.store(sample(3) | large)
     with direct.turn("main") as turn, pytest.raises(InvalidRequest, match="MongoDB"):
         turn.advance(sample(3) | large, row("main"))
-    with direct.turn("main") as turn, pytest.raises(InvalidRequest, match="row of 'main'"):
+    with direct.turn("main") as turn, pytest.raises(InvalidRequest, match="'main' cannot be stored: its row"):
         turn.advance(sample(3), row("main", data=large[b"l" * 32]))
     assert scan_all(direct) == []
     assert direct.reference("main") is None
