@@ -32,6 +32,7 @@ from penstock.testing.client import Client
 from penstock.testing.faults import FaultyStore, Point
 from penstock.testing.history import HistoryChecker
 from penstock.testing.recorder import Answer, Event, Recorder
+from penstock.testing.samples import let_time_pass
 from penstock.testing.threads import at_once
 from penstock.testing.violations import Violation
 
@@ -272,6 +273,7 @@ class Drill:
             scratch.write(values)
             client.kernel.references.delete("scratch", leave_log=False)
         self._clock.pass_hours(1)
+        let_time_pass(store)  # for a store with its own clock: what is stored again is later there, too
         client, _ = self._open("again")
         store.at(Point.DELETE, partial(client.write, values))
         with self._note_errors():
