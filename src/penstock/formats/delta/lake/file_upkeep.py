@@ -130,7 +130,11 @@ class _Optimization:
         self._result = OptimizedTable(key=table.key)
         self._passed: set[str] = set()
         """Files that this run wrote, or gave up."""
-        self._paths_at_start = {file.key.path for file in self._current_files()}
+        self._chosen_at_start = (
+            frozenset[str]()  # there is one try only
+            if is_auto
+            else frozenset(file.key.path for file in self._current_files() if self._is_chosen(file))
+        )
 
     def run(self) -> OptimizedTable:
         bins = self._group_into_bins()
@@ -181,9 +185,9 @@ class _Optimization:
         return self._job.snapshot.outside_read_set.files(self._order.where)
 
     def _rewriting_order(self, file: Add) -> tuple[bool, int, str]:
-        """Files that others have written during the run come last: a writer that changes rows all the time
-        changes those again, and would keep the others of a part from being committed."""
-        return file.key.path not in self._paths_at_start, file.size, file.path
+        """Files that others have written or changed during the run come last: a writer that changes rows all
+        the time changes those again, and would keep the others of a part from being committed."""
+        return file.key.path not in self._chosen_at_start, file.size, file.path
 
     def _is_chosen(self, file: Add) -> bool:
         if file.key.path in self._passed:

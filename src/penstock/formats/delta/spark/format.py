@@ -86,14 +86,14 @@ class DeltaSpark(SparkFormat):
 
     def read(self, spark: SparkSession, table: Table, request: ReadRequest) -> DataFrame:
         needed = _choose_files(table, request, spark.conf.get("spark.sql.session.timeZone", None))
-        table_scan = needed.tell() if jar.has_classes(spark) else None
+        table_scan = needed.plan() if jar.has_classes(spark) else None
         if table_scan is None:
             return needed.rows(spark)
         return scans.planned_rows(spark, needed.snapshot.place, table_scan)
 
     def plan_read(self, table: Table, request: ReadRequest, zone: str | None) -> TableScan | ReadByPlans:
         needed = _choose_files(table, request, zone)
-        return needed.tell() or needed.rows
+        return needed.plan() or needed.rows
 
     def scan(self, spark: SparkSession, table: Table) -> ScannedTable:
         snapshot = table.snapshot()
@@ -163,8 +163,9 @@ class _NeededFiles(NamedTuple):
     """The columns that tell what the table keeps of its rows, as far as the reader names them."""
     origin: Origin
 
-    def tell(self) -> TableScan | None:
-        """What Spark is to read, as data; ``None`` where that takes plans, or Spark to say what is wrong."""
+    def plan(self) -> TableScan | None:
+        """What Spark is to read, as data; ``None`` where that takes plans of Spark, or Spark to say what is
+        wrong."""
         columns = FileColumns(self.snapshot.metadata)
         if self.row_columns or any(file.deletion_vector is not None for file in self.files):
             return None
