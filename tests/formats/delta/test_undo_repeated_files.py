@@ -16,7 +16,7 @@ from deltalake.transaction import AddAction, RemoveAction
 
 import penstock
 from penstock import Lake, errors
-from penstock.formats.delta.branch_log import prepared_table, undo
+from penstock.formats.delta.branch_log import prepared_table, reversed_change
 from penstock.formats.delta.lake.calls import WriterReads
 from penstock.formats.delta.protocol.actions import Add
 from tests.formats.delta.sides import KEY, Side, create, foreign_ids, rows
@@ -110,7 +110,7 @@ def test_a_revert_of_the_second_commit_keeps_the_file(
     few: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(undo, "FEW_LATER", few)
+    monkeypatch.setattr(reversed_change, "FEW_LATER", few)
     write(main, files_with(main, 1))
     second = head(lake)
     for one in later:

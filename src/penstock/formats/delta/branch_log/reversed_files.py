@@ -1,0 +1,175 @@
+"""The files of a Delta table that go or come back where a change is undone or done again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from penstock.formats.delta.branch_log.file_transitions import FileTransition, key_of
+from penstock.formats.delta.branch_log.line import line_of
+from penstock.formats.delta.branch_log.next_versions import stamp
+from penstock.formats.delta.branch_log.ratification import read_declared
+from penstock.formats.delta.branch_log.replacements import removal
+from penstock.formats.delta.branch_log.reversal_checks import ReversalChecks
+from penstock.formats.delta.branch_log.reversed_change import ReversedChange
+from penstock.formats.delta.branch_log.state_difference import changing_rows
+from penstock.formats.delta.branch_log.undo_vectors import (
+    FileVectors,
+    VectorChange,
+    rows_left,
+    vector_changes,
+)
+from penstock.formats.delta.protocol.actions import Add, Metadata, Remove
+from penstock.formats.delta.protocol.commit_summary import some
+from penstock.formats.delta.rows.file_addresses import name_inside, table_place
+from penstock.formats.delta.rows.vectors import DeletedRows, inline_vector
+
+INLINE_MAX_BYTES: Final = 256 * 1024
+"""How large a deletion vector may be that an undo makes: it is part of the commit."""
+
+
+class ReversedFiles:
+    """The files that an undo, or a change that is done again, removes and adds."""
+
+    def __init__(self, change: ReversedChange, checks: ReversalChecks, now_ms: int) -> None:
+        self._change, self._checks, self._now_ms = change, checks, now_ms
+
+    def actions(self, metadata: Metadata) -> tuple[list[Remove], list[Add]]:
+        """What the commit removes and adds; problems that stand against it go to the checks."""
+        change = self._change
+        time_ms = stamp(change.table, self._now_ms)
+        self._checks.check_intermediate_files()
+        shifts = change.file_shifts
+        goes = {
+            path: shift for path, shift in shifts.items() if shift.is_new and path in change.present_files
+        }
+        gone = {
+            path: shift
+            for path, shift in shifts.items()
+            if shift.is_gone and path not in change.present_files
+        }
+        masked = {path: shift for path, shift in shifts.items() if not shift.is_new and not shift.is_gone}
+        only_goes = not gone and not masked and goes.keys() == shifts.keys()
+        if only_goes and change.are_as_left(goes) and not change.own_replacements:
+            return [self._make_remove(path, shift, time_ms) for path, shift in goes.items()], []
+        returns = {path: shift for path, shift in gone.items() if self._must_restore_file(path, shift)}
+        self._checks.check_rows_in_other_files(returns if change.is_redo else {})
+        self._checks.check_rows_restored_twice(returns)
+        self._checks.check_other_files_replaced()
+        if goes and len(returns) < len(gone) and change.is_rewriting:
+            missing = some(sorted(gone.keys() - returns.keys()))
+            self._checks.add_problem(
+                f"it rewrote rows of {missing}, which were replaced since and cannot be restored"
+            )
+        if returns and not change.is_redo:
+            self._checks.check_files_restored_since()
+            self._checks.check_vectors_unchanged(masked)
+        files = self._files_before([*returns, *masked])
+        for path in sorted(returns.keys() - files.keys()):
+            self._checks.add_problem(f"the earlier state of {path} is not known")
+        if returns or masked:
+            self._checks.check_columns(metadata)
+        removes = [self._make_remove(path, shift, time_ms) for path, shift in goes.items()]
+        adds = [
+            changing_rows(files[path], shift.data_change) for path, shift in returns.items() if path in files
+        ]
+        for path, shift in masked.items():
+            if (changed := self._restore_deleted_rows(path, shift, files.get(path))) is not None:
+                removes.append(changing_rows(removal(changed[0], time_ms), shift.data_change))
+                adds.append(changing_rows(changed[1], shift.data_change))
+        if adds:
+            self._checks.check_written_files_unchanged()
+        return removes, adds
+
+    def _make_remove(self, path: str, shift: FileTransition, time_ms: int) -> Remove:
+        """The action that takes a file away that is there, with whatever vector."""
+        file = shift.after
+        assert file is not None
+        if file.key.vector != self._change.present_files[path]:
+            file = self._change.as_now(path)
+        gone = (
+            removal(file, time_ms)
+            if isinstance(file, Add)
+            else msgspec.structs.replace(file, deletion_timestamp=time_ms)
+        )
+        return changing_rows(gone, shift.data_change)
+
+    def _files_before(self, paths: Sequence[str]) -> dict[str, Add]:
+        """The files as they were in the state that the undo restores, with statistics."""
+        files = {path: self._change.file_shifts[path].before for path in paths}
+        adds = {path: add for path, add in files.items() if isinstance(add, Add)}
+        paths_by_key = {remove.key: path for path, remove in files.items() if isinstance(remove, Remove)}
+        target_files = (
+            self._change.prepared.files_in(self._change.to_state, paths_by_key.keys()) if paths_by_key else {}
+        )
+        return adds | {paths_by_key[key]: add for key, add in target_files.items()}
+
+    def _must_restore_file(self, path: str, shift: FileTransition) -> bool:
+        """Whether a file that the change removed is to be there again: not where its partition was replaced
+        since, nor where it was brought back before and others removed it since."""
+        is_undone = (
+            not self._change.is_first
+            and not self._change.is_as_written
+            and self._change.was_brought_back(path)
+        )
+        assert shift.before is not None
+        return not is_undone and not self._change.is_replaced(shift.before.partition_values)
+
+    def _restore_deleted_rows(
+        self, path: str, shift: FileTransition, before: Add | None
+    ) -> tuple[Add, Add] | None:
+        """A file as it is, and as it is with the rows restored that a deletion vector removed; ``None`` if
+        nothing is left to do."""
+        changes = vector_changes(
+            self._change.later_file_changes.get(path, []), shift, is_redo=self._change.is_redo
+        )
+        if path not in self._change.present_files:
+            if not self._change.is_replaced(None if shift.before is None else shift.before.partition_values):
+                touches = self._change.later_file_changes.get(path, [])
+                change_text = self._change.describe(touches[-1][0] if touches else None)
+                self._checks.add_problem(f"{change_text} removed {path}, from which it deleted rows")
+            return None
+        if before is None:
+            self._checks.add_problem(f"the earlier state of {path} is not known")
+            return None
+        if self._change.is_redo and not self._change.is_first and not changes:
+            return None  # it stands
+        now = shift.after if shift.after is not None and not changes else None
+        current = now if isinstance(now, Add) else self._change.as_now(path)
+        if not changes and key_of(current) == key_of(shift.after):
+            return current, before
+        return self._with_rows_of(path, shift, before, current, changes)
+
+    def _open_vectors(self, file: Add) -> FileVectors:
+        metadata = read_declared(self._change.table, line_of(self._change.target).declared).metadata
+        place = table_place(self._change.commits.places, self._change.target.location, metadata.configuration)
+        return FileVectors(file, place.read_range, lambda path: name_inside(path, place))
+
+    def _with_rows_of(
+        self, path: str, shift: FileTransition, before: Add, current: Add, changes: Sequence[VectorChange]
+    ) -> tuple[Add, Add] | None:
+        def read() -> DeletedRows | str | None:
+            try:
+                stands = self._change.is_redo and not self._change.is_first
+                return rows_left(shift, current, changes, self._open_vectors(before), stands=stands)
+            except ValueError as problem:
+                return f"the deleted rows of {path} cannot be read: {problem}"
+
+        keys = key_of(shift.before), key_of(shift.after), key_of(current)
+        bitmap = self._change.table.read_once(
+            ("delta vector", self._change.target.location, path, *keys, len(changes)), read
+        )
+        if isinstance(bitmap, str):
+            self._checks.add_problem(bitmap)
+        if bitmap is None or isinstance(bitmap, str):
+            return None
+        if bitmap.bits == 0 and before.deletion_vector is None:
+            return current, before
+        vector = inline_vector(bitmap)
+        if vector is not None and vector.size_in_bytes > INLINE_MAX_BYTES:
+            self._checks.add_problem(f"the deletion vector of {path} would be too large for a commit")
+            return None
+        stats = msgspec.json.encode({"numRecords": bitmap.total, "tightBounds": False}).decode()
+        return current, msgspec.structs.replace(before, deletion_vector=vector, stats=stats)
