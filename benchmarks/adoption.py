@@ -10,7 +10,7 @@ from typing import Final
 import penstock
 from benchmarks.lakes import Workshop
 from benchmarks.report import Cell, Findings, at_most, table
-from penstock.formats.delta.log.files import PlaceFiles
+from penstock.formats.delta.log.log_files import PlaceFiles
 from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.formats.delta.ownership.handover_settler import TABLES_AT_ONCE
 from penstock.formats.delta.protocol.actions import Add, Metadata, Protocol, write_commit

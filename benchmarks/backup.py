@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from benchmarks.lakes import MAIN, Workshop, database, grow, load
 from benchmarks.report import Cell, Findings, at_least, at_most, table
-from penstock.kernel.backup import BackedUp, BackupMaker, verify_kernel
+from penstock.kernel.backup import BackupMaker, BackupResult, verify_kernel
 from penstock.kernel.backup_points import PointStore, read_points
 from penstock.kernel.copy import CopyProgress, silent
 from penstock.kernel.kernel import Kernel
@@ -114,7 +114,7 @@ class Watch:
             self.checking = self._began.since()
 
 
-def _back_up(lake: Path, target: Path, watch: CopyProgress = silent) -> tuple[BackedUp, Taken]:
+def _back_up(lake: Path, target: Path, watch: CopyProgress = silent) -> tuple[BackupResult, Taken]:
     with closing(Kernel(SqliteStore(database(lake)))) as kernel, closing(SqliteStore(target)) as store:
         started = Taken.now()
         made = BackupMaker(store, Settings(), progress=watch).make(kernel, source_place=str(lake))

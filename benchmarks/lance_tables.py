@@ -18,7 +18,7 @@ from penstock.formats.lance.lake.calls import CommitLance, CreateLanceVersion, D
 from penstock.formats.lance.manifests import Manifest, ManifestOperation, transaction
 from penstock.formats.lance.names import manifest_name
 from penstock.formats.lance.plugin import LancePlugin
-from penstock.formats.lance.wire import Message
+from penstock.formats.lance.protobuf import ProtobufMessage
 from penstock.model.clock import now_us
 from penstock.model.keys import Key
 from penstock.stores.port import Store
@@ -97,7 +97,7 @@ class Staging:
         ]
 
     def _staged(self, name: Key, place: str, version: int) -> CreateLanceVersion:
-        said = transaction(ManifestOperation.APPEND, version - 1, str(uuid4()), Message.of(), {})
+        said = transaction(ManifestOperation.APPEND, version - 1, str(uuid4()), ProtobufMessage.of(), {})
         data = self._pattern.as_version(version, None, said, now_us()).pack()
         path = Path(place) / f"{manifest_name('', '', version)}-{uuid4()}"
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -16,7 +16,7 @@ from benchmarks.lakes import Workshop
 from benchmarks.report import Cell, Findings, Table, at_most, table
 from penstock.formats.lance.rest.request_handler import ROW_WORK, LanceRequest
 from penstock.lake.lake import Lake
-from penstock.lake.task_calls import CallAnswers
+from penstock.lake.worker_calls import CallAnswers
 from penstock.processes.pool import ProcessPool
 from penstock.server.app import ROW_WORK_IMPORTS
 from penstock.server.limits import Limits

@@ -13,11 +13,11 @@ import msgspec
 
 from benchmarks.lakes import Workshop
 from benchmarks.report import Cell, Findings, Goal, Table, at_least, table
+from penstock.bench.benchmark import BenchmarkComparison, BenchmarkPlan, run
+from penstock.bench.benchmark_lake import own_lake
 from penstock.bench.commit_strategies import CommitStrategy
 from penstock.bench.load import LoadShape
-from penstock.bench.measure import Measured
-from penstock.bench.run import Pair, Plan, run
-from penstock.bench.site import own_lake
+from penstock.bench.measure import LoadMeasurement
 from tests.servers import dynamodb, mongodb, postgresql, proxy, s3
 from tests.servers.process import HOST, Missing
 
@@ -124,10 +124,10 @@ CONTENDERS = (
 
 
 def ask(workshop: Workshop) -> Findings:
-    plan = Plan(seconds=3.0)
+    plan = BenchmarkPlan(seconds=3.0)
     if workshop.quick:
-        plan = Plan(seconds=0.02, writers=(1, 4))
-    found: dict[str, list[Pair]] = {}
+        plan = BenchmarkPlan(seconds=0.02, writers=(1, 4))
+    found: dict[str, list[BenchmarkComparison]] = {}
     for one in CONTENDERS:
         if one.embedded or not workshop.quick:
             found |= _measured(one, workshop.directory, plan)
@@ -137,7 +137,7 @@ def ask(workshop: Workshop) -> Findings:
     )
 
 
-def _measured(one: Contender, directory: Path, plan: Plan) -> dict[str, list[Pair]]:
+def _measured(one: Contender, directory: Path, plan: BenchmarkPlan) -> dict[str, list[BenchmarkComparison]]:
     """What came of a store; nothing if its server is not on this machine."""
     print(f"measuring {one.name}", file=sys.stderr, flush=True)
     try:
@@ -148,7 +148,7 @@ def _measured(one: Contender, directory: Path, plan: Plan) -> dict[str, list[Pai
         return {}
 
 
-def _table(shape: LoadShape, found: Mapping[str, list[Pair]]) -> Table:
+def _table(shape: LoadShape, found: Mapping[str, list[BenchmarkComparison]]) -> Table:
     rows = [
         row
         for name, pairs in found.items()
@@ -163,13 +163,15 @@ def _table(shape: LoadShape, found: Mapping[str, list[Pair]]) -> Table:
     return table(f"{shape}: {shape.meaning}", COLUMNS, rows, note)
 
 
-def _rows(name: str, pair: Pair) -> Iterator[list[Cell]]:
+def _rows(name: str, pair: BenchmarkComparison) -> Iterator[list[Cell]]:
     yield _row(name, pair, CommitStrategy.GROUP_COMMIT, pair.group, pair.times_naive)
     if pair.naive is not None:
         yield _row(name, pair, CommitStrategy.NAIVE, pair.naive, None)
 
 
-def _row(name: str, pair: Pair, way: CommitStrategy, found: Measured, times: float | None) -> list[Cell]:
+def _row(
+    name: str, pair: BenchmarkComparison, way: CommitStrategy, found: LoadMeasurement, times: float | None
+) -> list[Cell]:
     return [
         name,
         pair.writers,
@@ -184,7 +186,7 @@ def _row(name: str, pair: Pair, way: CommitStrategy, found: Measured, times: flo
     ]
 
 
-def _goals(name: str, pair: Pair) -> Iterator[Goal]:
+def _goals(name: str, pair: BenchmarkComparison) -> Iterator[Goal]:
     if pair.shape is not LoadShape.ONE_BRANCH:
         return
     if name == POSTGRESQL and pair.writers == 16 and pair.times_naive is not None:

@@ -9,7 +9,7 @@ from time import perf_counter
 from benchmarks.lakes import MAIN, Workshop, database, grow
 from benchmarks.report import Cell, Findings, table
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.sweep import Swept, sweep
+from penstock.kernel.sweep import SweepResult, sweep
 from penstock.model.clock import now_us
 from penstock.model.references import Kind
 from penstock.stores.sqlite import SqliteStore
@@ -60,7 +60,7 @@ def _sweep(lake: Path, dry_run: bool) -> list[list[Cell]]:
     later = lambda: now_us() + LATER_US  # noqa: E731
     with closing(Kernel(SqliteStore(database(lake)), clock=later)) as kernel:
         watch = Watch()
-        swept: Swept = sweep(kernel, dry_run=dry_run, progress=watch)
+        swept: SweepResult = sweep(kernel, dry_run=dry_run, progress=watch)
         ended = perf_counter()
     mark_s, collect_s = watch.marked_at - watch.started, ended - watch.marked_at
     name = "dry run" if dry_run else "sweep"

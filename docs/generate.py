@@ -23,13 +23,13 @@ from docs.generate_api import API_STRUCTS, api_page, struct_section, structs_in,
 from docs.generate_python import python_page
 from penstock import errors
 from penstock.cli import environment
+from penstock.cli.command_declaration import DeclaredCommand, shared_options
 from penstock.cli.contents import SHORT_NAMES
-from penstock.cli.declaration import DeclaredCommand, shared_options
 from penstock.cli.rendering.times import size
 from penstock.cli.root import EXIT_STATUSES, SECTIONS, penstock
 from penstock.formats.registry import format_metrics
 from penstock.kernel import commit
-from penstock.kernel.grace import Grace
+from penstock.kernel.grace_periods import GracePeriods
 from penstock.kernel.settings import Settings
 from penstock.metrics.meter import BRANCHES_MAX, OTHER
 from penstock.metrics.table import METRICS, REQUESTS_A_BATCH, SECONDS
@@ -408,7 +408,7 @@ def _serve_variables() -> Iterator[tuple[str, str]]:
 def _value(name: str, value: Any) -> str:
     """A value as it is written in code, and in words where these are easier to grasp."""
     if value is None:
-        return "the lake's" if name in Grace.__struct_fields__ else "`None`"
+        return "the lake's" if name in GracePeriods.__struct_fields__ else "`None`"
     if isinstance(value, bool):
         return f"`{value}`"
     if name.lower().endswith("_bytes"):

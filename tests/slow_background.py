@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from penstock.formats.delta.publishing.maintenance import Maintenance
+from penstock.formats.delta.publishing.maintenance import CheckpointMaintenance
 from penstock.formats.publisher import BackgroundPublisher, TableJob
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.settings import Settings
@@ -37,7 +37,7 @@ def pytest_configure() -> None:
     _change(BackgroundPublisher, BackgroundPublisher._catch_up, _catch_up_late)
     _change(BackgroundPublisher, BackgroundPublisher.finish, _wait_by_event)
     _change(BackgroundPublisher, BackgroundPublisher.await_catch_up, _wait_by_event)
-    _change(Maintenance, Maintenance._maintain, _maintain_late)
+    _change(CheckpointMaintenance, CheckpointMaintenance._maintain, _maintain_late)
 
 
 def _change(owner: type, real: Callable[..., Any], changed: Callable[..., Any]) -> None:

@@ -18,7 +18,7 @@ from lance_namespace import (
 
 from penstock import IcebergTable, Key, Lake
 from penstock.errors import ForeignCommit, MergeConflict, Unavailable
-from penstock.formats.lance.chains import Chains
+from penstock.formats.lance.chains import ManifestChains
 from penstock.formats.lance.lake.calls import (
     CommitLance,
     DropLanceBranch,
@@ -170,7 +170,7 @@ def test_a_manifest_that_the_lake_does_not_know_is_taken_over_without_losing_row
     forked.finish_background()
     location = content(forked).location
     with monkeypatch.context() as held:  # so that the manifest is not where Lance looks, yet
-        held.setattr(Chains, "put", unpromoted)
+        held.setattr(ManifestChains, "put", unpromoted)
         write(forked, "main", 20)
         lance.write_dataset(rows(8), location, mode="append")  # past the lake
     with pytest.raises(ForeignCommit, match="penstock resync"):

@@ -8,7 +8,7 @@ from pathlib import Path
 import penstock
 from penstock.errors import LakeExists, ReferenceExists
 from penstock.formats.rows.arrow_types import pa
-from penstock.kernel.checks import Engine, Proposal
+from penstock.kernel.checks import BranchProposal, ExpectationEngine
 from penstock.kernel.description import new_description, write_description
 from penstock.kernel.kernel import Kernel
 from penstock.lake.lake import Lake
@@ -45,13 +45,13 @@ class Counting:
 
     def __init__(self, lake: Lake) -> None:
         assert lake.kernel.checks.engine is not None
-        self._engine: Engine = lake.kernel.checks.engine
+        self._engine: ExpectationEngine = lake.kernel.checks.engine
         self.asked: list[str] = []
         lake.kernel.checks.engine = self
 
     def require(self) -> None:
         self._engine.require()
 
-    def find_violation(self, proposal: Proposal, expectation: Expectation) -> str | None:
+    def find_violation(self, proposal: BranchProposal, expectation: Expectation) -> str | None:
         self.asked.append(expectation.name)
         return self._engine.find_violation(proposal, expectation)

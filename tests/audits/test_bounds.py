@@ -16,9 +16,9 @@ from penstock.errors import CommitVetoed, InvalidRequest, Throttled
 from penstock.formats.rows.arrow_types import pa
 from penstock.formats.rows.reader import TableRows
 from penstock.kernel import checks
-from penstock.kernel.checks import Check, Proposal
+from penstock.kernel.checks import BranchProposal, Check
 from penstock.kernel.settings import Settings
-from penstock.lake.audits.queries import Query, read_query
+from penstock.lake.audits.queries import AuditQuery, read_query
 from penstock.lake.audits.query_run import ask
 from penstock.lake.lake import Lake
 from penstock.model.expectations import Expectation
@@ -47,7 +47,7 @@ class Held:
     def require(self) -> None:
         return
 
-    def find_violation(self, _proposal: Proposal, _expectation: Expectation) -> str | None:
+    def find_violation(self, _proposal: BranchProposal, _expectation: Expectation) -> str | None:
         self.is_asked.set()
         assert self.goes_on.wait(30)
         return "it took too long"
@@ -92,7 +92,7 @@ def test_a_query_that_takes_too_long_is_ended() -> None:
 def test_a_query_has_only_so_much_memory() -> None:
     rows = TableRows(ORDERS, orders(1).to_reader)
     limit = "select current_setting('memory_limit') as most, current_setting('threads') as threads, * from"
-    found = ask(Query(f"{limit} sales.orders", (ORDERS,)), {ORDERS: rows})  # which nobody may ask
+    found = ask(AuditQuery(f"{limit} sales.orders", (ORDERS,)), {ORDERS: rows})  # which nobody may ask
     assert found is not None
     number, unit = found.rows[0]["most"].strip("'").split()
     assert unit == "MiB" or float(number) <= 1

@@ -15,7 +15,7 @@ from penstock.errors import CommitVetoed, InvalidRequest, KeyNotFound, Reference
 from penstock.formats.files.lake.calls import BeginJob, NewFile, WriteFiles
 from penstock.formats.rows.arrow_types import pa, pq
 from penstock.kernel import checks
-from penstock.lake.audits import installed
+from penstock.lake.audits import duckdb_requirement
 from penstock.lake.copy import copy_lake
 from penstock.lake.lake import Lake
 from penstock.model.clock import now_us, utc
@@ -391,7 +391,7 @@ def test_without_duckdb_what_would_have_to_be_asked_is_not_published(
     lake: Lake, other: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake.expect("positive amounts", POSITIVE)
-    monkeypatch.setattr(installed, "PACKAGES", ("a_package_that_nobody_has",))
+    monkeypatch.setattr(duckdb_requirement, "PACKAGES", ("a_package_that_nobody_has",))
     with pytest.raises(CommitVetoed, match=r"pip install 'penstock\[sql\]'"):
         other.table("sales.orders").append(orders(3))
     with pytest.raises(InvalidRequest, match=r"penstock\[sql\]"):
@@ -409,7 +409,7 @@ def test_without_duckdb_a_transaction_is_not_sent_and_stays_open(
     tx = other.transaction()
     other.table("sales.orders", tx.branch).append(orders(3))
     with monkeypatch.context() as without:
-        without.setattr(installed, "PACKAGES", ("a_package_that_nobody_has",))
+        without.setattr(duckdb_requirement, "PACKAGES", ("a_package_that_nobody_has",))
         with pytest.raises(InvalidRequest, match=r"penstock\[sql\]"):
             tx.land()
     assert tx.info.state is TransactionState.OPEN

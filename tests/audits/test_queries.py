@@ -10,7 +10,7 @@ import pytest
 from penstock.errors import InvalidRequest, Unavailable
 from penstock.formats.rows.arrow_types import pa
 from penstock.formats.rows.reader import TableRows
-from penstock.lake.audits.queries import Query, read_query
+from penstock.lake.audits.queries import AuditQuery, read_query
 from penstock.lake.audits.query_run import SAMPLE_MAX, ask
 from penstock.model.keys import Key
 
@@ -56,7 +56,7 @@ def test_no_key_of_a_table_is_taken_by_something_else(name: str) -> None:
     assert sorted(query.tables) == sorted((key, other))
     for tables in (query.tables, query.tables[::-1]):
         there = {key: rows(key, pa.table({"n": [-5]})), other: rows(other, pa.table({"n": [1]}))}
-        assert str(ask(Query(query.sql, tables), there)) == "it finds 1 row, such as n = -5"
+        assert str(ask(AuditQuery(query.sql, tables), there)) == "it finds 1 row, such as n = -5"
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_query_sees_no_files_and_no_variables_of_the_program(tmp_path: Path) -
     there = {ORDERS: rows(ORDERS, pa.table({"n": [1]}))}
     for what in (f"'{tmp_path / 'secret.csv'}'", f"read_csv('{tmp_path / 'secret.csv'}')", "secret"):
         with pytest.raises(InvalidRequest, match="the query failed"):
-            ask(Query(f"select * from sales.orders, {what}", (ORDERS,)), there)
+            ask(AuditQuery(f"select * from sales.orders, {what}", (ORDERS,)), there)
     assert secret.num_rows == 1
 
 
@@ -109,7 +109,7 @@ def test_a_query_sees_no_files_and_no_variables_of_the_program(tmp_path: Path) -
 def test_a_query_cannot_open_what_is_closed(sql: str) -> None:
     there = {ORDERS: rows(ORDERS, pa.table({"n": [1]}))}
     with pytest.raises(InvalidRequest, match="the query failed"):
-        ask(Query(sql, (ORDERS,)), there)
+        ask(AuditQuery(sql, (ORDERS,)), there)
 
 
 def test_rows_are_read_as_they_are_needed_and_not_held() -> None:

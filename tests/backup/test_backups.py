@@ -53,7 +53,7 @@ from tests.copy.lakes import (
 )
 
 
-def back_up(source: Store, target: Store, **chosen: object) -> backing_up.BackedUp:
+def back_up(source: Store, target: Store, **chosen: object) -> backing_up.BackupResult:
     return backup_lake(source, target, author="ada", settings=QUICK, **chosen)  # type: ignore[arg-type]
 
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import pytest
 
-from penstock.kernel.backup import BackedUp
+from penstock.kernel.backup import BackupResult
 from penstock.lake.backup import (
     backup_lake,
     expire_backups,
@@ -98,7 +98,7 @@ def rows_at(place: str) -> dict[str, Row]:
         return rows(store)
 
 
-def back_up_twice(source: str, target: str) -> tuple[BackedUp, BackedUp]:
+def back_up_twice(source: str, target: str) -> tuple[BackupResult, BackupResult]:
     first = backup_lake(source, target)
     with open_lake(source, create=False, author="ada") as lake:
         write_more(lake)

@@ -6,12 +6,12 @@ from threading import Event, Thread
 
 import pytest
 
+from penstock.bench.benchmark import BenchmarkComparison, BenchmarkPlan, run
+from penstock.bench.benchmark_lake import BenchmarkLake
 from penstock.bench.commit_strategies import CommitStrategy
 from penstock.bench.load import Load, LoadShape
-from penstock.bench.measure import Measured, measure
-from penstock.bench.run import Pair, Plan, run
-from penstock.bench.site import BenchmarkLake
-from penstock.bench.tally import StoreTally, TallyStore
+from penstock.bench.measure import LoadMeasurement, measure
+from penstock.bench.tally_store import StoreTally, TallyStore
 from penstock.errors import Denied
 from penstock.kernel.kernel import Kernel
 from penstock.stores.memory import MemoryStore
@@ -20,9 +20,9 @@ from penstock.stores.wrapped import Advance
 from tests.queue.hooks import wait_until
 
 
-def measured(commits: int, seconds: float = 2.0) -> Measured:
+def measured(commits: int, seconds: float = 2.0) -> LoadMeasurement:
     latencies_s = tuple((number + 1) / 1000 for number in range(commits))
-    return Measured(
+    return LoadMeasurement(
         seconds=seconds, latencies_s=latencies_s, tally=StoreTally(calls=300, swaps=50, lost_swaps=1)
     )
 
@@ -37,14 +37,14 @@ def test_figures_of_a_measurement() -> None:
 
 
 def test_a_measurement_without_commits_has_no_averages() -> None:
-    nothing = Measured(seconds=1.0, latencies_s=(), tally=StoreTally())
+    nothing = LoadMeasurement(seconds=1.0, latencies_s=(), tally=StoreTally())
     assert (nothing.rate, nothing.commits_per_swap, nothing.calls_per_commit) == (0, None, None)
     assert nothing.latency_ms(0.5) is None
 
 
 def test_the_ratio_compares_rates() -> None:
-    def pair(naive: Measured | None) -> Pair:
-        return Pair(shape=LoadShape.ONE_BRANCH, writers=1, group=measured(100), naive=naive)
+    def pair(naive: LoadMeasurement | None) -> BenchmarkComparison:
+        return BenchmarkComparison(shape=LoadShape.ONE_BRANCH, writers=1, group=measured(100), naive=naive)
 
     assert pair(measured(20, seconds=4.0)).times_naive == 10
     assert pair(None).times_naive is None
@@ -95,7 +95,7 @@ def test_nothing_counts_before_every_writer_has_been_at_all_its_branches(way: Co
 
     store = Gated(MemoryStore())
     branches = BenchmarkLake(store.inner).branches(4)
-    load, found = Load(LoadShape.MANY_BRANCHES, 2, branches), list[Measured]()
+    load, found = Load(LoadShape.MANY_BRANCHES, 2, branches), list[LoadMeasurement]()
     thread = Thread(target=lambda: found.append(measure(store, load, way, 0.01, 0.0)))
     thread.start()
     thread.join(0.2)
@@ -119,7 +119,7 @@ def test_an_error_of_one_writer_ends_the_measurement() -> None:
 
 
 def test_a_plan_is_carried_out_in_its_order() -> None:
-    plan = Plan(writers=(1, 2), seconds=0.01)
+    plan = BenchmarkPlan(writers=(1, 2), seconds=0.01)
     announced: list[tuple[LoadShape, int, CommitStrategy]] = []
     pairs = list(run(BenchmarkLake(MemoryStore()), plan, lambda *what: announced.append(what)))
     assert announced == [
@@ -131,6 +131,6 @@ def test_a_plan_is_carried_out_in_its_order() -> None:
 
 
 def test_without_the_naive_loop_there_is_half_as_much_to_do() -> None:
-    plan = Plan(shapes=(LoadShape.ONE_TABLE,), writers=(3,), seconds=0.01, naive=False)
+    plan = BenchmarkPlan(shapes=(LoadShape.ONE_TABLE,), writers=(3,), seconds=0.01, naive=False)
     [pair] = run(BenchmarkLake(MemoryStore()), plan)
     assert (plan.measurements, pair.naive, pair.times_naive) == (1, None, None)

@@ -14,8 +14,8 @@ import pytest
 
 import penstock
 from penstock import IcebergTable
-from penstock.bench.run import Plan, run
-from penstock.bench.site import HOME, NOTE, BenchmarkLake, clean, guest, own_lake
+from penstock.bench.benchmark import BenchmarkPlan, run
+from penstock.bench.benchmark_lake import HOME, NOTE, BenchmarkLake, clean, guest, own_lake
 from penstock.errors import InvalidRequest, LakeNotFound, Unavailable
 from penstock.kernel.description import new_description, write_description
 from penstock.kernel.kernel import Kernel
@@ -25,7 +25,7 @@ from penstock.stores.port import Row, Store
 from penstock.stores.sqlite import SqliteStore
 from penstock.testing.samples import sample, scan_all
 
-PLAN = Plan(writers=(2,), seconds=0.01)
+PLAN = BenchmarkPlan(writers=(2,), seconds=0.01)
 
 
 def rows(place: Path) -> list[Row]:
@@ -220,9 +220,9 @@ def test_what_cannot_be_removed_is_told_with_the_way_out(lake: Path) -> None:
 
 KILLED = """
 import os, signal, sys
-from penstock.bench import site
+from penstock.bench import benchmark_lake
 
-with getattr(site, sys.argv[1])(sys.argv[2]) as begun:
+with getattr(benchmark_lake, sys.argv[1])(sys.argv[2]) as begun:
     begun.branches(3)
     os.kill(os.getpid(), signal.SIGKILL)
 """

@@ -8,10 +8,10 @@ from threading import Barrier, Event, Thread
 
 import pytest
 
-from penstock.bench.commit_strategies import META, CommitStrategy, Naive
+from penstock.bench.benchmark_lake import BenchmarkLake
+from penstock.bench.commit_strategies import META, CommitStrategy, NaiveLoop
 from penstock.bench.load import TABLES, Load, LoadShape, put
-from penstock.bench.site import BenchmarkLake
-from penstock.bench.tally import TallyStore
+from penstock.bench.tally_store import TallyStore
 from penstock.errors import Damaged, OutcomeUnknown
 from penstock.kernel.kernel import Kernel
 from penstock.stores.memory import MemoryStore
@@ -85,7 +85,7 @@ class Overtaking(TallyStore):
 def test_a_naive_writer_who_was_overtaken_begins_anew(inner: Store) -> None:
     branch, *_ = BenchmarkLake(inner).branches(1)
     store, at_first = Overtaking(inner, times=3), depth(inner, branch)
-    naive = Naive(store, 1, Event())
+    naive = NaiveLoop(store, 1, Event())
     assert naive.commit(0, branch, put(0, 1))
     assert depth(inner, branch) == at_first + 4
     assert (store.tally.swaps, store.tally.lost_swaps) == (1, 3)
@@ -103,7 +103,7 @@ def test_a_naive_writer_who_is_always_overtaken_ends_when_the_time_is_up(inner: 
 
     branch, *_ = BenchmarkLake(inner).branches(1)
     store = Ending(inner, times=1000)
-    assert not Naive(store, 1, stop).commit(0, branch, put(0, 1))
+    assert not NaiveLoop(store, 1, stop).commit(0, branch, put(0, 1))
     assert (store.tally.swaps, store.tally.lost_swaps) == (0, 3)
 
 
@@ -117,7 +117,7 @@ def test_a_naive_writer_who_got_no_answer_begins_anew(inner: Store) -> None:
 
     branch, *_ = BenchmarkLake(inner).branches(1)
     store, at_first = Silent(inner), depth(inner, branch)
-    assert Naive(store, 1, Event()).commit(0, branch, put(0, 1))
+    assert NaiveLoop(store, 1, Event()).commit(0, branch, put(0, 1))
     assert depth(inner, branch) == at_first + 2, "nobody can tell it that it had landed"
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.lake.answers import Ratified
+from penstock.lake.answers import TableCommitResult
 from penstock.lake.lake import Lake
 
 ID: Final = re.compile(
@@ -24,7 +24,9 @@ PASSING: Final = frozenset({"repeated", "idle_s", "left_s", "oldest_s", "size"})
 
 def plain(value: Any, commits: Mapping[str, str]) -> Any:
     """An answer as it is on every lake that was told the same, with names instead of the ids of commits."""
-    if isinstance(value, Ratified):  # a version has no file yet, or a staged one, or it is published by now
+    if isinstance(
+        value, TableCommitResult
+    ):  # a version has no file yet, or a staged one, or it is published by now
         tables = tuple(msgspec.structs.replace(one, name="") for one in value.tables)
         value = msgspec.structs.replace(value, tables=tables)
     return _plain(msgspec.to_builtins(value, enc_hook=str, str_keys=True, builtin_types=(bytes,)), commits)

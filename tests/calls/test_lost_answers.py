@@ -18,10 +18,10 @@ from _pytest.mark import ParameterSet
 import penstock
 from penstock.errors import OutcomeUnknown, PenstockError
 from penstock.formats.lance.lake.calls import CommitLance, DeclareLance, DeleteLanceVersions
-from penstock.lake.call import Call, Retry, Write, retry_of
+from penstock.lake.call import Call, RetrySafety, WriteCall, retry_of
 from penstock.lake.calls import CALLS, GetOutcome
 from penstock.lake.lake import Lake
-from penstock.lake.remote import Remote
+from penstock.lake.remote import RemoteCatalogue
 from penstock.lake.remote_connection import PREFIX
 from penstock.model.keys import Key
 from penstock.wire.requests import request_of
@@ -91,7 +91,7 @@ class Bench:
         self.world.restore()
         with self.world.open() as self.lake:
             self._switch.lake = self.lake
-            remote = Remote(f"http://127.0.0.1:{self.network.port}", patience=QUICK)
+            remote = RemoteCatalogue(f"http://127.0.0.1:{self.network.port}", patience=QUICK)
             with Lake(remote, author="tester") as lake:
                 yield lake
 
@@ -125,7 +125,9 @@ def cases() -> Iterator[ParameterSet]:
 
 def test_every_call_has_an_example(bench: Bench) -> None:
     assert {type(make(bench.world)) for make in EXAMPLES.values()} == set(CALLS)
-    changing = {name for name, make in EXAMPLES.items() if retry_of(make(bench.world)) is not Retry.READ}
+    changing = {
+        name for name, make in EXAMPLES.items() if retry_of(make(bench.world)) is not RetrySafety.READ
+    }
     assert changing == set(WRITES)
 
 
@@ -171,7 +173,7 @@ def _is_told_what_to_do(bench: Bench, lake: Lake, call: Call[Any], came: Came, e
     assert len(set(bench.network.keys)) == 1
     [key] = set(bench.network.keys)
     assert came.error.details["key"] == (key or "")
-    if isinstance(call, Write):
+    if isinstance(call, WriteCall):
         again = bench.come(lake, msgspec.structs.replace(call, idempotency_key=key))
         assert again.error is None
         assert not differences(expected.answer, again.answer)

@@ -16,7 +16,7 @@ from _pytest.mark import ParameterSet
 
 from penstock.errors import OutcomeUnknown, PenstockError, TryAgainError
 from penstock.errors import Unavailable as Away
-from penstock.lake.call import Call, Retry, Write, retry_of
+from penstock.lake.call import Call, RetrySafety, WriteCall, retry_of
 from penstock.lake.lake import Lake
 from penstock.testing import FaultyStore, Point
 from tests.calls.answers import commit_names, differences, plain
@@ -107,10 +107,10 @@ def test_a_call_has_one_effect_and_its_true_answer_on_a_store_that_fails_once(
         if came.error is not None:
             assert isinstance(came.error, TryAgainError | OutcomeUnknown), repr(came.error)
             came = come(lake, store, _as_advised(call, came.error))
-        if came.error is not None and retry_of(call) is Retry.SAFE:
+        if came.error is not None and retry_of(call) is RetrySafety.SAFE:
             answer = call.done_before(lake.do, came.error, seen)
             came = Came(plain(answer, commit_names(lake)), None, state_of(lake))
-        if retry_of(call) is not Retry.ONCE:
+        if retry_of(call) is not RetrySafety.ONCE:
             assert came.error is None
             assert not differences(expected.answer, came.answer)
         assert came.state == expected.state
@@ -138,6 +138,6 @@ def test_a_read_of_a_store_that_fails_once_is_answered_truly_and_changes_nothing
 
 def _as_advised(call: Call[Any], error: PenstockError) -> Call[Any]:
     """The call once more, under the key that the error names if it may have been carried out."""
-    if isinstance(error, OutcomeUnknown) and isinstance(call, Write):
+    if isinstance(error, OutcomeUnknown) and isinstance(call, WriteCall):
         return msgspec.structs.replace(call, idempotency_key=error.details["key"])
     return call

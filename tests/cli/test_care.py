@@ -11,7 +11,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 import penstock
-from penstock.kernel.attempts import Attempts
+from penstock.kernel.job_attempts import JobAttempts
 from penstock.model.clock import now_us
 from penstock.model.nessie import IcebergTable
 from tests.cli.conftest import Terminal
@@ -89,7 +89,7 @@ def test_a_sweep_tells_of_tables_of_files_and_of_jobs(forked: Terminal) -> None:
         folder = pool.folder(days=30)
         pool.put(folder, "part-0", "part-1", days=30)
         begun = pool.begin("raw.events", own_branch=True)
-        Attempts(lake.kernel).jobs.abort(begun.job.id, "by a test")
+        JobAttempts(lake.kernel).jobs.abort(begun.job.id, "by a test")
     would = forked("sweep", "--dry-run").lines
     assert would[-4:] == [
         "tables of files, 0 old files needed",

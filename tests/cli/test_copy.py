@@ -14,7 +14,7 @@ import pytest
 
 import penstock
 from penstock.cli import progress
-from penstock.kernel.seal import seal
+from penstock.kernel.lake_seal import seal
 from tests.cli.conftest import Terminal
 
 
@@ -199,7 +199,7 @@ def test_progress_is_a_bar_where_it_is_known_how_much_there_is(monkeypatch: pyte
     stream = _Tty()
     monkeypatch.setattr(sys, "stderr", stream)
     monkeypatch.setattr(progress, "REDRAW_S", 0)
-    with progress.Bar() as bar:
+    with progress.ProgressBar() as bar:
         bar("sealing references", 1200, 0)
         assert stream.getvalue() == "\r\x1b[Ksealing references 1,200"
         bar("copying objects", 500, 2000)

@@ -10,7 +10,7 @@ from typing import Union, get_args, get_origin
 import click
 import pytest
 
-from penstock.cli.declaration import SHARED, DeclaredCommand
+from penstock.cli.command_declaration import SHARED, DeclaredCommand
 from penstock.cli.root import COMMANDS, SECTIONS, penstock
 from penstock.wire import json
 from tests.cli.conftest import Terminal

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from penstock import errors
 from penstock.cli.advice import ADVICE, BEHIND_SERVER
-from penstock.cli.root import EXIT_STATUSES, Root
+from penstock.cli.root import EXIT_STATUSES, RootCommand
 from penstock.cli.root import penstock as root
 from penstock.errors import PenstockError
 from penstock.model.conflicts import Conflict, ConflictKind
@@ -34,7 +34,7 @@ def failing(error: BaseException, *arguments: str) -> Result:
     def fail() -> None:
         raise error
 
-    class Failing(Root):
+    class Failing(RootCommand):
         def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
             return fail
 

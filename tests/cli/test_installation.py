@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from penstock.cli import installation
-from penstock.cli.installation import CORE, Requirement, parse_requirement, release
+from penstock.cli.installation import CORE, LibraryRequirement, parse_requirement, release
 from penstock.spark import jar
 
 LANCE = {"lance-namespace": "0.13.0", "pyarrow": "26.0.1", "pylance": "14.0.2"}
@@ -98,6 +98,6 @@ def test_spark_without_the_jar_or_java_is_a_warning(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_bounds_of_a_requirement_are_read() -> None:
-    assert parse_requirement("psycopg[binary]>=3.2; extra == 'postgres'") == Requirement(
+    assert parse_requirement("psycopg[binary]>=3.2; extra == 'postgres'") == LibraryRequirement(
         "psycopg", ((">=", "3.2"),), "postgres"
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import penstock
-from penstock.cli.declaration import MAKE_NO_LAKE
+from penstock.cli.command_declaration import MAKE_NO_LAKE
 from tests.cli.conftest import Terminal
 
 

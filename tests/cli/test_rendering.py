@@ -11,9 +11,9 @@ import pytest
 
 from penstock.cli import format_cli, progress
 from penstock.cli.format_cli import FormatCli
-from penstock.cli.rendering.columns import Cell, Row, columns, flow
 from penstock.cli.rendering.contents import change, fields, version
 from penstock.cli.rendering.screen import Screen, cells, clip, printable
+from penstock.cli.rendering.text_columns import Row, StyledText, columns, flow
 from penstock.cli.rendering.times import ago, format_count, iso, moment, size
 from penstock.formats.lance.content import LanceTable
 from penstock.model.content import Namespace
@@ -89,7 +89,7 @@ def test_a_screen_that_is_too_narrow_shortens_the_flexible_column() -> None:
 
 
 def test_colours_do_not_count_as_width() -> None:
-    rows: list[Row] = [[Cell("a", "id"), "x"], [Cell("bb", "id"), "y"]]
+    rows: list[Row] = [[StyledText("a", "id"), "x"], [StyledText("bb", "id"), "y"]]
     plain = list(columns(Screen(), rows))
     assert plain == ["a   x", "bb  y"]
     painted = list(columns(Screen(colour=True), rows))
@@ -101,7 +101,7 @@ def test_no_rows_are_no_lines() -> None:
 
 
 def test_what_does_not_fit_on_a_line_is_counted() -> None:
-    items = [Cell(f"+ sales.t{number}") for number in range(9)]
+    items = [StyledText(f"+ sales.t{number}") for number in range(9)]
     assert flow(Screen(width=40), items) == "+ sales.t0   + sales.t1   … 7 more"
     assert flow(Screen(width=5), items[:2]).startswith("+ sales.t0"), "at least one is shown"
     assert flow(Screen(), items).count("sales") == 9

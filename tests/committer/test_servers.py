@@ -15,7 +15,7 @@ import pytest
 import penstock
 from penstock.formats.files.lake.answers import FilesWritten
 from penstock.lake.lake import Lake
-from penstock.lake.remote import Patience, Remote
+from penstock.lake.remote import RemoteCatalogue, RemoteTimeouts
 from penstock.model.jobs import JobState
 from penstock.testing.faults import Point
 from tests.jobs import lakes
@@ -91,9 +91,11 @@ def _commit_over_a_kill(
     with running(place, port, point.value, str(step)) as first:
         restart = threading.Thread(target=start_again, args=[first])
         restart.start()
-        patience = Patience(total_s=START_MAX_S, wait_max_s=0.1)
+        patience = RemoteTimeouts(total_s=START_MAX_S, wait_max_s=0.1)
         try:
-            with Lake(Remote(f"http://127.0.0.1:{port}", patience=patience), author="tester") as lake:
+            with Lake(
+                RemoteCatalogue(f"http://127.0.0.1:{port}", patience=patience), author="tester"
+            ) as lake:
                 lakes.begin(lake)
                 written = lakes.commit(lake)
         finally:

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from penstock.kernel.cut import cut
+from penstock.kernel.lake_seal import KINDS
 from penstock.kernel.reference_rows import row_of
-from penstock.kernel.seal import KINDS
+from penstock.kernel.reference_snapshot import cut
 from penstock.lake.opener import open_lake
 from penstock.stores.memory import MemoryStore
 from penstock.stores.port import Row

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import InvalidRequest, LakeExists, LakeMoved, LakeNotFound, Unavailable
-from penstock.kernel.description import Phase, read_description
+from penstock.kernel.description import CopyPhase, read_description
 from penstock.lake.copy import cancel_move, copy_lake, move_lake
 from penstock.lake.opener import open_lake
 from penstock.stores.memory import MemoryStore
@@ -79,16 +79,16 @@ def test_without_a_source_nothing_is_made(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def half_moved(source: MemoryStore, target: MemoryStore, phase: Phase, fork: bool = False) -> None:
+def half_moved(source: MemoryStore, target: MemoryStore, phase: CopyPhase, fork: bool = False) -> None:
     """Let a copy be killed in one of its phases."""
     dying = FaultyStore(target)
-    if phase is Phase.BEGUN:
+    if phase is CopyPhase.BEGUN:
         dying.fail(Point.AFTER_SWAP, Killed(), name="@lake")
-    if phase is Phase.ROWS:
+    if phase is CopyPhase.ROWS:
         dying.fail(Point.AFTER_SWAP, Killed(), name="main")
-    if phase is Phase.OBJECTS:
+    if phase is CopyPhase.OBJECTS:
         dying.fail(Point.STORE, Killed())
-    if phase is Phase.CHECKING:
+    if phase is CopyPhase.CHECKING:
         dying.fail(Point.FETCH, Killed())
     with pytest.raises(Killed):
         move(source, dying, fork=fork)
@@ -100,7 +100,7 @@ def half_moved(source: MemoryStore, target: MemoryStore, phase: Phase, fork: boo
 def test_part_of_a_move_is_not_taken_for_part_of_a_fork(source: MemoryStore) -> None:
     for fork in (False, True):
         target = MemoryStore()
-        half_moved(source, target, Phase.OBJECTS, fork)
+        half_moved(source, target, CopyPhase.OBJECTS, fork)
         with pytest.raises(InvalidRequest, match=r"holds part of a (copy|move) of"):
             move(source, target, fork=not fork)
         with pytest.raises(InvalidRequest, match=r"holds part of a (copy|move) of"):
@@ -111,7 +111,7 @@ def test_part_of_a_move_is_not_taken_for_part_of_a_fork(source: MemoryStore) -> 
 
 def test_a_lake_on_its_way_to_one_place_does_not_move_to_another(source: MemoryStore) -> None:
     first, second = MemoryStore(), MemoryStore()
-    half_moved(source, first, Phase.OBJECTS)
+    half_moved(source, first, CopyPhase.OBJECTS)
     for target in (second, MemoryStore()):
         with pytest.raises(LakeMoved, match="is moving to memory:"):
             move(source, target)
@@ -121,8 +121,8 @@ def test_a_lake_on_its_way_to_one_place_does_not_move_to_another(source: MemoryS
         move(source, second)
 
 
-@pytest.mark.parametrize("phase", [Phase.ROWS, Phase.OBJECTS, Phase.CHECKING])
-def test_a_move_that_was_cancelled_leaves_the_lake_as_it_was(source: MemoryStore, phase: Phase) -> None:
+@pytest.mark.parametrize("phase", [CopyPhase.ROWS, CopyPhase.OBJECTS, CopyPhase.CHECKING])
+def test_a_move_that_was_cancelled_leaves_the_lake_as_it_was(source: MemoryStore, phase: CopyPhase) -> None:
     target, other = MemoryStore(), MemoryStore()
     names = rows(source).keys()
     half_moved(source, target, phase)
@@ -145,7 +145,7 @@ def test_a_move_that_was_cancelled_leaves_the_lake_as_it_was(source: MemoryStore
 
 def test_a_cancelled_copy_is_not_gone_on_with_once_objects_were_copied(source: MemoryStore) -> None:
     target = MemoryStore()
-    half_moved(source, target, Phase.CHECKING)
+    half_moved(source, target, CopyPhase.CHECKING)
     cancel_move(source)
     before = objects(target)
     with pytest.raises(
@@ -156,11 +156,13 @@ def test_a_cancelled_copy_is_not_gone_on_with_once_objects_were_copied(source: M
     reopened(source).branch().put("t", table("goes on"))
 
 
-@pytest.mark.parametrize("phase", [Phase.BEGUN, Phase.ROWS])
-def test_a_cancelled_copy_is_begun_anew_if_no_object_was_copied(source: MemoryStore, phase: Phase) -> None:
+@pytest.mark.parametrize("phase", [CopyPhase.BEGUN, CopyPhase.ROWS])
+def test_a_cancelled_copy_is_begun_anew_if_no_object_was_copied(
+    source: MemoryStore, phase: CopyPhase
+) -> None:
     target = MemoryStore()
     half_moved(source, target, phase)
-    if phase is not Phase.BEGUN:
+    if phase is not CopyPhase.BEGUN:
         cancel_move(source)
     lake = reopened(source)
     lake.branch().put("t", table("between"))
@@ -173,7 +175,7 @@ def test_a_cancelled_copy_is_begun_anew_if_no_object_was_copied(source: MemorySt
 def test_a_seal_that_was_cancelled_does_not_hold_for_the_next_move(source: MemoryStore) -> None:
     """A writer finds the seal void, is held up, and the lake is sealed again: the swap must be lost."""
     target = MemoryStore()
-    half_moved(source, target, Phase.ROWS)
+    half_moved(source, target, CopyPhase.ROWS)
     cancel_move(source)
     writing = FaultyStore(source, locking=False)
     gate = writing.pause(Point.BEFORE_SWAP, name="main")

@@ -9,7 +9,7 @@ import pytest
 
 import penstock
 from penstock.lake.lake import Lake
-from penstock.lake.remote import Remote
+from penstock.lake.remote import RemoteCatalogue
 from tests.remote.conftest import QUICK, Switch
 from tests.remote.serving import Served, serving
 
@@ -35,7 +35,7 @@ def server(switch: Switch) -> Iterator[Served]:
 @pytest.fixture
 def far(own: Lake, server: Served, switch: Switch) -> Iterator[Lake]:
     switch.lake, switch.afterwards = own, lambda _: None
-    with Lake(Remote(server.url, patience=QUICK), author="tester") as lake:
+    with Lake(RemoteCatalogue(server.url, patience=QUICK), author="tester") as lake:
         yield lake
 
 

@@ -24,7 +24,7 @@ from penstock.lake.lake import Lake
 from penstock.lake.write_jobs import job_id
 from penstock.model.jobs import JobState
 from penstock.model.keys import Key
-from penstock.server.access import Guarded
+from penstock.server.access import CheckedCatalogue
 from tests.server.access import caller
 
 ORDERS, PAY = Key("sales", "orders"), Key("hr", "pay")
@@ -38,8 +38,8 @@ def lake(own: Lake) -> Lake:
     return own
 
 
-def as_(lake: Lake, *grants: str) -> Guarded:
-    return Guarded(lake.catalogue, caller(*grants))
+def as_(lake: Lake, *grants: str) -> CheckedCatalogue:
+    return CheckedCatalogue(lake.catalogue, caller(*grants))
 
 
 def begin(number: int, key: Key = ORDERS, **more: Any) -> BeginJob:

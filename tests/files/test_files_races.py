@@ -20,7 +20,7 @@ from penstock.formats.files.lake.calls import BeginJob, CopiedFile, WriteFiles
 from penstock.lake.call import Call
 from penstock.lake.job_files import JobStart
 from penstock.lake.lake import Lake
-from penstock.lake.remote import Patience, Remote
+from penstock.lake.remote import RemoteCatalogue, RemoteTimeouts
 from penstock.model.jobs import JobState
 from penstock.model.keys import Key
 from penstock.testing.threads import at_once
@@ -192,7 +192,7 @@ def proxy(server: Served, own: Lake, switch: Switch) -> Iterator[Proxy]:
 def cut_off(proxy: Proxy, own: Lake) -> Iterator[Lake]:
     """The lake behind a bad network."""
     own.table(KEY).files.write({"x": b"1", "a/y": b"2"})
-    with Lake(Remote(f"http://127.0.0.1:{proxy.port}", patience=QUICK), author="tester") as lake:
+    with Lake(RemoteCatalogue(f"http://127.0.0.1:{proxy.port}", patience=QUICK), author="tester") as lake:
         _ = lake.table(KEY).files.total()
         JobStart.now(lake)  # the lake's grace time is known
         yield lake
@@ -277,11 +277,11 @@ def test_the_commit_of_a_job_whose_answer_is_lost_lands_once(
 
 def test_files_stay_if_nobody_says_what_came_of_their_commit(own: Lake, proxy: Proxy, switch: Switch) -> None:
     carried_out = switch.wait_for(WriteFiles)
-    remote = Remote(f"http://127.0.0.1:{proxy.port}", patience=PATIENT)
+    remote = RemoteCatalogue(f"http://127.0.0.1:{proxy.port}", patience=PATIENT)
     with Lake(remote, author="tester") as lake:
         JobStart.now(lake)
         proxy.fall_silent()
-        remote._patience = Patience(answer_timeout_s=0.2, total_s=0.4, wait_max_s=0.02)
+        remote._patience = RemoteTimeouts(answer_timeout_s=0.2, total_s=0.4, wait_max_s=0.02)
         with pytest.raises(OutcomeUnknown) as caught:
             lake.table(KEY).files.put("x", b"1")
         assert carried_out.wait(60)

@@ -15,7 +15,7 @@ import pytest
 from penstock.errors import Denied, ForeignCommit, InvalidLog, InvalidRequest, PenstockError, Unavailable
 from penstock.formats import publisher as module
 from penstock.formats.delta import metrics
-from penstock.formats.publisher import BackgroundPublisher, Behind, JobId, PublisherProfile
+from penstock.formats.publisher import BackgroundPublisher, JobId, PublisherProfile, TableBacklog
 from penstock.kernel.leases import Leases
 from penstock.metrics.memory import Metrics
 from penstock.model.keys import Key
@@ -57,7 +57,7 @@ class Number(NamedTuple):
 Hook = Callable[[Number], None]
 
 
-class Copies(BackgroundPublisher[Number, Behind]):
+class Copies(BackgroundPublisher[Number, TableBacklog]):
     """Numbers are copied to a dict, each after the one before it and never over another one."""
 
     def __init__(
@@ -82,11 +82,11 @@ class Copies(BackgroundPublisher[Number, Behind]):
                     raise ForeignCommit(f"{number} is somebody else's", version=number)
         self.order.append(task)
 
-    def describe_task(self, task: Number, problem: PenstockError | None) -> Behind | None:
+    def describe_task(self, task: Number, problem: PenstockError | None) -> TableBacklog | None:
         left = [number for number in range(1, task.number + 1) if (task.table, number) not in self.there]
         if not left:
             return None
-        return Behind(
+        return TableBacklog(
             key=task.key,
             id=task.table,
             location=task.location,

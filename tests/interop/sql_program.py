@@ -14,7 +14,7 @@ from typing import Any
 
 import penstock
 import penstock.spark
-from penstock.spark.failures import unwrap
+from penstock.spark.spark_errors import unwrap
 
 SETTINGS = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",

@@ -11,7 +11,7 @@ import pytest
 from penstock.formats.delta.rows import vectors
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
-from penstock.spark.feed import changes
+from penstock.spark.change_feed import changes
 from penstock.spark.merge_builder import merge
 from penstock.spark.row_changes import delete, update
 from tests.interop.delta.session import DeltaSpark

@@ -18,7 +18,7 @@ import pytest
 
 import penstock
 from penstock.kernel.description import FORMAT_VERSION
-from penstock.lake.upgrade import Upgraded, upgrade_lake
+from penstock.lake.upgrade import UpgradeResult, upgrade_lake
 from tests.interop import first_release_program as program
 
 FIRST_RELEASE = "1b709b3"
@@ -106,7 +106,7 @@ def test_an_upgraded_lake_works_here_and_is_refused_by_the_first_release(
     assert "error" not in release.do("look", place)
     done = upgrade_lake(place, backup=tmp_path / "before.backup")
     assert (done.before, done.after) == (1, FORMAT_VERSION)
-    assert upgrade_lake(place) == Upgraded(FORMAT_VERSION, FORMAT_VERSION)
+    assert upgrade_lake(place) == UpgradeResult(FORMAT_VERSION, FORMAT_VERSION)
     refused = release.do("look", place)
     assert refused["error"] == "unsupported_format"
     assert f"has format version {FORMAT_VERSION}" in refused["message"]

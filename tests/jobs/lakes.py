@@ -13,8 +13,8 @@ import penstock
 from penstock.errors import JobOver, LakeExists, PenstockError, ReferenceExists
 from penstock.formats.files.lake.answers import FilesWritten, JobBegun, JobInfo
 from penstock.formats.files.lake.calls import AbortJob, BeginJob, ListFiles, ListJobs, NewFile, WriteFiles
-from penstock.kernel.attempts import Attempts
 from penstock.kernel.description import new_description, write_description
+from penstock.kernel.job_attempts import JobAttempts
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.settings import Settings
 from penstock.lake.lake import Lake
@@ -82,7 +82,7 @@ def job(lake: Lake, id: str = ID) -> JobInfo:  # noqa: A002
 
 
 def row(lake: Lake, id: str = ID) -> Job | None:  # noqa: A002
-    return Attempts(lake.kernel).jobs.find(id)
+    return JobAttempts(lake.kernel).jobs.find(id)
 
 
 def files(lake: Lake, branch: str = "main") -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.errors import InvalidRequest, JobOver
 from penstock.formats.files.lake.calls import ListJobs
-from penstock.kernel.attempts import Attempts
+from penstock.kernel.job_attempts import JobAttempts
 from penstock.kernel.jobs import JOBS, PREFIX
 from penstock.kernel.settings import Settings
 from penstock.lake.lake import Lake
@@ -87,7 +87,7 @@ def test_property_56_clocks_an_hour_apart_change_nothing_but_times(ahead_s: floa
     one = open_lake(inner, SetClock())
     other = open_lake(inner, SetClock(START_US + int(ahead_s * 1e6)))
     lakes.begin(one, A)
-    Attempts(one.kernel).send(ID, A, str(EVENTS), "main")
+    JobAttempts(one.kernel).send(ID, A, str(EVENTS), "main")
     begun = lakes.begin(other, B, id="2" * 32)  # it leaves the other's job alone
     assert [job.state for job in begun.others] == [JobState.COMMITTING]
     assert lakes.abort(other).state is JobState.COMMITTING
@@ -109,7 +109,7 @@ def test_a_job_that_its_process_left_is_ended_when_its_time_is_long_over(
     lake = open_lake(MemoryStore(), clock)
     lakes.begin(lake, timeout_s=60, own_branch=own_branch)
     if state is JobState.COMMITTING:
-        Attempts(lake.kernel).send(ID, A, str(EVENTS), "main")
+        JobAttempts(lake.kernel).send(ID, A, str(EVENTS), "main")
     clock.go_on(61)
     lakes.begin(lake, B, id="2" * 32)
     assert lakes.job(lake).state is state
@@ -124,7 +124,7 @@ def test_a_person_can_abort_what_nobody_is_committing_any_more() -> None:
     clock = SetClock()
     lake = open_lake(MemoryStore(), clock)
     lakes.begin(lake, timeout_s=60)
-    Attempts(lake.kernel).send(ID, A, str(EVENTS), "main")
+    JobAttempts(lake.kernel).send(ID, A, str(EVENTS), "main")
     assert lakes.abort(lake).state is JobState.COMMITTING
     clock.go_on(61 + ABANDONED_AFTER_US / 1e6)
     assert lakes.abort(lake).state is JobState.ABORTED
@@ -160,7 +160,7 @@ def test_a_list_of_jobs_goes_on_after_one_that_was_forgotten_or_begun_anew_meanw
     page = lake.do(ListJobs(all=True, limit=2))
     clock.go_on(30 * DAY_S if change == "forgotten" else 60)
     if change == "forgotten":
-        Attempts(lake.kernel).jobs.forget(page[-1].id)
+        JobAttempts(lake.kernel).jobs.forget(page[-1].id)
     else:
         lakes.begin(lake, B, id=page[-1].id)
     found = [job.id for job in page]
@@ -179,7 +179,7 @@ def test_a_job_that_comes_on_two_pages_is_listed_once(monkeypatch: pytest.Monkey
         lakes.begin(lake, A, id=one)
         lakes.abort(lake, id=one)
     clock.go_on(30 * DAY_S)
-    jobs, do, asked = Attempts(lake.kernel).jobs, lake.do, []
+    jobs, do, asked = JobAttempts(lake.kernel).jobs, lake.do, []
 
     def forgetting(call: Any) -> Any:
         asked.append(call.after)
@@ -205,7 +205,9 @@ def test_jobs_that_ended_long_ago_are_forgotten_as_others_begin() -> None:
         id_ = UUID(int=2**100 + number).hex
         lakes.begin(lake, A, id=id_)
         lakes.abort(lake, id=id_)
-    old = [job for job in Attempts(lake.kernel).jobs.all() if job.changed_us < clock.now_us - 8 * DAY_S * 1e6]
+    old = [
+        job for job in JobAttempts(lake.kernel).jobs.all() if job.changed_us < clock.now_us - 8 * DAY_S * 1e6
+    ]
     assert len(old) < 40
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from penstock.errors import JobOver, OutcomeUnknown
 from penstock.formats.files.intents import WriteCondition
-from penstock.kernel.attempts import Attempts
-from penstock.kernel.jobs import PREFIX, Jobs
+from penstock.kernel.job_attempts import JobAttempts
+from penstock.kernel.jobs import PREFIX, JobRows
 from penstock.kernel.settings import Settings
 from penstock.lake.lake import Lake
 from penstock.model.jobs import Job, JobState
@@ -212,7 +212,7 @@ def test_a_commit_that_was_called_off_is_told_in_the_log_and_leaves_the_head() -
     lake = open_lake(MemoryStore())
     before = lake.kernel.references.get("main")
     lakes.begin(lake)
-    Attempts(lake.kernel).send(ID, A, "raw.events", "main")
+    JobAttempts(lake.kernel).send(ID, A, "raw.events", "main")
     lakes.begin(lake, B)
     after = lake.kernel.references.get("main")
     assert (after.head, after.position) == (before.head, before.position + 1)
@@ -254,10 +254,10 @@ def test_of_two_who_send_an_attempt_at_one_instant_neither_takes_itself_to_be_al
     lake = open_lake(store, lakes.SetClock())
     lakes.begin(lake, A)
     here, there = (
-        Jobs(each, QUICK, lake.kernel.graces, lambda: lakes.START_US) for each in (store, store.inner)
+        JobRows(each, QUICK, lake.kernel.graces, lambda: lakes.START_US) for each in (store, store.inner)
     )
 
-    def send(jobs: Jobs) -> Job:
+    def send(jobs: JobRows) -> Job:
         return jobs.commit_begins(ID, A, str(lakes.EVENTS), "main", 1)
 
     def overtake() -> None:

@@ -14,7 +14,7 @@ import pytest
 from penstock import Namespace, Put
 from penstock.errors import InvalidRequest, JobNotFound, JobOver
 from penstock.formats.files.lake.calls import WriteFiles
-from penstock.kernel.attempts import Attempts
+from penstock.kernel.job_attempts import JobAttempts
 from penstock.kernel.jobs import JOBS
 from penstock.kernel.records import ReplaceRow
 from penstock.lake.lake import Lake
@@ -57,7 +57,7 @@ def reach(world: World, state: str) -> None:
 
 
 def forget(lake: Lake) -> None:
-    Attempts(lake.kernel).jobs.forget(ID)
+    JobAttempts(lake.kernel).jobs.forget(ID)
 
 
 def forget_later(lake: Lake) -> None:
@@ -102,7 +102,7 @@ CASES = [
 
 def sent(lake: Lake, fence: str = A) -> None:
     """An attempt whose process died right after it noted that it commits."""
-    Attempts(lake.kernel).send(ID, fence, str(EVENTS), "main")
+    JobAttempts(lake.kernel).send(ID, fence, str(EVENTS), "main")
 
 
 def landed_unnoted(lake: Lake) -> None:

@@ -6,7 +6,7 @@ from itertools import count
 from random import Random
 from uuid import uuid4
 
-from penstock.kernel.chain import Chain, Draft
+from penstock.kernel.chain import CommitChain, CommitDraft
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.objects import Objects
 from penstock.kernel.three_way import MergeOptions
@@ -105,12 +105,12 @@ def random_graph(seed: int, steps: int, names: int = 4) -> Graph:
 
 def long_line(store: Store, length: int, start: ObjectId = NO_COMMIT) -> list[ObjectId]:
     """Commits one after the other, in batches, without a branch; returns them, oldest first."""
-    chain = Chain(Objects(store), start)
+    chain = CommitChain(Objects(store), start)
     made: list[ObjectId] = []
     own = uuid4().hex  # without it, two lines from one start would be the same commits
     while len(made) < length:
         for _ in range(min(1000, length - len(made))):
-            chain.add(Draft({}, CommitMeta(message=own)))
+            chain.add(CommitDraft({}, CommitMeta(message=own)))
         made += [one for one, _ in chain.build_commits(1_000_000)]
         store.store(chain.objects.fresh)
         chain.settle()
@@ -119,8 +119,8 @@ def long_line(store: Store, length: int, start: ObjectId = NO_COMMIT) -> list[Ob
 
 def merged(store: Store, tip: ObjectId, source: ObjectId) -> ObjectId:
     """A merge of a commit into the line that ends with another."""
-    chain = Chain(Objects(store), tip)
-    chain.add(Draft({}, CommitMeta(), further_parents=(source,)))
+    chain = CommitChain(Objects(store), tip)
+    chain.add(CommitDraft({}, CommitMeta(), further_parents=(source,)))
     ((made, _),) = chain.build_commits(1_000_000)
     store.store(chain.objects.fresh)
     return made

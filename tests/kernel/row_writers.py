@@ -29,7 +29,7 @@ from penstock.kernel.backup_registry import (
     take_over_registration,
     unregister_backups,
 )
-from penstock.kernel.checks import Proposal
+from penstock.kernel.checks import BranchProposal
 from penstock.kernel.copy import copy
 from penstock.kernel.description import (
     HORIZONS_VERSION,
@@ -42,12 +42,12 @@ from penstock.kernel.description import (
     write_description,
 )
 from penstock.kernel.expectations import add_expectation, remove_expectation
-from penstock.kernel.jobs import Jobs
+from penstock.kernel.jobs import JobRows
 from penstock.kernel.kernel import Kernel
+from penstock.kernel.lake_seal import cancel, finish, reopen, seal
 from penstock.kernel.leases import Leases
 from penstock.kernel.number_ranges import RangeRequest, reserve_numbers
 from penstock.kernel.request_outcome import OutcomeLookup, SubmittedRequest
-from penstock.kernel.seal import cancel, finish, reopen, seal
 from penstock.kernel.settings import DAY_US, Settings
 from penstock.kernel.sweep import sweep
 from penstock.kernel.table_horizons import TableHorizon, change_horizon, find_horizon
@@ -495,7 +495,7 @@ class _Engine:
     def require(self) -> None:
         """It can always be asked."""
 
-    def find_violation(self, _: Proposal, __: Expectation) -> str | None:
+    def find_violation(self, _: BranchProposal, __: Expectation) -> str | None:
         return None
 
 
@@ -601,12 +601,12 @@ JOB = Job(
 )
 
 
-def _jobs(store: FaultyStore) -> Jobs:
+def _jobs(store: FaultyStore) -> JobRows:
     kernel = new_kernel(store)
-    return Jobs(store, QUICK, kernel.graces, kernel.clock)
+    return JobRows(store, QUICK, kernel.graces, kernel.clock)
 
 
-def _sent_job(store: FaultyStore) -> tuple[Jobs, Job]:
+def _sent_job(store: FaultyStore) -> tuple[JobRows, Job]:
     jobs = _jobs(store)
     jobs.begin(JOB)
     return jobs, jobs.commit_begins(ID, "a", "raw", "main", 1)
@@ -653,7 +653,7 @@ def abort_a_job(store: FaultyStore) -> Prepared:
 @writer("kernel.jobs:Jobs.forget")
 def forget_a_job(store: FaultyStore) -> Prepared:
     kernel = new_kernel(store)
-    jobs = Jobs(store, QUICK, kernel.graces, kernel.clock)
+    jobs = JobRows(store, QUICK, kernel.graces, kernel.clock)
     jobs.begin(JOB)
     assert isinstance(kernel.clock, Clock)
     kernel.clock.us += 1000 * DAY_US

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.kernel import chain, state, tree
-from penstock.kernel.chain import FOLD_BYTES, FOLD_OPERATIONS, Chain, Draft
-from penstock.kernel.objects import Objects, Pending, split_value
-from penstock.kernel.state import diff_commits, recent_changes, state_of
+from penstock.kernel import chain, lake_state, tree
+from penstock.kernel.chain import FOLD_BYTES, FOLD_OPERATIONS, CommitChain, CommitDraft
+from penstock.kernel.lake_state import diff_commits, recent_changes, state_of
+from penstock.kernel.objects import Objects, PendingObjects, split_value
 from penstock.model.commits import CommitMeta
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.objects import EMPTY_ROOT, OBJECT_MAX_BYTES, CommitObject, Value
@@ -30,7 +30,7 @@ class Line:
     def __init__(self) -> None:
         self.store = CountingStore(MemoryStore())
         self.objects = Objects(self.store)
-        self.chain = Chain(self.objects, NO_COMMIT)
+        self.chain = CommitChain(self.objects, NO_COMMIT)
         self.commits: list[tuple[ObjectId, Model]] = [(NO_COMMIT, {})]
         self.now_us = 1_000_000
 
@@ -46,7 +46,7 @@ class Line:
                 if data is not None:
                     drawn[key], parts = split_value(data)
                     blobs.update(parts)
-            self.chain.add(Draft(drawn, CommitMeta(message=f"{len(changes)} changes"), blobs=blobs))
+            self.chain.add(CommitDraft(drawn, CommitMeta(message=f"{len(changes)} changes"), blobs=blobs))
             model = {key: data for key, data in {**model, **changes}.items() if data is not None}
             models.append(model)
         sealed = self.chain.build_commits(self.now_us)
@@ -59,7 +59,7 @@ class Line:
     def reopen(self) -> None:
         """Go on as another process would, with nothing in memory."""
         self.objects = Objects(self.store)
-        self.chain = Chain(self.objects, self.commits[-1][0])
+        self.chain = CommitChain(self.objects, self.commits[-1][0])
 
     def check(self, numbers: list[int] | None = None) -> None:
         """Compare commits, each read by someone who has nothing in memory, with what they must hold."""
@@ -89,7 +89,7 @@ class Line:
     def _check_folded(self, cold: Objects, commit: CommitObject) -> None:
         """Its tree with its newest changes folded in is the tree of its content."""
         values = dict(state_of(cold, commit).scan())
-        folded = tree.update(Pending(cold), commit.root, recent_changes(cold, commit))
+        folded = tree.update(PendingObjects(cold), commit.root, recent_changes(cold, commit))
         assert folded == Forest().grow(values)
 
 
@@ -276,7 +276,7 @@ def test_a_chain_remembers_so_many_keys_and_no_wrong_ones(monkeypatch: pytest.Mo
 
 def test_a_tree_that_is_only_written_to_remembers_so_many_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chain, "FOLD_OPERATIONS", 5)
-    monkeypatch.setattr(state, "KNOWN_MAX", 30)
+    monkeypatch.setattr(lake_state, "KNOWN_MAX", 30)
     line = Line()
     for number in range(100):
         line.land([{b"key%d" % number: b"v"}])
@@ -287,7 +287,7 @@ def test_a_batch_reads_its_own_large_values_before_they_are_stored() -> None:
     line = Line()
     data = b"large" * 100_000
     value, blobs = split_value(data)
-    line.chain.add(Draft({b"a": value}, CommitMeta(), blobs=blobs))
+    line.chain.add(CommitDraft({b"a": value}, CommitMeta(), blobs=blobs))
     held = line.chain.view.get(b"a")
     assert held is not None
     assert line.chain.objects.read(held) == data
@@ -296,10 +296,10 @@ def test_a_batch_reads_its_own_large_values_before_they_are_stored() -> None:
 def test_the_nodes_that_a_format_hands_over_are_in_memory_once_they_are_stored() -> None:
     store = CountingStore(MemoryStore())
     objects = Objects(store)
-    chain = Chain(objects, NO_COMMIT)
+    chain = CommitChain(objects, NO_COMMIT)
     values: dict[bytes, Value | None] = {f"{number:03}".encode(): b"value" for number in range(100)}
     root, blobs = tree.apply_changes(objects, EMPTY_ROOT, values)
-    chain.add(Draft({b"table": root}, CommitMeta(), blobs=blobs))
+    chain.add(CommitDraft({b"table": root}, CommitMeta(), blobs=blobs))
     chain.build_commits(1)
     store.store(chain.objects.fresh)
     chain.settle()

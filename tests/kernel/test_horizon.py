@@ -14,7 +14,7 @@ from penstock.kernel.chain import FOLD_OPERATIONS
 from penstock.kernel.fsck import fsck
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.settings import Settings
-from penstock.kernel.sweep import Swept, sweep
+from penstock.kernel.sweep import SweepResult, sweep
 from penstock.kernel.three_way import MergeOptions
 from penstock.model.commits import CommitMeta
 from penstock.model.encoding import NO_COMMIT, ObjectId
@@ -42,7 +42,7 @@ from tests.kernel.lakes import (
 DAY_S = 24 * 3600
 
 
-def _swept(kernel: Kernel, progress: Callable[[str, int], None] = lambda *_: None) -> Swept:
+def _swept(kernel: Kernel, progress: Callable[[str, int], None] = lambda *_: None) -> SweepResult:
     """Sweep everything that may be swept."""
     assert isinstance(kernel.clock, Ticking)
     kernel.clock.advance(1)

@@ -5,8 +5,15 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import InvalidRequest
-from penstock.kernel.reads import NOTED_MAX, PART_MAX_CHARS, ReadEntry, Reads, ReadsRequest, gather_entries
 from penstock.kernel.three_way import MergeOptions
+from penstock.kernel.transaction_reads import (
+    NOTED_MAX,
+    PART_MAX_CHARS,
+    ReadEntry,
+    ReadsRequest,
+    TransactionReads,
+    gather_entries,
+)
 from penstock.model.encoding import NO_COMMIT, encode
 from penstock.model.keys import Key
 from penstock.model.reads import PARTS_MAX, Read
@@ -82,7 +89,7 @@ def test_a_merge_that_must_mind_reads_is_another_wish_than_one_that_need_not() -
     names = {AT: ReadEntry(is_listed=True)}
     options = [
         MergeOptions(),
-        *(MergeOptions(reads=Reads(NO_COMMIT, isolation, names)) for isolation in Isolation),
-        MergeOptions(reads=Reads(NO_COMMIT, Isolation.SNAPSHOT, {AT: ReadEntry(None)})),
+        *(MergeOptions(reads=TransactionReads(NO_COMMIT, isolation, names)) for isolation in Isolation),
+        MergeOptions(reads=TransactionReads(NO_COMMIT, Isolation.SNAPSHOT, {AT: ReadEntry(None)})),
     ]
     assert len({encode(one.fingerprint()) for one in options}) == len(options)

@@ -8,16 +8,16 @@ import pytest
 
 from penstock.errors import Damaged, OutcomeUnknown, RetriesExhausted, StorageFull, Unavailable
 from penstock.kernel.records import (
-    Keep,
+    KeepRow,
     RecordType,
     RemoveRow,
     ReplaceRow,
-    Subject,
+    RowSubject,
     pages,
     rows_of_kind,
 )
 from penstock.kernel.settings import Settings
-from penstock.kernel.time_limits import paced, step
+from penstock.kernel.time_limits import paced_reads, step
 from penstock.model.encoding import digest
 from penstock.model.references import Kind
 from penstock.stores.memory import MemoryStore
@@ -31,7 +31,7 @@ NUMBERS: RecordType[int] = RecordType(
     lambda _: Kind.TOKEN.value,
     lambda number: str(number).encode(),
     int,
-    lambda id: Subject(f"number '{id}'", "Look at it.", {"number": id}),  # noqa: A006
+    lambda id: RowSubject(f"number '{id}'", "Look at it.", {"number": id}),  # noqa: A006
 )
 
 
@@ -46,8 +46,8 @@ def add(store: FaultyStore | CountingStore, amount: int = 1, *, is_counted: bool
     )
 
 
-def keep(_: int | None) -> Keep[str]:
-    return Keep("kept")
+def keep(_: int | None) -> KeepRow[str]:
+    return KeepRow("kept")
 
 
 def test_a_record_is_put_replaced_kept_and_removed(store: FaultyStore) -> None:
@@ -175,7 +175,7 @@ def test_who_changes_a_row_is_not_stopped_on_the_way(store: FaultyStore) -> None
         step()
         return ReplaceRow(1)
 
-    with paced(end):
+    with paced_reads(end):
         assert NUMBERS.update(store, QUICK, "a", decide) == 1
 
 

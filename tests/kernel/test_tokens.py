@@ -23,7 +23,7 @@ from penstock.kernel.copy import copy
 from penstock.kernel.description import FIRST_VERSION, GRANTS_VERSION, read_description
 from penstock.kernel.fsck import fsck
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.seal import cancel
+from penstock.kernel.lake_seal import cancel
 from penstock.kernel.settings import Settings
 from penstock.kernel.sweep import sweep
 from penstock.kernel.tokens import PREFIX, find_token, put_token, revoke_token, tokens

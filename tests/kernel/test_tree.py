@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.kernel import tree
-from penstock.kernel.state import prefix_end
+from penstock.kernel.lake_state import prefix_end
 from penstock.model.objects import EMPTY_ROOT, Large, Value
 from tests.chance import seeds
 from tests.kernel.trees import Forest

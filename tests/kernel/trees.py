@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from penstock.kernel import tree
-from penstock.kernel.objects import Objects, Pending
+from penstock.kernel.objects import Objects, PendingObjects
 from penstock.model.encoding import ObjectId
 from penstock.model.objects import EMPTY_ROOT, Leaf, Node, Value
 from penstock.stores.memory import MemoryStore
@@ -25,7 +25,7 @@ class Forest:
 
     def grow(self, changes: Mapped, root: ObjectId = EMPTY_ROOT) -> ObjectId:
         """The root after some changes, its nodes stored."""
-        pending = Pending(self.objects)
+        pending = PendingObjects(self.objects)
         root = tree.update(pending, root, changes)
         self.written = {one: data for one, data in pending.fresh.items() if one != EMPTY_ROOT}
         self.store.store(self.written)

@@ -9,7 +9,7 @@ import pytest
 import penstock
 from penstock import Delete, IcebergTable, Key, Lake, Put
 from penstock.errors import CommitConflict
-from penstock.kernel.format import AppliedChange, Refused, Table
+from penstock.kernel.format import AppliedChange, FormatRefused, Table
 from penstock.kernel.kernel import Kernel
 from penstock.model.content import AnyContent
 from penstock.model.encoding import NO_COMMIT, ObjectId
@@ -223,7 +223,7 @@ class Owned(JournalFormat):
         return AppliedChange(DeltaTable(state=change.intent))
 
     def admit(self, table: Table, content: AnyContent | None) -> None:
-        raise Refused("is managed")
+        raise FormatRefused("is managed")
 
     def after_commit(
         self, key: Key, content: AnyContent | None, commit: ObjectId, *, branch: str, is_default: bool

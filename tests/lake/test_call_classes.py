@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from penstock.formats.delta.lake.calls import CleanLog
-from penstock.lake.answers import Landing
-from penstock.lake.call import Ask, Call, Retry, Write, retry_of
+from penstock.lake.answers import LandedRequest
+from penstock.lake.call import Ask, Call, RetrySafety, WriteCall, retry_of
 from penstock.lake.calls import CALLS, Merge, Sweep
 from penstock.model.keys import Key
 
@@ -44,7 +44,7 @@ def test_a_call_with_many_items_says_which_a_server_counts() -> None:
             method = "POST"
             path = "/uncounted"
             answer = None
-            retry = Retry.SAFE
+            retry = RetrySafety.SAFE
             makes_lake = False
 
             items: tuple[str, ...]
@@ -53,7 +53,7 @@ def test_a_call_with_many_items_says_which_a_server_counts() -> None:
 def test_a_write_says_what_makes_it_the_same_request_and_what_decides_it() -> None:
     with pytest.raises(TypeError, match="Unhashed does not declare its unhashed and revisions"):
 
-        class Unhashed(Write[None], frozen=True, kw_only=True):
+        class Unhashed(WriteCall[None], frozen=True, kw_only=True):
             path = "/unhashed"
             answer = None
             target = "branch"
@@ -65,7 +65,7 @@ def test_a_write_says_what_makes_it_the_same_request_and_what_decides_it() -> No
 def test_a_write_says_what_it_is_answered_with_once_it_has_landed() -> None:
     with pytest.raises(TypeError, match="Lost does not declare its answer after it was committed"):
 
-        class Lost(Write[None], frozen=True, kw_only=True):
+        class Lost(WriteCall[None], frozen=True, kw_only=True):
             path = "/lost"
             answer = None
             target = "branch"
@@ -79,7 +79,7 @@ def test_a_write_says_what_it_is_answered_with_once_it_has_landed() -> None:
 def test_what_a_class_says_is_about_fields_that_it_has() -> None:
     with pytest.raises(TypeError, match="Mistyped has no field brunch"):
 
-        class Mistyped(Write[None], frozen=True, kw_only=True):
+        class Mistyped(WriteCall[None], frozen=True, kw_only=True):
             path = "/mistyped"
             answer = None
             target = "branch"
@@ -89,7 +89,7 @@ def test_what_a_class_says_is_about_fields_that_it_has() -> None:
 
             branch: str | None = None
 
-            def recover(self, ask: Ask, landing: Landing) -> None: ...
+            def recover(self, ask: Ask, landing: LandedRequest) -> None: ...
 
 
 def test_only_a_write_is_known_by_its_key() -> None:
@@ -99,7 +99,7 @@ def test_only_a_write_is_known_by_its_key() -> None:
             method = "POST"
             path = "/keyless"
             answer = None
-            retry = Retry.BY_KEY
+            retry = RetrySafety.BY_KEY
             makes_lake = False
 
 
@@ -109,11 +109,11 @@ def test_a_get_changes_nothing() -> None:
         class Changing(Call[None], frozen=True, kw_only=True):
             path = "/changing"
             answer = None
-            retry = Retry.SAFE
+            retry = RetrySafety.SAFE
 
 
 @pytest.mark.parametrize("call", [Merge(source="dev"), Sweep(), CleanLog(key=Key("a"))], ids=str)
 def test_a_dry_run_is_a_read(call: Any) -> None:
     dry = type(call)(**{name: getattr(call, name) for name in call.__struct_fields__} | {"dry_run": True})
-    assert retry_of(call) is not Retry.READ
-    assert retry_of(dry) is Retry.READ
+    assert retry_of(call) is not RetrySafety.READ
+    assert retry_of(dry) is RetrySafety.READ

@@ -14,7 +14,7 @@ from penstock.errors import InvalidRequest, TableConflict
 from penstock.formats.delta.lake.answers import TableVersions
 from penstock.formats.delta.lake.calls import CommitTables, GetTableVersions, TableCommit
 from penstock.lake.lake import Lake
-from penstock.lake.remote import Remote
+from penstock.lake.remote import RemoteCatalogue
 from penstock.lake.table import Table
 from penstock.model.keys import Key
 from penstock.server.native import NATIVE
@@ -34,7 +34,7 @@ def lake(request: pytest.FixtureRequest, own: Lake) -> Iterator[Lake]:
     if request.param == "here":
         yield own
         return
-    with local(own.catalogue, [NATIVE]) as server, Lake(Remote(server.url), author="tester") as lake:
+    with local(own.catalogue, [NATIVE]) as server, Lake(RemoteCatalogue(server.url), author="tester") as lake:
         yield lake
 
 

@@ -34,7 +34,7 @@ from penstock.formats.delta.lake.calls import (
 from penstock.formats.delta.ownership.handover import Handover
 from penstock.formats.delta.protocol.actions import Add, write_commit
 from penstock.lake.lake import Lake
-from penstock.lake.remote import Remote
+from penstock.lake.remote import RemoteCatalogue
 from penstock.lake.row_input import schema_text
 from penstock.lake.table import Table
 from penstock.model.keys import Key
@@ -55,7 +55,7 @@ def lake(request: pytest.FixtureRequest, own: Lake) -> Iterator[Lake]:
     if request.param == "here":
         yield own
         return
-    with local(own.catalogue, [NATIVE]) as server, Lake(Remote(server.url), author="tester") as lake:
+    with local(own.catalogue, [NATIVE]) as server, Lake(RemoteCatalogue(server.url), author="tester") as lake:
         yield lake
 
 

@@ -17,7 +17,7 @@ from penstock.lake.calls import FigureKind, GetFigures
 from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
 from penstock.lake.opener import open_lake
-from penstock.lake.remote import Remote
+from penstock.lake.remote import RemoteCatalogue
 from penstock.model.keys import Key
 from penstock.model.nessie import IcebergTable
 from penstock.server.access import TokenGate
@@ -168,7 +168,7 @@ def test_a_table_that_the_lake_only_points_at_has_no_sizes(daily: Lake) -> None:
     ],
 )
 def test_figures_that_there_are_not_are_refused(daily: Lake, call: GetFigures, message: str) -> None:
-    with serving(daily.catalogue) as server, Lake(Remote(server.url)) as remote:
+    with serving(daily.catalogue) as server, Lake(RemoteCatalogue(server.url)) as remote:
         for lake in (daily, remote):
             with pytest.raises(InvalidRequest, match=message):
                 lake.do(call)
@@ -200,7 +200,7 @@ def test_figures_are_the_same_behind_a_server(counted: Lake) -> None:
         RequestCounts(branch="secret", total=2),
     )
     assert (found.publishing, found.published_tables) == ((), 2)
-    with serving(counted.catalogue) as server, Lake(Remote(server.url)) as remote:
+    with serving(counted.catalogue) as server, Lake(RemoteCatalogue(server.url)) as remote:
         assert remote.figures(table="sales.orders") == found
         only = remote.do(GetFigures(about=(FigureKind.SIZES,), table=Key("sales", "orders")))
         assert only == Figures(table=found.table)
@@ -233,7 +233,7 @@ def test_a_table_that_waits_to_be_published_is_told(tmp_path: Path) -> None:
 def test_a_token_learns_only_of_what_it_may_read(counted: Lake) -> None:
     with serving(counted.catalogue, gate=TokenGate(counted.catalogue)) as server:
         token = counted.create_token("sales", "read:main:sales.*")
-        with Lake(Remote(server.url, token=token)) as mine:
+        with Lake(RemoteCatalogue(server.url, token=token)) as mine:
             found = mine.figures(table="sales.orders")
             assert found.table == counted.figures(table="sales.orders").table
             assert found.requests == (RequestCounts(branch="main", total=5, conflicts=1),)
@@ -243,7 +243,7 @@ def test_a_token_learns_only_of_what_it_may_read(counted: Lake) -> None:
                     mine.figures(table=hidden)
             with pytest.raises(Denied):
                 mine.figures("secret")
-        with Lake(Remote(server.url, token=counted.create_token("other", "read:secret"))) as other:
+        with Lake(RemoteCatalogue(server.url, token=counted.create_token("other", "read:secret"))) as other:
             shown = other.do(GetFigures(ref="secret", about=("commits", "requests")))
             assert shown.requests == (RequestCounts(branch="secret", total=2),)
             assert sum(count.commits for count in shown.commits) == len(counted.log("secret"))

@@ -16,15 +16,15 @@ import pytest
 import penstock
 from penstock import Settings
 from penstock.errors import AdministratorError, ForeignCommit, InvalidRequest, Unavailable
-from penstock.formats.delta.lake.parts import DeltaParts
+from penstock.formats.delta.lake.services import DeltaServices
 from penstock.formats.delta.plugin import DeltaPlugin
 from penstock.formats.delta.publishing import maintenance
-from penstock.formats.delta.publishing.maintenance import Maintenance
+from penstock.formats.delta.publishing.maintenance import CheckpointMaintenance
 from penstock.formats.delta.publishing.publisher import Publisher
-from penstock.formats.lance.lake.parts import LanceParts
+from penstock.formats.lance.lake.services import LanceServices
 from penstock.formats.lance.promoter import Promoter
+from penstock.formats.lance.promotion_tasks import PromoteTask, PromoteWork
 from penstock.formats.lance.refs import RefFiles
-from penstock.formats.lance.tasks import PromoteTask, PromoteWork
 from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
 from penstock.testing.faults import Gate
@@ -123,7 +123,7 @@ def test_a_checkpoint_that_is_under_way_is_waited_for(
     lake: Lake, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(maintenance, "INTERVAL_DEFAULT", 1)
-    stop_at(gate, monkeypatch, Maintenance, "_maintain")
+    stop_at(gate, monkeypatch, CheckpointMaintenance, "_maintain")
     location = add_delta(lake)
     wait_for(lake, gate)
     assert [one.name for one in location.rglob("*.checkpoint.parquet")]
@@ -155,7 +155,7 @@ def test_every_part_of_a_promotion_is_waited_for(
     assert ids_of(lance.dataset(str(versions.parent))) == [1]
 
 
-@pytest.mark.parametrize(("parts", "add"), [(DeltaParts, add_delta), (LanceParts, add_lance)])
+@pytest.mark.parametrize(("parts", "add"), [(DeltaServices, add_delta), (LanceServices, add_lance)])
 def test_the_look_at_what_others_left_is_waited_for(
     tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch, parts: type, add: Callable[[Lake], Path]
 ) -> None:
@@ -208,7 +208,7 @@ def test_an_alarm_ends_when_its_table_is_dropped_from_the_lake(
 
 CLOSED = [
     (Publisher, "_publish", add_delta),
-    (Maintenance, "_maintain", add_delta),
+    (CheckpointMaintenance, "_maintain", add_delta),
     (RefFiles, "have", add_lance),
 ]
 

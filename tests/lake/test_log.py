@@ -18,16 +18,16 @@ from penstock.errors import (
     TimedOut,
 )
 from penstock.kernel import chain as kernel_chain
-from penstock.kernel import state
+from penstock.kernel import lake_state
 from penstock.kernel.description import read_description
 from penstock.kernel.history import History
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.time_limits import paced
-from penstock.lake import log
+from penstock.kernel.time_limits import paced_reads
+from penstock.lake import log_search
 from penstock.lake.answers import LogSearch
 from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
-from penstock.lake.log import PAGES_KEPT
+from penstock.lake.log_search import PAGES_KEPT
 from penstock.model.commits import Commit
 from penstock.model.operations import Operation
 from penstock.stores.memory import MemoryStore
@@ -238,7 +238,7 @@ def test_a_search_whose_time_is_over_tells_what_it_found(lake: Lake) -> None:
 
     for limit in range(1, 12):
         steps = 0
-        with paced(take):
+        with paced_reads(take):
             found = lake.search_log(table="b", within=100)
         assert found.searched == limit
         assert found.reached == lake.log(limit=limit)[-1].id
@@ -246,7 +246,7 @@ def test_a_search_whose_time_is_over_tells_what_it_found(lake: Lake) -> None:
             commit for commit in lake.log(table="b") if commit in lake.log(limit=limit)
         )
     limit = steps = 0
-    with paced(take), pytest.raises(TimedOut):
+    with paced_reads(take), pytest.raises(TimedOut):
         lake.search_log(table="b")
 
 
@@ -255,14 +255,14 @@ def test_the_log_of_a_table_compares_only_commits_that_wrote_it(
 ) -> None:
     """The others are told by the changes that they added; two states are not compared for that."""
     compared = 0
-    compare = state.diff_commits
+    compare = lake_state.diff_commits
 
     def count(*arguments: Any) -> Any:
         nonlocal compared
         compared += 1
         return compare(*arguments)
 
-    monkeypatch.setattr(log, "diff_commits", count)
+    monkeypatch.setattr(log_search, "diff_commits", count)
     assert len(lake.log(table="a.t0")) == 5
     assert compared == 5
 

@@ -21,7 +21,7 @@ from penstock.errors import (
     RequestError,
     Unavailable,
 )
-from penstock.lake.answers import Landing
+from penstock.lake.answers import LandedRequest
 from penstock.lake.call import request_digest
 from penstock.lake.calls import (
     CommitDescription,
@@ -31,12 +31,12 @@ from penstock.lake.calls import (
     GetOutcome,
     Merge,
     Revert,
-    Write,
+    WriteCall,
 )
 from penstock.lake.lake import Lake
 from penstock.lake.opener import open_lake
 from penstock.lake.tokens import parse_grant
-from penstock.server.access import Caller, Guarded
+from penstock.server.access import Caller, CheckedCatalogue
 from penstock.stores.memory import MemoryStore
 from penstock.testing import FaultyStore, Point
 
@@ -228,7 +228,7 @@ def test_the_outcome_of_a_very_request_is_not_that_of_another_under_its_key(lake
     delete = DeleteReference(name="dev", idempotency_key="run-1")
     landed = lake.do(commit)
 
-    def outcome(call: Write[Any]) -> Landing | None:
+    def outcome(call: WriteCall[Any]) -> LandedRequest | None:
         return lake.do(GetOutcome(key="run-1", branch="dev", asked=request_digest(call)))
 
     found = outcome(commit)
@@ -260,10 +260,10 @@ def test_a_request_has_the_hash_that_it_had_in_the_first_release() -> None:
     ],
     ids=["create", "revert", "commit"],
 )
-def test_a_request_stays_the_same_whatever_rights_its_sender_has(lake: Lake, call: Write[Any]) -> None:
+def test_a_request_stays_the_same_whatever_rights_its_sender_has(lake: Lake, call: WriteCall[Any]) -> None:
     _prepare(lake)
-    narrow = Guarded(lake.catalogue, _caller("write:main", "write:dev/*"))
-    wide = Guarded(lake.catalogue, _caller("write"))
+    narrow = CheckedCatalogue(lake.catalogue, _caller("write:main", "write:dev/*"))
+    wide = CheckedCatalogue(lake.catalogue, _caller("write"))
     first = narrow.do(call)
     assert _id(wide.do(call)) == _id(first)
 
@@ -278,7 +278,7 @@ def _id(answer: Any) -> Any:
 
 def test_a_commit_is_answered_though_its_place_is_no_root_any_more(lake: Lake) -> None:
     caller = Caller(name="job", grants=(parse_grant("write"),))
-    guarded = Guarded(lake.catalogue, caller)
+    guarded = CheckedCatalogue(lake.catalogue, caller)
     lake.add_root("s3://lake")
     call = CommitOperations(operations=(Put(Key("x"), table(1)),), idempotency_key="k")
     first = guarded.do(call)

@@ -35,14 +35,14 @@ from penstock.formats.delta.lake.calls import CommitTables, TableCommit
 from penstock.formats.delta.plugin import DeltaPlugin
 from penstock.formats.delta.publishing import publisher
 from penstock.formats.delta.publishing.log_check import LogCheck
-from penstock.formats.lance.chains import Chains
+from penstock.formats.lance.chains import ManifestChains
 from penstock.formats.lance.folder_check import FolderCheck
 from penstock.formats.lance.lake.calls import CommitLance, DeregisterLance, GetLanceStatus, RegisterLance
 from penstock.formats.lance.plugin import LancePlugin
 from penstock.formats.lance.rest.api import LANCE
 from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
-from penstock.lake.resync_calls import Resynced
+from penstock.lake.resync_calls import ResyncResult
 from penstock.model.content import ManagedTable
 from penstock.model.keys import Key
 from penstock.model.merges import MergeMode
@@ -454,14 +454,14 @@ def test_a_resync_is_done_once_however_often_it_is_asked_for(place: Path, kind: 
     with behind(place, kind, 2) as lake, penstock.open(place) as other:
         assert len(lake.resync(KEYS[kind]).tables) == 1
         head = lake.branch().head
-        assert other.resync(KEYS[kind]) == lake.resync(KEYS[kind]) == Resynced(tables=(), in_sync=1)
+        assert other.resync(KEYS[kind]) == lake.resync(KEYS[kind]) == ResyncResult(tables=(), in_sync=1)
         assert lake.branch().head == head
 
 
 @in_each_format
 def test_of_two_resyncs_at_once_one_does_it(place: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with behind(place, kind, 2) as lake, penstock.open(place) as other:
-        commit, raced = lake.kernel.commit, list[Resynced]()
+        commit, raced = lake.kernel.commit, list[ResyncResult]()
 
         def race(*given: Any, **named: Any) -> Any:
             if not raced:
@@ -469,7 +469,7 @@ def test_of_two_resyncs_at_once_one_does_it(place: Path, kind: str, monkeypatch:
             return commit(*given, **named)
 
         monkeypatch.setattr(lake.kernel, "commit", race)
-        assert lake.resync(KEYS[kind]) == Resynced(tables=(), in_sync=1)
+        assert lake.resync(KEYS[kind]) == ResyncResult(tables=(), in_sync=1)
         assert len(raced[0].tables) == 1
         assert [one.message for one in lake.log()].count(
             f"resync {KEYS[kind]} with the versions that it has"
@@ -586,7 +586,7 @@ def test_a_table_that_was_dropped_is_not_brought_back(place: Path) -> None:
     with penstock.open(place) as lake:
         write(lake, "delta", 1)
         lake.branch().drop("a.t")
-        assert lake.resync() == Resynced(tables=(), in_sync=0)
+        assert lake.resync() == ResyncResult(tables=(), in_sync=0)
         with pytest.raises(KeyNotFound):
             lake.resync("a.t")
 
@@ -799,7 +799,7 @@ def own_versions_of_lance(place: Path, *numbers: int) -> Callable[[Lake], None]:
         newest = Path(location_of(lake, "lance")) / "_versions" / f"{2**64 - 1 - 2}.manifest"
         aside = newest.rename(place.parent / newest.name)  # until the lake has written its own
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(Chains, "put", fail)
+            patched.setattr(ManifestChains, "put", fail)
             for number in numbers:
                 lake.table("a.v").append(rows(number))
             lake.close()
@@ -867,7 +867,7 @@ def put_version_of_a_stranger(lake: Lake, kind: str, monkeypatch: pytest.MonkeyP
         there = location / "_versions" / f"{2**64 - 1 - 2}.manifest"
         data = there.read_bytes()
         there.unlink()
-        patched, name = Chains, "put"
+        patched, name = ManifestChains, "put"
     real = getattr(patched, name)
 
     def late(*given: Any, **named: Any) -> Any:

@@ -31,7 +31,7 @@ from penstock.errors import (
     Unavailable,
 )
 from penstock.formats.delta.lake.calls import CreateTable
-from penstock.formats.delta.ownership.tables import Tables
+from penstock.formats.delta.ownership.tables import DeltaTableStore
 from penstock.formats.files.content import FilesTable
 from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.lake.calls import CommitLance, DeclareLance, RegisterLance
@@ -44,7 +44,7 @@ from penstock.lake.call import Call
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable
 from penstock.model.references import Kind, Reference
-from penstock.server.access import Guarded
+from penstock.server.access import CheckedCatalogue
 from penstock.stores.memory import MemoryStore
 from penstock.testing.counting_store import CountingStore
 from tests.queue.hooks import Caller, Gate
@@ -115,7 +115,7 @@ def swept(lake: Lake) -> dict[str, SweptTable]:
 def test_an_id_that_only_another_branch_knows_is_refused(lake: Lake, kind: str, by: str) -> None:
     table = make(lake, kind, "dev")
     assert table.id is not None
-    somebody = Lake(Guarded(lake.catalogue, caller("write:main:sales.*")), author="somebody")
+    somebody = Lake(CheckedCatalogue(lake.catalogue, caller("write:main:sales.*")), author="somebody")
     with pytest.raises(InvalidRequest, match="already had a table"):
         somebody.do(STEALS[by](table.id))
     assert lake.at("main").get(STEAL) is None
@@ -345,8 +345,8 @@ CREATIONS: dict[str, Callable[[str], Call[Any]]] = {
 @pytest.mark.parametrize(
     ("by", "owner", "name"),
     [
-        ("delta", Tables, "find_outcome"),
-        ("delta at a place", Tables, "find_outcome"),
+        ("delta", DeltaTableStore, "find_outcome"),
+        ("delta at a place", DeltaTableStore, "find_outcome"),
         *((by, KnownTables, name) for by in CREATIONS for name in ("reserve", "require_unknown")),
     ],
 )

@@ -10,7 +10,7 @@ import pytest
 
 import penstock
 from penstock import Lake, Settings
-from penstock.formats.lance.lake.answers import LanceCommitted
+from penstock.formats.lance.lake.answers import LanceCommitResult
 from penstock.formats.lance.lake.calls import CommitLance, CreateLanceVersion, DeclareLance, GetLanceTable
 from penstock.formats.lance.plugin import LancePlugin
 from penstock.lake.embedded import Embedded
@@ -46,7 +46,7 @@ def first_versions(template: Path, places: dict[str, Path]) -> CommitLance:
     return CommitLance(operations=tuple(operations), idempotency_key="only once")
 
 
-def told(answer: LanceCommitted) -> list[Path]:
+def told(answer: LanceCommitResult) -> list[Path]:
     return [Path(one.version.manifest) for one in answer.done if one.version is not None]
 
 

@@ -11,7 +11,7 @@ from lance_namespace import DeregisterTableRequest, PermissionDeniedError
 
 import penstock
 from penstock.formats.lance.lake.calls import GetLanceTable
-from penstock.formats.lance.lake.notes import STAYS
+from penstock.formats.lance.lake.folder_notes import STAYS
 from penstock.formats.lance.names import OWNER
 from penstock.formats.lance.plugin import LancePlugin
 from penstock.lake.embedded import Embedded

@@ -13,15 +13,15 @@ from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.lake.table_check import LanceCheck
 from penstock.formats.lance.state import (
     Changes,
+    LanceTableVersion,
     OwnTag,
-    Version,
     apply_changes,
     state_of,
     tag_key,
     version_key,
     with_state,
 )
-from penstock.kernel.objects import Pending
+from penstock.kernel.objects import PendingObjects
 from penstock.lake.lake import Lake
 from tests.lance.tables import written
 
@@ -47,16 +47,22 @@ def test_a_sound_table_has_no_flaws(lake: Lake) -> None:
     ("changes", "said"),
     [
         ({tag_key("t"): OwnTag(version=9)}, "a tag 't' of version 9"),
-        ({version_key("dev", 1): Version(sha256=b"0" * 32)}, "of branch 'dev', which it does not have"),
-        ({version_key("", 2): Version(sha256=b"short")}, "without a size and hash"),
-        ({version_key("", 2): Version(chain="elsewhere/", sha256=b"0" * 32)}, "which is not a version chain"),
+        (
+            {version_key("dev", 1): LanceTableVersion(sha256=b"0" * 32)},
+            "of branch 'dev', which it does not have",
+        ),
+        ({version_key("", 2): LanceTableVersion(sha256=b"short")}, "without a size and hash"),
+        (
+            {version_key("", 2): LanceTableVersion(chain="elsewhere/", sha256=b"0" * 32)},
+            "which is not a version chain",
+        ),
         ({version_key("", 2): OwnTag(version=1)}, "whose kind does not match"),
     ],
     ids=["tag-of-nothing", "branch-of-nothing", "no-hash", "no-chain", "another-kind"],
 )
 def test_an_entry_that_leads_nowhere_is_told(lake: Lake, changes: Changes, said: str) -> None:
     content = content_of(lake)
-    objects = Pending(lake.kernel.objects)
+    objects = PendingObjects(lake.kernel.objects)
     state = state_of(content)
     wrong, blobs = apply_changes(objects, state, changes)
     objects.fresh.update(blobs)

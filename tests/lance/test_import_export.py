@@ -14,7 +14,7 @@ from lance.namespace import DirectoryNamespace
 
 import penstock
 from penstock.errors import InvalidRequest, Unavailable
-from penstock.formats.lance.chains import Chains
+from penstock.formats.lance.chains import ManifestChains
 from penstock.lake.lake import Lake
 from penstock.server.access import OpenGate
 from penstock.server.native import NATIVE
@@ -170,7 +170,7 @@ def test_a_table_whose_newest_version_is_not_where_readers_look_is_not_listed_as
         def put(*_: Any) -> Any:
             raise Unavailable("storage is away")
 
-        now.setattr(Chains, "put", put)
+        now.setattr(ManifestChains, "put", put)
         lance.write_dataset(rows(2), namespace_client=lake.lance(), table_id=["a"], mode="append")
         with pytest.raises(Unavailable, match="version 2 of 'a' is not promoted"):
             lake.export_lance(warehouse)

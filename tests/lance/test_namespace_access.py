@@ -29,7 +29,7 @@ from penstock.formats.lance.lake.namespace import PenstockNamespace
 from penstock.lake.call import Call
 from penstock.lake.lake import Lake
 from penstock.model.keys import Key
-from penstock.server.access import Guarded
+from penstock.server.access import CheckedCatalogue
 from tests.lance.tables import ids_at, rows, written
 from tests.server.access import caller
 
@@ -47,7 +47,7 @@ def lake(own: Lake) -> Lake:
 
 
 def as_(lake: Lake, *grants: str) -> Lake:
-    return Lake(Guarded(lake.catalogue, caller(*grants)), author="somebody")
+    return Lake(CheckedCatalogue(lake.catalogue, caller(*grants)), author="somebody")
 
 
 def denied(lake: Lake, call: Call[Any]) -> None:

@@ -15,7 +15,7 @@ from lance_namespace.errors import InvalidTableStateError, TableAlreadyExistsErr
 
 import penstock
 from penstock.errors import ManagedElsewhere
-from penstock.formats.lance.lake.notes import DeregisteredNote, note_intended, stays
+from penstock.formats.lance.lake.folder_notes import DeregisteredNote, note_intended, stays
 from penstock.formats.lance.names import OWNER
 from penstock.lake.copy import copy_lake
 from penstock.lake.embedded import Embedded

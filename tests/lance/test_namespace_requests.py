@@ -251,12 +251,14 @@ def test_a_place_outside_of_the_lakes_roots_is_refused(namespace: PenstockNamesp
 def staged(namespace: PenstockNamespace, table: str, version: int) -> dict[str, Any]:
     """A request for a version whose manifest says so: the newest one's rows, once more."""
     from penstock.formats.lance.manifests import Manifest, ManifestOperation, transaction
-    from penstock.formats.lance.wire import Message
+    from penstock.formats.lance.protobuf import ProtobufMessage
 
     dataset = opened(namespace, table)
     folder = Path(dataset.uri)
     newest = Manifest.read((folder / manifest_name("", "", dataset.version)).read_bytes())
-    said = transaction(ManifestOperation.OVERWRITE, dataset.version, f"{table}-{version}", Message.of(), {})
+    said = transaction(
+        ManifestOperation.OVERWRITE, dataset.version, f"{table}-{version}", ProtobufMessage.of(), {}
+    )
     data = newest.as_version(version, None, said, 1).pack()
     path = folder / f"{manifest_name('', '', version)}-{table}"
     path.write_bytes(data)

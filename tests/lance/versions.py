@@ -8,12 +8,12 @@ from typing import Any
 from uuid import NAMESPACE_URL, uuid4, uuid5
 
 from penstock.formats.lance.content import LanceTable
-from penstock.formats.lance.intents import Create, Declare, NumberedStep, Step, Steps, encode_steps
-from penstock.formats.lance.lake.parts import LanceParts
+from penstock.formats.lance.intents import CreateStep, DeclareStep, NumberedStep, Step, Steps, encode_steps
+from penstock.formats.lance.lake.services import LanceServices
 from penstock.formats.lance.manifests import Manifest, ManifestOperation, transaction
+from penstock.formats.lance.protobuf import ProtobufMessage
 from penstock.formats.lance.relocation import move_to_folder
-from penstock.formats.lance.state import NAME, Versions, state_of
-from penstock.formats.lance.wire import Message
+from penstock.formats.lance.state import NAME, LanceVersionReader, state_of
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.objects import content_of
 from penstock.lake.lazy_formats import LazyFormat
@@ -64,7 +64,7 @@ def stage(template: Path, location: Path, version: int) -> str:
 def stage_on_line(template: Path, location: Path, line: Path, version: int) -> str:
     """The manifest of a version that goes on, in a line, from the first one; its name below the table's."""
     first = Manifest.read((template / "_versions" / file_name(1)).read_bytes())
-    said = transaction(ManifestOperation.CONFIG, version - 1, str(uuid4()), Message(), {})
+    said = transaction(ManifestOperation.CONFIG, version - 1, str(uuid4()), ProtobufMessage(), {})
     moved = move_to_folder(first, str(location), str(line)).as_version(version, None, said, 0)
     name = line / "_versions" / f"{file_name(version)}-{uuid4()}"
     name.parent.mkdir(parents=True, exist_ok=True)
@@ -111,7 +111,7 @@ class Tables:
         self.places = places or Places()
         known = (LazyFormat("lance", LanceTable, lambda: self.parts.format, takes_any_base=True),)
         self.kernel = Kernel(self.store, known, meter=meter)
-        self.parts = LanceParts(self.kernel, self.places, lake)
+        self.parts = LanceServices(self.kernel, self.places, lake)
         self.promoter = self.parts.promoter
         if store is None:
             self.kernel.references.create("main", Kind.BRANCH, NO_COMMIT)
@@ -126,7 +126,7 @@ class Tables:
 
     def declare(self, name: str = "t", *, is_private: bool = False, branch: str = "main") -> Path:
         location = self.location(name)
-        step = Declare(id=uuid5(NAMESPACE_URL, name), location=str(location), is_private=is_private)
+        step = DeclareStep(id=uuid5(NAMESPACE_URL, name), location=str(location), is_private=is_private)
         self.change(name, step, branch=branch)
         location.mkdir(parents=True, exist_ok=True)
         put_data(self.template, location)
@@ -139,7 +139,9 @@ class Tables:
     def create(self, *versions: int, name: str = "t", branch: str = "main") -> None:
         """Commit versions, all of them at once."""
         staged = [stage(self.template, self.location(name), version) for version in versions]
-        steps = [Create(version=version, path=path) for version, path in zip(versions, staged, strict=True)]
+        steps = [
+            CreateStep(version=version, path=path) for version, path in zip(versions, staged, strict=True)
+        ]
         self.change(name, *steps, branch=branch)
 
     def content(self, name: str = "t", branch: str = "main") -> LanceTable:
@@ -149,7 +151,7 @@ class Tables:
         return found
 
     def newest(self, name: str = "t", branch: str = "main") -> int:
-        found = Versions(self.kernel.objects, state_of(self.content(name, branch))).newest()
+        found = LanceVersionReader(self.kernel.objects, state_of(self.content(name, branch))).newest()
         return 0 if found is None else found[0]
 
     def settle(self, name: str = "t", timeout_s: float = 30.0) -> bool:

@@ -6,9 +6,9 @@ from uuid import UUID
 
 from penstock.formats.files.content import FilesTable
 from penstock.formats.lance.content import LanceTable
-from penstock.kernel.chain import Chain, Draft
+from penstock.kernel.chain import CommitChain, CommitDraft
 from penstock.kernel.description import HistoryRule, LakeDescription
-from penstock.kernel.grace import Grace
+from penstock.kernel.grace_periods import GracePeriods
 from penstock.kernel.objects import Objects, split_value
 from penstock.model.commits import CommitMeta
 from penstock.model.content import AnyContent, Namespace, Unknown
@@ -136,7 +136,7 @@ ROWS: dict[str, Reference | LakeDescription] = {
         settings={"a": "b"},
     ),
     "lake with graces": LakeDescription(
-        format_version=2, id=str(ID), created_us=1, graces=(Grace(), Grace(3600.0, 30.0, 9))
+        format_version=2, id=str(ID), created_us=1, graces=(GracePeriods(), GracePeriods(3600.0, 30.0, 9))
     ),
     "lake with many expired commits": LakeDescription(
         format_version=3, id=str(ID), created_us=1, more_expired=Large(9600, (ONE,))
@@ -152,12 +152,12 @@ ROWS: dict[str, Reference | LakeDescription] = {
 
 def line() -> list[tuple[ObjectId, CommitObject]]:
     """Three commits of a lake's first batch and one that folds, at a fixed time and with fixed ids."""
-    chain = Chain(Objects(MemoryStore()), NO_COMMIT)
+    chain = CommitChain(Objects(MemoryStore()), NO_COMMIT)
     large, blobs = split_value(b"x" * 5000)
     said = CommitMeta(message="first", authors=("ann",), committer="ci", properties={"p": ("1",)})
-    chain.add(Draft({b"a": b"1", b"b": large}, said, "one", blobs=blobs))
-    chain.add(Draft({}, CommitMeta(), "two"))
-    chain.add(Draft({b"a": None}, CommitMeta(), "three", further_parents=(NO_COMMIT,)))
+    chain.add(CommitDraft({b"a": b"1", b"b": large}, said, "one", blobs=blobs))
+    chain.add(CommitDraft({}, CommitMeta(), "two"))
+    chain.add(CommitDraft({b"a": None}, CommitMeta(), "three", further_parents=(NO_COMMIT,)))
     sealed = chain.build_commits(1_793_491_200_000_000)
-    chain.add(Draft({b"%04d" % number: b"v" for number in range(600)}, CommitMeta(), "four"))
+    chain.add(CommitDraft({b"%04d" % number: b"v" for number in range(600)}, CommitMeta(), "four"))
     return sealed + chain.build_commits(1_793_491_200_000_000)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from penstock.errors import InvalidContent
 from penstock.formats.files.content import FilesTable
 from penstock.formats.lance.content import LanceTable
-from penstock.kernel.chain import Chain, Draft
+from penstock.kernel.chain import CommitChain, CommitDraft
 from penstock.kernel.objects import split_value
 from penstock.kernel.request import Request, RequestTerms
 from penstock.kernel.three_way import MergeOptions
@@ -137,8 +137,8 @@ class _NewerVersion(Request):
         self._value, self._blobs = split_value(data)
         super().__init__("", RequestTerms(key=uuid4().hex))
 
-    def apply(self, chain: Chain, reference: Reference) -> list[Draft]:
-        return [Draft({self._stored: self._value}, CommitMeta(), self.key, blobs=self._blobs)]
+    def apply(self, chain: CommitChain, reference: Reference) -> list[CommitDraft]:
+        return [CommitDraft({self._stored: self._value}, CommitMeta(), self.key, blobs=self._blobs)]
 
 
 @pytest.mark.parametrize("size", [1, 5000])

@@ -21,8 +21,8 @@ from penstock.server.nessie import cel
 from penstock.server.nessie.cel import filter_for
 from penstock.server.nessie.cel_bindings import (
     FilterKind,
-    Head,
     KeyFacts,
+    ReferencePosition,
     commit_item,
     difference_item,
     entry_item,
@@ -53,7 +53,9 @@ OPERATIONS = (
 )
 A_COMMIT = commit_item(COMMIT, OPERATIONS)
 AN_ENTRY = entry_item(Key("sales", "2026.11", "orders"), "ICEBERG_TABLE")
-A_BRANCH = reference_item("BRANCH", "dev", "ab" * 32, Head(commit=COMMIT, ahead=2, behind=0, total=3))
+A_BRANCH = reference_item(
+    "BRANCH", "dev", "ab" * 32, ReferencePosition(commit=COMMIT, ahead=2, behind=0, total=3)
+)
 A_BARE_TAG = reference_item("TAG", "v1", "ab" * 32)
 
 ITEMS: dict[FilterKind, Mapping[str, Any]] = {

@@ -15,7 +15,7 @@ from penstock.formats.lance.content import LanceTable
 from penstock.model.content import AnyContent, Namespace, Unknown
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable, IcebergTable, IcebergView, Udf
-from penstock.server.nessie import shapes
+from penstock.server.nessie import json_types
 from penstock.server.nessie.contents import from_content, to_content, type_name
 
 KEY = Key("sales", "orders")
@@ -72,10 +72,10 @@ managed: st.SearchStrategy[AnyContent] = st.one_of(
 )
 
 
-def sent(content: AnyContent) -> shapes.AnyContent:
+def sent(content: AnyContent) -> json_types.AnyContent:
     """A content as a client receives it and sends it back."""
     data = msgspec.json.encode(from_content(KEY, content))
-    read: shapes.AnyContent = msgspec.json.decode(data, type=shapes.AnyContent)
+    read: json_types.AnyContent = msgspec.json.decode(data, type=json_types.AnyContent)
     return read
 
 
@@ -118,14 +118,14 @@ def test_what_nessie_has_no_type_for_looks_like_a_delta_table_that_names_its_for
         "checkpointLocationHistory": (),
         "lastCheckpoint": format_name,
     }
-    changed = shapes.DeltaLakeTable(id=str(ID), metadata_location_history=("s3://elsewhere",))
+    changed = json_types.DeltaLakeTable(id=str(ID), metadata_location_history=("s3://elsewhere",))
     with pytest.raises(InvalidContent, match=content.type):
         to_content(KEY, changed, content)
 
 
 def test_a_clients_history_of_a_delta_table_leaves_what_it_does_not_see() -> None:
     stored = DeltaTable(id=ID, location="s3://lake/orders", state=b"kept", metadata_location_history=("a",))
-    given_ = shapes.DeltaLakeTable(id=str(ID), metadata_location_history=("b", "a"), last_checkpoint="c")
+    given_ = json_types.DeltaLakeTable(id=str(ID), metadata_location_history=("b", "a"), last_checkpoint="c")
     assert to_content(KEY, given_, stored) == DeltaTable(
         id=ID,
         location="s3://lake/orders",
@@ -136,18 +136,20 @@ def test_a_clients_history_of_a_delta_table_leaves_what_it_does_not_see() -> Non
 
 
 def test_a_content_of_another_type_is_not_mixed_with_what_is_there() -> None:
-    view = shapes.NessieIcebergView(id=str(ID), metadata_location="v", version_id=1, schema_id=1)
+    view = json_types.NessieIcebergView(id=str(ID), metadata_location="v", version_id=1, schema_id=1)
     assert to_content(KEY, view, LanceTable(id=ID)) == IcebergView(id=ID, metadata_location="v", schema_id=1)
 
 
 @pytest.mark.parametrize("text", ["", "12345678", "x" * 36])
 def test_an_id_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(InvalidRequest, match="Invalid UUID string"):
-        to_content(KEY, shapes.DeltaLakeTable(id=text))
+        to_content(KEY, json_types.DeltaLakeTable(id=text))
 
 
 def test_absent_and_null_are_the_same() -> None:
-    given_ = msgspec.json.decode(b'{"type": "UDF", "sqlText": null, "dialect": "x"}', type=shapes.NessieUdf)
+    given_ = msgspec.json.decode(
+        b'{"type": "UDF", "sqlText": null, "dialect": "x"}', type=json_types.NessieUdf
+    )
     assert to_content(KEY, given_) == Udf(dialect="x")
 
 

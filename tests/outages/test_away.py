@@ -15,7 +15,7 @@ from penstock.errors import StorageFull, Unavailable
 from penstock.kernel.settings import Settings
 from penstock.lake.lake import Lake
 from penstock.lake.opener import init_lake, open_lake
-from penstock.lake.remote import Patience, Remote
+from penstock.lake.remote import RemoteCatalogue, RemoteTimeouts
 from penstock.lake.tokens import new_token
 from penstock.metrics.memory import Metrics
 from penstock.server import health, writability
@@ -29,7 +29,7 @@ from tests.server.running import local
 from tests.servers.proxy import Proxy
 
 HURRIED = Settings(write_timeout_s=0.5)
-QUICK = Patience(total_s=0.2)
+QUICK = RemoteTimeouts(total_s=0.2)
 
 
 @pytest.fixture(autouse=True)
@@ -77,7 +77,7 @@ def test_a_database_that_is_away_is_told_by_name_to_each_caller_and_comes_back(
     readiness = Readiness(lake.catalogue)
     readiness.require()
     with local(lake.catalogue, [NATIVE], gate=TokenGate(RedactingCatalogue(lake.catalogue))) as server:
-        remote = Remote(server.url, text, QUICK)
+        remote = RemoteCatalogue(server.url, text, QUICK)
         behind = Lake(remote, author="ada")
         behind.branch("dev").create()
         take_away(proxy)

@@ -11,8 +11,8 @@ from penstock import IcebergTable
 from penstock.errors import OutcomeUnknown, StorageFull, TimedOut, Unavailable
 from penstock.lake.calls import CommitOperations, GetAbout
 from penstock.lake.opener import open_lake
-from penstock.lake.remote import Patience, Remote
-from penstock.lake.remote_connection import Connection, Reply
+from penstock.lake.remote import RemoteCatalogue, RemoteTimeouts
+from penstock.lake.remote_connection import Connection, ServerReply
 from penstock.model.keys import Key
 from penstock.model.operations import Put
 from penstock.server.limits import Limits
@@ -20,7 +20,7 @@ from penstock.wire.requests import WireRequest
 from tests.remote.scripted import Said, Scripted, refusal, scripted
 from tests.remote.serving import serving
 
-QUICK = Patience(total_s=0.5, wait_max_s=0.05, settle_s=0.1)
+QUICK = RemoteTimeouts(total_s=0.5, wait_max_s=0.05, settle_s=0.1)
 LOST = Said(200, b"{}", headers={"content_length": "1000"})
 """An answer that breaks off."""
 TABLE = IcebergTable(metadata_location="s3://lake/t/v1.json")
@@ -30,8 +30,8 @@ PUT = CommitOperations(branch="main", operations=(Put(Key("t"), TABLE),), idempo
 
 
 @contextmanager
-def client(server: Scripted) -> Iterator[Remote]:
-    remote = Remote(server.url, None, QUICK)
+def client(server: Scripted) -> Iterator[RemoteCatalogue]:
+    remote = RemoteCatalogue(server.url, None, QUICK)
     try:
         yield remote
     finally:
@@ -89,7 +89,7 @@ def test_a_server_that_works_for_longer_is_waited_for_longer(monkeypatch: pytest
     timeouts: list[float] = []
     exchange = Connection.exchange
 
-    def noted(self: Connection, request: WireRequest, timeout_s: float) -> Reply:
+    def noted(self: Connection, request: WireRequest, timeout_s: float) -> ServerReply:
         timeouts.append(timeout_s)
         return exchange(self, request, timeout_s)
 
@@ -98,7 +98,7 @@ def test_a_server_that_works_for_longer_is_waited_for_longer(monkeypatch: pytest
         open_lake("memory:") as lake,
         serving(lake.catalogue, limits=Limits(request_timeout_s=120)) as served,
     ):
-        remote = Remote(served.url)
+        remote = RemoteCatalogue(served.url)
         assert remote.do(GetAbout()).settle_s == 135
         remote.do(GetAbout())
         remote.close()

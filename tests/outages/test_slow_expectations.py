@@ -9,7 +9,7 @@ import pytest
 
 import penstock
 from penstock.errors import CommitVetoed, InvalidRequest
-from penstock.kernel.time_limits import due, time_limit
+from penstock.kernel.time_limits import deadline, time_limit
 from penstock.server.access import OpenGate
 from penstock.server.limits import Limits
 from penstock.server.native import NATIVE
@@ -79,9 +79,9 @@ def test_a_limit_that_is_not_given_goes_with_any_other(request_timeout_s: float)
 def test_a_limit_is_what_is_left_until_the_work_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.kernel.time_limits.monotonic", lambda: 100.0)
     assert time_limit(60, "mine") == (60, "mine")
-    with due(120.0, "theirs"):
+    with deadline(120.0, "theirs"):
         assert time_limit(60, "mine") == (20, "theirs")
         assert time_limit(5, "mine") == (5, "mine")
-    with due(99.0, "theirs"):
+    with deadline(99.0, "theirs"):
         assert time_limit(60, "mine") == (0, "theirs")
     assert time_limit(60, "mine") == (60, "mine")

@@ -10,7 +10,7 @@ from typing import Any
 import penstock
 from penstock import Settings
 from penstock.lake.lake import Lake
-from penstock.lake.remote import Patience, Remote
+from penstock.lake.remote import RemoteCatalogue, RemoteTimeouts
 from penstock.server.native import NATIVE
 from penstock.stores.port import Store
 from tests.owner.orders import Opening
@@ -18,7 +18,7 @@ from tests.server.running import local
 
 SETTINGS: dict[str, Any] = {"publish_wait_s": 10.0, "publish_close_s": 2.0}
 """An answered commit is published, unless something stands against it, however slow the machine is."""
-QUICK = Patience(connect_timeout_s=60.0, answer_timeout_s=60.0, total_s=1.0, wait_max_s=0.05)
+QUICK = RemoteTimeouts(connect_timeout_s=60.0, answer_timeout_s=60.0, total_s=1.0, wait_max_s=0.05)
 """Who is told to come back later does so a few times, and then says so; an answer may take its time."""
 
 
@@ -42,6 +42,6 @@ def served(target: str, root: Path) -> Iterator[Opening]:
 
         def open_lake(**settings: Any) -> Lake:
             server = held.enter_context(local(open_embedded(**settings).catalogue, [NATIVE]))
-            return held.enter_context(Lake(Remote(server.url, patience=QUICK), author="tester"))
+            return held.enter_context(Lake(RemoteCatalogue(server.url, patience=QUICK), author="tester"))
 
         yield open_lake

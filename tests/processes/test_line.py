@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.processes.line import ProcessLine
+from penstock.processes.waiting_line import ProcessLine
 
 
 def begin_next(line: ProcessLine, places: dict[str, list[object]]) -> str:

@@ -18,7 +18,7 @@ from penstock.errors import KeyNotFound, Throttled, TimedOut, Unavailable, Worke
 from penstock.processes import pool as pool_module
 from penstock.processes.limits import WorkerPoolLimits
 from penstock.processes.pool import ProcessPool
-from penstock.processes.process import FunctionFailed, Process
+from penstock.processes.process import FunctionFailed, WorkerProcess
 from tests.processes.ends import Ending
 
 HERE = "tests.processes.functions"
@@ -205,14 +205,14 @@ def test_who_waits_has_another_process_before_one_that_was_killed_has_gone(
 ) -> None:
     """A process that held much memory may take long to end: its place is not kept for it."""
     may_end = threading.Event()
-    end = Process.end
+    end = WorkerProcess.end
 
-    def end_late(process: Process) -> None:
+    def end_late(process: WorkerProcess) -> None:
         assert may_end.wait(60)
         end(process)
 
     work = Begun(pool)
-    monkeypatch.setattr(Process, "end", end_late)
+    monkeypatch.setattr(WorkerProcess, "end", end_late)
     work.is_cancelled.set()
     work.goes_on.set()
     try:

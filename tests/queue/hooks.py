@@ -9,7 +9,7 @@ from threading import Event, Lock, Thread
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from penstock.errors import CommitConflict
-from penstock.kernel.batch import Outcome
+from penstock.kernel.batch import RequestOutcome
 from penstock.kernel.description import new_description, read_description, write_description
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.settings import Settings
@@ -220,7 +220,7 @@ def table(place: str = "there") -> IcebergTable:
     return IcebergTable(metadata_location=place)
 
 
-def put(kernel: Kernel, *keys: str, message: str = "", **how: Any) -> Outcome:
+def put(kernel: Kernel, *keys: str, message: str = "", **how: Any) -> RequestOutcome:
     """Commit tables under some keys of ``main``."""
     meta = CommitMeta(message=message or "+".join(keys))
     return kernel.commit("main", [Put(Key(key), table()) for key in keys], meta, **how)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import Denied, OutcomeUnknown, ReferenceChanged, Unavailable
-from penstock.kernel.batch import Batch, Outcome, Ticket
+from penstock.kernel.batch import Batch, RequestOutcome, Ticket
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.settings import Settings
 from penstock.stores.memory import MemoryStore
@@ -35,7 +35,7 @@ from tests.queue.hooks import (
 class Airport:
     """A kernel whose first swap is held in flight, with a second batch written behind it."""
 
-    def __init__(self, outcome: Callable[[], None], *behind: Callable[[Kernel], Outcome]) -> None:
+    def __init__(self, outcome: Callable[[], None], *behind: Callable[[Kernel], RequestOutcome]) -> None:
         self.data = MemoryStore()
         self.store = HookedStore(self.data)
         self.kernel = new_kernel(self.store, settings=Settings(backoff_min_ms=0.01))
@@ -49,7 +49,7 @@ class Airport:
 
         self.store.before_swap = before_swap
         before = self.store.advances
-        self.first: Caller[Outcome] = Caller(lambda: put(self.kernel, "first", key="first"))
+        self.first: Caller[RequestOutcome] = Caller(lambda: put(self.kernel, "first", key="first"))
         gate.wait_until_reached()
         arrivals = Arrivals(self.kernel)
         for call in behind:
@@ -71,7 +71,7 @@ def lands() -> None:
     """The swap in flight goes on."""
 
 
-def other(kernel: Kernel) -> Outcome:
+def other(kernel: Kernel) -> RequestOutcome:
     return put(kernel, "second", key="second")
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import penstock
 from penstock.errors import CommitConflict, IdempotencyKeyReused, InvalidRequest, JobOver
-from penstock.kernel.batch import Outcome
+from penstock.kernel.batch import RequestOutcome
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.reflog import RECEIPT_WINDOW_US
 from penstock.kernel.request_outcome import OutcomeLookup, SubmittedRequest
@@ -276,7 +276,7 @@ def test_a_repetition_that_lost_to_its_first_sending_finds_it(shared: MemoryStor
     """The repetition finds the first one's receipt but no commit, goes on, and the first lands just then."""
     slow, quick = HookedStore(shared), HookedStore(shared)
     first_kernel, second_kernel = new_kernel(slow), new_kernel(quick)
-    repeated: list[Outcome] = []
+    repeated: list[RequestOutcome] = []
     first = Once()
 
     def first_way(go: Go) -> AdvanceResult:

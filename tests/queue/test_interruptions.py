@@ -14,8 +14,8 @@ import pytest
 from penstock.errors import OutcomeUnknown, PenstockError, Unavailable
 from penstock.kernel import batch as batch_module
 from penstock.kernel import queue as queue_module
-from penstock.kernel.batch import Outcome
-from penstock.kernel.chain import Chain, Draft
+from penstock.kernel.batch import RequestOutcome
+from penstock.kernel.chain import CommitChain, CommitDraft
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.request import Request, RequestTerms
 from penstock.kernel.settings import Settings
@@ -56,7 +56,7 @@ class Odd(Request):
     def fingerprint(self) -> bytes:
         return b"odd"
 
-    def apply(self, chain: Chain, reference: Reference) -> list[Draft]:
+    def apply(self, chain: CommitChain, reference: Reference) -> list[CommitDraft]:
         if self._first():
             raise self._problem
         return []
@@ -110,7 +110,7 @@ def test_a_leader_that_is_stopped_leaves_nobody_waiting(
     assert sorted(messages(kernel)) == ["a", "b", "c"]
 
 
-def _check_served_or_told(kernel: Kernel, callers: dict[str, Caller[Outcome]]) -> None:
+def _check_served_or_told(kernel: Kernel, callers: dict[str, Caller[RequestOutcome]]) -> None:
     """Those who stood beside a stopped leader got the truth, or know how to ask for it."""
     for key, caller in callers.items():
         if caller.error is None:
@@ -234,7 +234,9 @@ class Stopping:
         return self
 
 
-def _stop_leader(number: int, codes: set[Any]) -> tuple[Stopping, Caller[Outcome], Caller[Outcome], Kernel]:
+def _stop_leader(
+    number: int, codes: set[Any]
+) -> tuple[Stopping, Caller[RequestOutcome], Caller[RequestOutcome], Kernel]:
     """A leader that is stopped before the ``number``-th line that it runs, and another in its batch."""
     store = HookedStore(MemoryStore())
     kernel = new_kernel(store)
@@ -242,7 +244,7 @@ def _stop_leader(number: int, codes: set[Any]) -> tuple[Stopping, Caller[Outcome
     gate, first = Gate(), Once()
     store.before_turn = lambda _: gate.pass_through() if first() else None
 
-    def traced() -> Outcome:
+    def traced() -> RequestOutcome:
         sys.settrace(stopping)
         try:
             return put(kernel, "leader", key="leader")
@@ -260,7 +262,9 @@ def _stop_leader(number: int, codes: set[Any]) -> tuple[Stopping, Caller[Outcome
     return stopping, leader, other, kernel
 
 
-Stop: TypeAlias = Callable[[int, set[Any]], tuple[Stopping, Caller[Outcome], Caller[Outcome], Kernel]]
+Stop: TypeAlias = Callable[
+    [int, set[Any]], tuple[Stopping, Caller[RequestOutcome], Caller[RequestOutcome], Kernel]
+]
 
 
 def _stop_everywhere(codes: set[Any], least: int, stop: Stop = _stop_leader) -> None:
@@ -294,13 +298,13 @@ def test_a_thread_stopped_at_any_line_around_its_batch_leaves_nobody_waiting() -
 
 def _stop_in_flight(
     number: int, codes: set[Any]
-) -> tuple[Stopping, Caller[Outcome], Caller[Outcome], Kernel]:
+) -> tuple[Stopping, Caller[RequestOutcome], Caller[RequestOutcome], Kernel]:
     """A leader that is stopped before a line, and whose swap fails while a batch is written behind it."""
     store = HookedStore(MemoryStore())
     kernel = new_kernel(store, settings=Settings(backoff_min_ms=0.01))
     put(kernel, "opener")
     stopping, first = Stopping(number, codes), Once()
-    behind: list[Caller[Outcome]] = []
+    behind: list[Caller[RequestOutcome]] = []
 
     def send_behind() -> None:
         behind.append(Caller(lambda: put(kernel, "other", key="other")))
@@ -312,7 +316,7 @@ def _stop_in_flight(
             wait_until(lambda: store.advances > before)
             raise Unavailable("away for a moment")
 
-    def traced() -> Outcome:
+    def traced() -> RequestOutcome:
         sys.settrace(stopping)
         try:
             return put(kernel, "leader", key="leader")

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from penstock.errors import IdempotencyKeyReused, InvalidRequest, OutcomeUnknown
-from penstock.kernel.batch import Outcome
+from penstock.kernel.batch import RequestOutcome
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.request import GeneratedKey
 from penstock.kernel.settings import Settings
@@ -191,7 +191,7 @@ def test_a_branch_that_was_made_anew_knows_nothing_of_the_old_ones_keys() -> Non
     kernel = new_kernel(MemoryStore())
     kernel.references.create("dev", Kind.BRANCH, NO_COMMIT)
 
-    def commit(key: str | None = None) -> Outcome:
+    def commit(key: str | None = None) -> RequestOutcome:
         return kernel.commit("dev", [Put(Key("x"), table())], CommitMeta(message="x"), key=key)
 
     commit()

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.errors import OutcomeUnknown, RetriesExhausted, StorageFull, TryAgainError, Unavailable
 from penstock.kernel.settings import Settings
-from penstock.kernel.time_limits import Tries
+from penstock.kernel.time_limits import WriteRetries
 from penstock.model.commits import CommitMeta
 from penstock.model.keys import Key
 from penstock.model.operations import Put
@@ -44,9 +44,9 @@ class Time:
         return self.now_s
 
 
-def _exhaust(settings: Settings, uniform: Callable[[float, float], float]) -> tuple[Time, Tries]:
+def _exhaust(settings: Settings, uniform: Callable[[float, float], float]) -> tuple[Time, WriteRetries]:
     time = Time()
-    tries = Tries(settings, time.sleep, time.monotonic, uniform)
+    tries = WriteRetries(settings, time.sleep, time.monotonic, uniform)
 
     def go_on_for_ever() -> None:
         while True:
@@ -60,7 +60,7 @@ def _exhaust(settings: Settings, uniform: Callable[[float, float], float]) -> tu
 def test_time_that_a_write_waits_for_others_to_land_is_added_to_its_own() -> None:
     time = Time()
     settings = Settings(write_timeout_s=10.0, backoff_min_ms=0)
-    tries = Tries(settings, time.sleep, time.monotonic)
+    tries = WriteRetries(settings, time.sleep, time.monotonic)
     time.now_s += 60
     tries.extend(60)
     tries.again("it moved")

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from penstock.errors import InvalidName, ReferenceNotFound
-from penstock.kernel import skips
+from penstock.kernel import skip_pointers
 from penstock.kernel.kernel import Kernel
 from penstock.lake.answers import LogLine
 from penstock.lake.calls import GetReferenceLog
@@ -178,13 +178,13 @@ def test_the_log_has_pointers_that_skip_along_it(clock: SetClock) -> None:
     for position in (1, 2, 100, 255, 256, 257, 499, 501):
         fresh = new_kernel(counting)
         counting.fetched = 0
-        one, found = skips.back_to_depth(_reader(fresh), newest, position)
+        one, found = skip_pointers.back_to_depth(_reader(fresh), newest, position)
         assert found == entries[one]
         assert found.position == position
         assert counting.fetched <= 3 * 9, f"to {position} in {counting.fetched} reads"
 
 
-def _reader(kernel: Kernel) -> skips.Reader[LogEntry]:
+def _reader(kernel: Kernel) -> skip_pointers.Reader[LogEntry]:
     def read(one: ObjectId) -> LogEntry | None:
         found: LogEntry | None = kernel.objects.find((one,)).get(one)
         return found

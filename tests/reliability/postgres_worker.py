@@ -10,7 +10,7 @@ from penstock.kernel.kernel import Kernel
 from penstock.kernel.settings import Settings
 from penstock.stores.postgres import PostgresStore
 from penstock.stores.postgres_sql import COMMIT
-from penstock.stores.postgres_wire import Session
+from penstock.stores.postgres_wire import PostgresSession
 from penstock.testing.client import Client
 from penstock.testing.faults import FaultyStore, Point
 from penstock.testing.recorder import Recorder
@@ -29,9 +29,9 @@ def open_client(task: Task, recorder: Recorder) -> Client:
 
 def kill_in_commit(skip: int) -> None:
     """End the process at the n-th commit that was sent, before it is answered."""
-    send, sent = Session._send, [0]
+    send, sent = PostgresSession._send, [0]
 
-    def send_and_die(session: Session, steps: Any) -> Any:
+    def send_and_die(session: PostgresSession, steps: Any) -> Any:
         asked = send(session, steps)
         if steps[-1] == COMMIT():
             sent[0] += 1
@@ -39,7 +39,7 @@ def kill_in_commit(skip: int) -> None:
                 kill()
         return asked
 
-    setattr(Session, "_send", send_and_die)  # noqa: B010 - a method is replaced
+    setattr(PostgresSession, "_send", send_and_die)  # noqa: B010 - a method is replaced
 
 
 def kill() -> None:

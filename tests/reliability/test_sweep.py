@@ -16,7 +16,7 @@ from penstock import IcebergTable, Key, Lake, Put, Settings
 from penstock.errors import PenstockError, Unavailable
 from penstock.kernel.description import read_description
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.sweep import Swept
+from penstock.kernel.sweep import SweepResult
 from penstock.lake.embedded import Embedded
 from penstock.model.encoding import object_id
 from penstock.model.references import Kind
@@ -81,9 +81,9 @@ def leave_garbage(place: Place, *lines: str) -> frozenset[bytes]:
 
 
 @contextmanager
-def sweeping(lake: Lake) -> Iterator[list[Swept]]:
+def sweeping(lake: Lake) -> Iterator[list[SweepResult]]:
     """A sweep in a thread of its own, ended with the block; what it says is in the list then."""
-    said: list[Swept] = []
+    said: list[SweepResult] = []
     thread = Thread(target=lambda: said.append(lake.sweep()))
     thread.start()
     yield said

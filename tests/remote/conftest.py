@@ -12,16 +12,18 @@ import penstock
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake.calls import Call
 from penstock.lake.lake import Lake
-from penstock.lake.remote import Patience, Remote
+from penstock.lake.remote import RemoteCatalogue, RemoteTimeouts
 from penstock.testing.journal import JournalFormat
 from tests.remote.serving import Served, serving
 from tests.servers.proxy import Proxy
 
 R = TypeVar("R")
 
-PATIENT = Patience(answer_timeout_s=60.0, total_s=120.0)
+PATIENT = RemoteTimeouts(answer_timeout_s=60.0, total_s=120.0)
 """Where no answer is to be lost: a machine with much else to do may be late with each."""
-QUICK = Patience(connect_timeout_s=10.0, answer_timeout_s=60.0, total_s=120.0, wait_max_s=0.05, settle_s=0.2)
+QUICK = RemoteTimeouts(
+    connect_timeout_s=10.0, answer_timeout_s=60.0, total_s=120.0, wait_max_s=0.05, settle_s=0.2
+)
 
 
 @pytest.fixture
@@ -103,5 +105,5 @@ def proxy(served: Served, network: Proxy) -> Iterator[Proxy]:
 @pytest.fixture
 def remote(served: Served) -> Iterator[Lake]:
     """The same lake, through the server."""
-    with Lake(Remote(served.url, patience=PATIENT), author="tester") as lake:
+    with Lake(RemoteCatalogue(served.url, patience=PATIENT), author="tester") as lake:
         yield lake

@@ -23,16 +23,16 @@ from penstock.errors import (
     Unavailable,
     UnsupportedFormat,
 )
-from penstock.lake.answers import Landing
+from penstock.lake.answers import LandedRequest
 from penstock.lake.calls import Call, CreateReference, Fsck, GetReference, KeepHistory, Merge, Resolve
-from penstock.lake.remote import Patience, Remote
+from penstock.lake.remote import RemoteCatalogue, RemoteTimeouts
 from penstock.model.encoding import NO_COMMIT
 from penstock.model.references import Kind, Reference
 from penstock.wire import json
 from tests.remote.scripted import Said, refusal, scripted
 
-QUICK = Patience(total_s=0.15, wait_min_s=0.001, wait_max_s=0.01)
-PATIENT = Patience(total_s=30.0, wait_min_s=0.001, wait_max_s=0.01)
+QUICK = RemoteTimeouts(total_s=0.15, wait_min_s=0.001, wait_max_s=0.01)
+PATIENT = RemoteTimeouts(total_s=30.0, wait_min_s=0.001, wait_max_s=0.01)
 
 READ = GetReference(name="dev")
 WRITE = CreateReference(name="dev")
@@ -41,8 +41,8 @@ YES = Said(200, json.encode(FOUND, Reference))
 HTML = b"<html><title>Bad gateway</title></html>"
 
 
-def ask(url: str, call: Call[Any], patience: Patience = PATIENT) -> Any:
-    remote = Remote(url, patience=patience)
+def ask(url: str, call: Call[Any], patience: RemoteTimeouts = PATIENT) -> Any:
+    remote = RemoteCatalogue(url, patience=patience)
     try:
         return remote.do(call)
     finally:
@@ -142,7 +142,7 @@ def test_a_write_whose_answer_cannot_be_read_is_sent_once_more_with_the_same_key
 
 @pytest.mark.parametrize(("said", "told"), UNREADABLE)
 def test_a_write_whose_second_answer_cannot_be_read_either_is_looked_up(said: Said, told: str) -> None:
-    landing = Said(200, json.encode(Landing(commits=(), head="ab" * 32), Landing))
+    landing = Said(200, json.encode(LandedRequest(commits=(), head="ab" * 32), LandedRequest))
     with scripted(said, said, landing, YES) as server:
         assert ask(server.url, WRITE).id == "ab" * 32
     assert [asked.method for asked in server.asked] == ["POST", "POST", "GET", "GET"]
@@ -185,7 +185,7 @@ def test_a_fault_of_the_server_leaves_a_write_in_doubt_but_not_a_read() -> None:
 
 
 def test_a_write_that_the_servers_fault_came_after_is_found_out() -> None:
-    landing = Said(200, json.encode(Landing(commits=(), head="ab" * 32), Landing))
+    landing = Said(200, json.encode(LandedRequest(commits=(), head="ab" * 32), LandedRequest))
     fault = refusal(PenstockError("internal error of the server"))
     with scripted(fault, fault, landing, YES) as server:
         assert ask(server.url, WRITE).id == "ab" * 32
@@ -272,7 +272,7 @@ def test_the_address_of_nessies_api_is_told_apart(path: str) -> None:
     with pytest.raises(
         InvalidRequest, match=r"the address of Nessie's API; the address of the lake is http://host:1/x$"
     ):
-        Remote(f"http://host:1/x{path}")
+        RemoteCatalogue(f"http://host:1/x{path}")
 
 
 def test_a_path_where_a_server_has_nothing_is_told() -> None:
@@ -305,7 +305,7 @@ def test_a_long_answer_tells_how_far_the_work_is() -> None:
     body = b'{"progress":["read",1]}\n\n{"progress":["read",20]}\n' + result
     steps: list[tuple[str, int]] = []
     with scripted(Said(200, body, LINES)) as server:
-        remote = Remote(server.url)
+        remote = RemoteCatalogue(server.url)
         checked = remote.do(Fsck(), lambda *step: steps.append(step))
         remote.close()
     assert (checked.objects, steps) == (3, [("read", 1), ("read", 20)])

@@ -29,10 +29,10 @@ from penstock.lake.calls import (
     Restore,
     Revert,
     Transplant,
-    Write,
+    WriteCall,
 )
 from penstock.lake.lake import Lake
-from penstock.lake.remote import Patience, Remote
+from penstock.lake.remote import RemoteCatalogue, RemoteTimeouts
 from penstock.model.keys import Key
 from penstock.model.operations import Put
 from penstock.model.references import Kind
@@ -51,11 +51,11 @@ def far(embedded: Lake, proxy: Proxy) -> Iterator[Lake]:
     main.put("a", table(1))
     embedded.branch("dev").create().put("b", table(2))
     main.put("c", table(3))
-    with Lake(Remote(f"http://127.0.0.1:{proxy.port}", patience=QUICK), author="tester") as lake:
+    with Lake(RemoteCatalogue(f"http://127.0.0.1:{proxy.port}", patience=QUICK), author="tester") as lake:
         yield lake
 
 
-WRITES: dict[str, Write[Any]] = {
+WRITES: dict[str, WriteCall[Any]] = {
     "commit": CommitOperations(operations=(Put(Key("a"), table(9)),)),
     "commit with a base": CommitOperations(operations=(Put(Key("a"), table(9)),), base="main"),
     "commit at a head": CommitOperations(operations=(Put(Key("a"), table(9)),), if_head="main"),
@@ -84,7 +84,7 @@ CUTS: dict[str, Callable[[Proxy], Cut]] = {
 
 
 def test_every_write_is_tried() -> None:
-    writes = {kind for kind in CALLS if issubclass(kind, Write)}
+    writes = {kind for kind in CALLS if issubclass(kind, WriteCall)}
     # Those of tables take files: ``test_delta_loss``, ``tests/files`` and ``tests/lance`` try them.
     of_tables = {*delta_calls.CALLS, *files_calls.CALLS, *lance_calls.CALLS}
     assert {type(call) for call in WRITES.values()} == writes - of_tables
@@ -151,7 +151,7 @@ def test_a_read_that_is_never_answered_is_unavailable(far: Lake, proxy: Proxy) -
 
 
 def test_a_server_that_never_was_there_is_unavailable_at_once(proxy: Proxy) -> None:
-    remote = Remote(f"http://127.0.0.1:{proxy.port}", patience=Patience(total_s=600.0))
+    remote = RemoteCatalogue(f"http://127.0.0.1:{proxy.port}", patience=RemoteTimeouts(total_s=600.0))
     proxy.refuse()
     with pytest.raises(Unavailable, match=r"cannot connect to http://127\.0\.0\.1:\d+: connection refused"):
         Lake(remote)
@@ -204,7 +204,7 @@ def test_a_key_that_another_request_used_is_not_taken_for_ones_own(
 def test_many_clients_with_one_key_have_one_effect(embedded: Lake, far: Lake, served: Served) -> None:
     base = embedded.resolve()
     with ExitStack() as opened:
-        lakes = [opened.enter_context(Lake(Remote(served.url, patience=QUICK))) for _ in range(8)]
+        lakes = [opened.enter_context(Lake(RemoteCatalogue(served.url, patience=QUICK))) for _ in range(8)]
         commits = at_once(
             *(partial(lake.branch().put, "a", table(9), base=base, idempotency_key="k") for lake in lakes)
         )

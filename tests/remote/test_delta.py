@@ -31,7 +31,7 @@ from penstock.formats.delta.lake.calls import CommitTables, GetTableStatus, Tabl
 from penstock.formats.delta.protocol.actions import Add
 from penstock.lake.calls import GetOutcome
 from penstock.lake.lake import Lake
-from penstock.lake.remote import Remote
+from penstock.lake.remote import RemoteCatalogue
 from penstock.lake.table import Table
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable, IcebergTable
@@ -54,7 +54,7 @@ def lake(request: pytest.FixtureRequest, own: Lake) -> Iterator[Lake]:
     if request.param == "here":
         yield own
         return
-    with local(own.catalogue, [NATIVE]) as server, Lake(Remote(server.url), author="tester") as lake:
+    with local(own.catalogue, [NATIVE]) as server, Lake(RemoteCatalogue(server.url), author="tester") as lake:
         yield lake
 
 

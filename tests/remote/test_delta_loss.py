@@ -24,10 +24,10 @@ from penstock.formats.delta.lake.calls import (
     TableCommit,
 )
 from penstock.formats.delta.lake.handlers import DeltaHandlers
-from penstock.lake.call import Write
+from penstock.lake.call import WriteCall
 from penstock.lake.calls import GetOutcome
 from penstock.lake.lake import Lake
-from penstock.lake.remote import Remote
+from penstock.lake.remote import RemoteCatalogue
 from penstock.model.keys import Key
 from tests.remote.conftest import QUICK
 from tests.remote.test_connection_loss import CUTS
@@ -51,11 +51,11 @@ def embedded(tmp_path: Path) -> Iterator[Lake]:
 
 @pytest.fixture
 def far(embedded: Lake, proxy: Proxy) -> Iterator[Lake]:
-    with Lake(Remote(f"http://127.0.0.1:{proxy.port}", patience=QUICK), author="tester") as lake:
+    with Lake(RemoteCatalogue(f"http://127.0.0.1:{proxy.port}", patience=QUICK), author="tester") as lake:
         yield lake
 
 
-WRITES: dict[str, Callable[[Path], Write[Any]]] = {
+WRITES: dict[str, Callable[[Path], WriteCall[Any]]] = {
     "append": lambda _: CommitTables(tables=(TableCommit(key=ORDERS, actions=LINE),)),
     "a version": lambda _: CommitTables(tables=(TableCommit(key=ORDERS, actions=LINE, version=2),)),
     "create": lambda _: CreateTable(key=Key("new"), schema=SCHEMA),
@@ -81,7 +81,7 @@ LEFT = {
 
 
 def test_every_write_is_tried(tmp_path: Path) -> None:
-    writes = {kind for kind in delta_calls.CALLS if issubclass(kind, Write)}
+    writes = {kind for kind in delta_calls.CALLS if issubclass(kind, WriteCall)}
     assert {type(make(tmp_path)) for make in WRITES.values()} == writes
 
 

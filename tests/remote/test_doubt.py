@@ -25,7 +25,7 @@ from penstock.errors import (
     RetriesExhausted,
     TokenNotFound,
 )
-from penstock.lake.answers import Landing
+from penstock.lake.answers import LandedRequest
 from penstock.lake.audits.calls import RemoveExpectation
 from penstock.lake.calls import (
     AssignReference,
@@ -42,10 +42,10 @@ from penstock.lake.calls import (
     RevokeToken,
     SetGrace,
     Sweep,
-    Write,
+    WriteCall,
 )
 from penstock.lake.lake import Lake
-from penstock.lake.remote import Patience, Remote
+from penstock.lake.remote import RemoteCatalogue, RemoteTimeouts
 from penstock.lake.remote_outcome import recover
 from penstock.model.commits import EMPTY_COMMIT_ID
 from penstock.model.content import Namespace
@@ -60,12 +60,12 @@ from tests.remote.scripted import Said, refusal, scripted
 from tests.remote.serving import serving
 from tests.servers.proxy import Cut, Proxy
 
-ENDLESS = Patience(wait_max_s=0.05, settle_s=600.0)
+ENDLESS = RemoteTimeouts(wait_max_s=0.05, settle_s=600.0)
 """Of a client that a test would not see the end of, if it waited for a first try to end."""
 
 
-def _client(proxy: Proxy, patience: Patience = QUICK, token: str | None = None) -> Lake:
-    return Lake(Remote(f"http://127.0.0.1:{proxy.port}", token, patience), author="tester")
+def _client(proxy: Proxy, patience: RemoteTimeouts = QUICK, token: str | None = None) -> Lake:
+    return Lake(RemoteCatalogue(f"http://127.0.0.1:{proxy.port}", token, patience), author="tester")
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def _once_written(switch: Switch, act: Callable[[], object]) -> None:
     """Let others act as soon as a write was carried out, before it is answered."""
 
     def afterwards(call: Call[Any]) -> None:
-        if isinstance(call, Write):
+        if isinstance(call, WriteCall):
             switch.afterwards = lambda _: None
             act()
 
@@ -110,7 +110,7 @@ def test_a_refusal_is_not_believed_while_the_first_try_may_still_be_running(
             asked.set()  # and it was answered that nothing is known of the merge
 
     journal.during_apply, switch.afterwards = hang, note
-    patience = Patience(answer_timeout_s=0.2, wait_max_s=0.05, settle_s=100.0)
+    patience = RemoteTimeouts(answer_timeout_s=0.2, wait_max_s=0.05, settle_s=100.0)
     with _client(proxy, patience) as lake:
         merged = lake.merge("dev")
     assert asked.is_set()
@@ -200,7 +200,7 @@ def _back(lake: Lake) -> None:
     lake.branch("new").create(at="main").put("c", table(3))
 
 
-GONE_ON: dict[str, tuple[Write[Any], Callable[[Lake], None]]] = {
+GONE_ON: dict[str, tuple[WriteCall[Any], Callable[[Lake], None]]] = {
     "a branch": (CreateReference(name="new", at="dev"), _without_dev),
     "a branch that is gone": (CreateReference(name="new", at="dev"), _deleted_too),
     "a branch that has moved": (CreateReference(name="new", at="dev"), _moved_on),
@@ -215,7 +215,7 @@ GONE_ON: dict[str, tuple[Write[Any], Callable[[Lake], None]]] = {
 }
 
 
-def _prepare(lake: Lake, call: Write[Any]) -> str:
+def _prepare(lake: Lake, call: WriteCall[Any]) -> str:
     """Let there be what a call needs; the head that it leads to."""
     if isinstance(call, AssignReference | DeleteReference):
         lake.branch("new").create(at="main" if isinstance(call, AssignReference) else "dev")
@@ -242,7 +242,7 @@ def test_what_is_known_to_be_applied_is_answered_as_it_was(embedded: Lake, far: 
     call = msgspec.structs.replace(call, idempotency_key="k")
     expected = embedded.do(call)
     then(embedded)
-    answer = call.recover(embedded.do, Landing(commits=(), head=head))
+    answer = call.recover(embedded.do, LandedRequest(commits=(), head=head))
     assert (answer.name, answer.kind, answer.was, answer.id) == (
         expected.name,
         expected.kind,
@@ -254,11 +254,11 @@ def test_what_is_known_to_be_applied_is_answered_as_it_was(embedded: Lake, far: 
 @pytest.mark.parametrize(
     "call", [CreateReference(name="v1", kind=Kind.TAG), AssignReference(name="v1", to="x")]
 )
-def test_a_reference_of_which_nothing_is_left_is_answered_from_what_is_known(call: Write[Any]) -> None:
+def test_a_reference_of_which_nothing_is_left_is_answered_from_what_is_known(call: WriteCall[Any]) -> None:
     def forgotten(_: Call[Any]) -> Any:
         raise ReferenceNotFound("there is no branch or tag 'v1'")
 
-    found = call.recover(forgotten, Landing(commits=(), head="ab" * 32))
+    found = call.recover(forgotten, LandedRequest(commits=(), head="ab" * 32))
     kind = Kind.TAG if isinstance(call, CreateReference) else Kind.BRANCH
     assert (found.name, found.kind, found.id) == ("v1", kind, "ab" * 32)
 
@@ -309,7 +309,7 @@ def test_a_commit_that_may_not_be_read_is_told_to_be_applied() -> None:
 
     call = CommitOperations(operations=(), branch="dev", idempotency_key="k")
     with pytest.raises(OutcomeUnknown, match=f"was applied as commit {'ab' * 32}") as caught:
-        recover(closed, call, Landing(commits=(), head="ab" * 32))
+        recover(closed, call, LandedRequest(commits=(), head="ab" * 32))
     assert caught.value.details == {"key": "k", "name": "dev", "commit": "ab" * 32}
 
 
@@ -364,7 +364,7 @@ def test_a_token_is_revoked_once_and_answered(
 def test_a_token_that_never_was_is_not_revoked() -> None:
     lost, refused = Said(502, b"", "text/html"), refusal(TokenNotFound("there is no token '0'", id="0"))
     with scripted(Said(200, b"[]"), lost, refused) as server:
-        remote = Remote(server.url, patience=QUICK)
+        remote = RemoteCatalogue(server.url, patience=QUICK)
         with pytest.raises(TokenNotFound):
             remote.do(RevokeToken(id="0"))
         remote.close()
@@ -376,7 +376,7 @@ def test_a_token_that_never_was_is_not_revoked() -> None:
 )
 def test_what_was_refused_for_another_reason_may_have_been_done(error: PenstockError) -> None:
     with scripted(Said(502, b"", "text/html"), refusal(error)) as server:
-        remote = Remote(server.url, patience=QUICK)
+        remote = RemoteCatalogue(server.url, patience=QUICK)
         with pytest.raises(OutcomeUnknown):
             remote.do(KeepHistory(max_commits=5))
         remote.close()
@@ -390,7 +390,7 @@ def test_what_was_refused_for_another_reason_may_have_been_done(error: PenstockE
 def test_a_refusal_that_may_come_of_an_earlier_try_is_not_believed_without_a_look(call: Call[Any]) -> None:
     lost, refused = Said(502, b"", "text/html"), refusal(InvalidRequest("it is not there"))
     with scripted(lost, refused, refusal(Denied("not any more"))) as server:
-        remote = Remote(server.url, patience=QUICK)
+        remote = RemoteCatalogue(server.url, patience=QUICK)
         with pytest.raises(OutcomeUnknown):
             remote.do(call)
         remote.close()

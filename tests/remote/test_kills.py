@@ -14,7 +14,7 @@ import pytest
 import penstock
 from penstock.errors import OutcomeUnknown
 from penstock.lake.lake import Lake
-from penstock.lake.remote import Patience, Remote
+from penstock.lake.remote import RemoteCatalogue, RemoteTimeouts
 from penstock.testing.journal import JournalFormat, append, lines_of
 from tests.servers import process
 
@@ -69,7 +69,9 @@ def test_a_write_survives_its_server(server: Server, tmp_path: Path, moment: str
         server.wait()
         server.start("never")
 
-    with Lake(Remote(server.url, patience=Patience(total_s=240.0, wait_max_s=0.1)), author="tester") as lake:
+    with Lake(
+        RemoteCatalogue(server.url, patience=RemoteTimeouts(total_s=240.0, wait_max_s=0.1)), author="tester"
+    ) as lake:
         starting = threading.Thread(target=start_again)
         starting.start()
         commit = lake.commit([append("diary", "once")])
@@ -85,9 +87,9 @@ def test_a_write_whose_server_stays_away_has_an_unknown_outcome(
     server: Server, tmp_path: Path, moment: str, lines: list[str]
 ) -> None:
     server.start(moment)
-    patience = Patience(total_s=0.5, wait_max_s=0.1)
+    patience = RemoteTimeouts(total_s=0.5, wait_max_s=0.1)
     with (
-        Lake(Remote(server.url, patience=patience), author="tester") as lake,
+        Lake(RemoteCatalogue(server.url, patience=patience), author="tester") as lake,
         pytest.raises(OutcomeUnknown) as caught,
     ):
         lake.commit([append("diary", "once")])

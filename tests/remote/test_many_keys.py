@@ -12,7 +12,7 @@ from penstock.kernel.reachable import Progress, silent
 from penstock.lake.calls import Call, GetContents, Resolve
 from penstock.lake.catalogue import Catalogue
 from penstock.lake.lake import Lake
-from penstock.lake.remote import Remote
+from penstock.lake.remote import RemoteCatalogue
 from penstock.model.keys import Key
 from penstock.model.operations import Put
 from tests.remote.conftest import PATIENT
@@ -51,7 +51,7 @@ def restless(embedded: Lake) -> Restless:
 @pytest.fixture
 def catalogue(restless: Restless) -> Iterator[Catalogue]:
     with serving(restless) as server:
-        remote = Remote(server.url, patience=PATIENT)
+        remote = RemoteCatalogue(server.url, patience=PATIENT)
         yield remote
         remote.close()
 

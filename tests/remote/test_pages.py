@@ -12,7 +12,7 @@ from penstock.kernel.reachable import Progress, silent
 from penstock.lake.calls import Call, Diff, GetChanges, ListCommits
 from penstock.lake.lake import Lake
 from penstock.lake.opener import open_lake
-from penstock.lake.remote import Remote
+from penstock.lake.remote import RemoteCatalogue
 from penstock.server.limits import Limits
 from tests.remote.serving import serving
 
@@ -21,7 +21,7 @@ COUNT = 250
 PAGE = 100
 
 
-class Interfering(Remote):
+class Interfering(RemoteCatalogue):
     """Lets somebody else do something between the first page of a list and the next."""
 
     def __init__(self, url: str, between: Callable[[], object]) -> None:

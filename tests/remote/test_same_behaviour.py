@@ -12,7 +12,7 @@ import pytest
 import penstock
 from penstock.errors import InvalidRequest
 from penstock.lake.lake import Lake
-from penstock.lake.remote import Remote
+from penstock.lake.remote import RemoteCatalogue
 from penstock.lake.table import Table
 from penstock.lake.views import Branch, Snapshot, Tag
 from penstock.testing.journal import JournalFormat, lines_of
@@ -28,7 +28,7 @@ def lakes() -> Iterator[tuple[Lake, Lake]]:
         prepare(embedded)
         with (
             serving(embedded.catalogue) as server,
-            Lake(Remote(server.url, patience=PATIENT), author="tester") as remote,
+            Lake(RemoteCatalogue(server.url, patience=PATIENT), author="tester") as remote,
         ):
             yield embedded, remote
 

@@ -37,11 +37,11 @@ from penstock.lake.calls import (
     Rebase,
     Revert,
     Transplant,
-    Write,
+    WriteCall,
 )
 from penstock.lake.lake import Lake
 from penstock.lake.opener import open_lake
-from penstock.lake.remote import Patience, Remote
+from penstock.lake.remote import RemoteCatalogue, RemoteTimeouts
 from penstock.lake.remote_outcome import holds_for_every_try
 from penstock.lake.remote_sender import SETTLE_S
 from penstock.model.keys import Key
@@ -57,7 +57,7 @@ from tests.remote.scripted import Said, refusal, scripted
 from tests.remote.serving import serving
 from tests.servers.proxy import Proxy
 
-W = TypeVar("W", bound=Write[Any])
+W = TypeVar("W", bound=WriteCall[Any])
 
 LOST = Said(502, b"", "text/html")
 GONE = refusal(ReferenceNotFound("there is no branch or tag 'dev'", name="dev"))
@@ -76,19 +76,22 @@ def test_a_server_says_how_long_a_lost_request_may_still_be_carried_out(embedded
     told: list[float] = []
     for request_timeout_s in (0.5, 30.0):
         limits = Limits(request_timeout_s=request_timeout_s)
-        with serving(embedded.catalogue, limits=limits) as server, Lake(Remote(server.url)) as lake:
-            assert isinstance(lake.catalogue, Remote)
+        with serving(embedded.catalogue, limits=limits) as server, Lake(RemoteCatalogue(server.url)) as lake:
+            assert isinstance(lake.catalogue, RemoteCatalogue)
             told.append(lake.catalogue.settle_s)
     assert told[0] > 0.5 + embedded.kernel.settings.write_timeout_s
     assert told[1] - told[0] == pytest.approx(29.5)
 
 
 def test_a_client_knows_better_if_it_is_told_and_is_careful_if_nobody_says() -> None:
-    with scripted(_about(None)) as server, Lake(Remote(server.url)) as lake:
-        assert isinstance(lake.catalogue, Remote)
+    with scripted(_about(None)) as server, Lake(RemoteCatalogue(server.url)) as lake:
+        assert isinstance(lake.catalogue, RemoteCatalogue)
         assert lake.catalogue.settle_s == SETTLE_S
-    with scripted(_about(7.0)) as server, Lake(Remote(server.url, None, Patience(settle_s=0.0))) as lake:
-        assert isinstance(lake.catalogue, Remote)
+    with (
+        scripted(_about(7.0)) as server,
+        Lake(RemoteCatalogue(server.url, None, RemoteTimeouts(settle_s=0.0))) as lake,
+    ):
+        assert isinstance(lake.catalogue, RemoteCatalogue)
         assert lake.catalogue.settle_s == 0.0
 
 
@@ -111,10 +114,10 @@ def test_a_refusal_is_believed_after_as_long_as_the_server_says_even_beyond_the_
     clock = SleptTime()
     for module in (remote_sender, remote_connection):
         monkeypatch.setattr(module, "time", clock)
-    patience = Patience(total_s=0.3, wait_max_s=0.05)
+    patience = RemoteTimeouts(total_s=0.3, wait_max_s=0.05)
     with (
         scripted(_about(0.6), LOST, GONE, NOTHING) as server,
-        Lake(Remote(server.url, None, patience)) as lake,
+        Lake(RemoteCatalogue(server.url, None, patience)) as lake,
     ):
         with pytest.raises(ReferenceNotFound):
             lake.merge("dev")
@@ -143,8 +146,8 @@ def test_the_time_counts_from_when_the_try_was_sent(
             questions.append(call)
 
     journal.during_apply, switch.afterwards = hang, note
-    patience = Patience(answer_timeout_s=0.5, wait_max_s=0.05, settle_s=0.5)
-    with Lake(Remote(f"http://127.0.0.1:{proxy.port}", None, patience)) as lake:
+    patience = RemoteTimeouts(answer_timeout_s=0.5, wait_max_s=0.05, settle_s=0.5)
+    with Lake(RemoteCatalogue(f"http://127.0.0.1:{proxy.port}", None, patience)) as lake:
         try:
             with pytest.raises(ReferenceNotFound):
                 lake.merge("dev")
@@ -157,7 +160,7 @@ def test_the_time_counts_from_when_the_try_was_sent(
 
 COMMIT = "ab" * 32
 
-CERTAIN: list[tuple[Write[Any], PenstockError]] = [
+CERTAIN: list[tuple[WriteCall[Any], PenstockError]] = [
     (Merge(source=COMMIT), MergeConflict((), "c")),
     (Merge(source=COMMIT, if_head=COMMIT), MergeConflict((), "c")),
     (Transplant(commits=(COMMIT, COMMIT)), MergeConflict((), "c")),
@@ -176,7 +179,7 @@ CERTAIN: list[tuple[Write[Any], PenstockError]] = [
     ),
 ]
 
-OF_THE_MOMENT: list[tuple[Write[Any], PenstockError]] = [
+OF_THE_MOMENT: list[tuple[WriteCall[Any], PenstockError]] = [
     (Merge(source="dev"), MergeConflict((), "c")),
     (Merge(source=COMMIT[:8]), MergeConflict((), "c")),
     (Merge(source=COMMIT, if_head="main"), MergeConflict((), "c")),
@@ -207,8 +210,8 @@ class _Workers(Switch):
         self._writes = 0
 
     def do(self, call: Call[Any], progress: Progress = silent) -> Any:
-        self._writes += isinstance(call, Write)
-        if isinstance(call, Write) and self._writes == 1:
+        self._writes += isinstance(call, WriteCall)
+        if isinstance(call, WriteCall) and self._writes == 1:
             return self._first.do(call, progress)
         return super().do(call, progress)
 
@@ -235,8 +238,8 @@ def test_a_conflict_of_what_a_name_leads_to_now_is_not_believed_while_another_tr
 
     workers = _Workers(first, other)
     slow.during_apply, workers.afterwards = hang, note
-    patience = Patience(answer_timeout_s=0.5, wait_max_s=0.05, settle_s=100.0)
-    with serving(workers) as server, Lake(Remote(server.url, None, patience)) as lake:
+    patience = RemoteTimeouts(answer_timeout_s=0.5, wait_max_s=0.05, settle_s=100.0)
+    with serving(workers) as server, Lake(RemoteCatalogue(server.url, None, patience)) as lake:
         assert lake.merge("dev").applied
     assert looked_up.is_set()
     assert [line.event for line in other.reflog()].count("merge") == 1
@@ -250,7 +253,7 @@ def far(embedded: Lake, proxy: Proxy) -> Iterator[Lake]:
     """A lake behind a bad network, where a commit to dev was made under the key ``run-1``."""
     embedded.branch().put("a", table(1))
     embedded.branch("dev").create()
-    with Lake(Remote(f"http://127.0.0.1:{proxy.port}", None, QUICK), author="t") as lake:
+    with Lake(RemoteCatalogue(f"http://127.0.0.1:{proxy.port}", None, QUICK), author="t") as lake:
         commit = CommitOperations(operations=(Put(Key("b"), table(2)),), branch="dev")
         lake.do(_keyed(commit))
         yield lake
@@ -277,11 +280,11 @@ def test_a_commit_under_the_same_key_is_not_taken_for_what_was_refused(
 def test_what_came_of_a_key_of_the_caller_is_asked_for_by_the_request_itself() -> None:
     call = _keyed(Merge(source="dev"))
     with scripted(LOST, GONE, NOTHING) as server:
-        remote = Remote(server.url, None, QUICK)
+        remote = RemoteCatalogue(server.url, None, QUICK)
         with pytest.raises(ReferenceNotFound):
             remote.do(call)
         with scripted(LOST, GONE, refusal(IdempotencyKeyReused("used for another"))) as strict:
-            other = Remote(strict.url, None, QUICK)
+            other = RemoteCatalogue(strict.url, None, QUICK)
             with pytest.raises(ReferenceNotFound):
                 other.do(call)
             other.close()

@@ -11,7 +11,7 @@ import pytest
 
 from penstock.errors import InvalidRequest, Unavailable
 from penstock.lake.calls import CreateReference, GetOutcome
-from penstock.lake.remote import Remote
+from penstock.lake.remote import RemoteCatalogue
 from tests.remote.scripted import Said, scripted
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
@@ -38,7 +38,7 @@ def tls(certificate: Path) -> ssl.SSLContext:
 
 def test_a_certificate_that_is_not_trusted_is_refused(tls: ssl.SSLContext) -> None:
     with scripted(Said(200, b"null"), tls=tls) as server:
-        remote = Remote(server.url, "penstock_0123456789ab_s3cr3t")
+        remote = RemoteCatalogue(server.url, "penstock_0123456789ab_s3cr3t")
         with pytest.raises(Unavailable, match=r"certificate is not trusted .*SSL_CERT_FILE"):
             remote.do(GetOutcome(key="k"))
         remote.close()
@@ -50,7 +50,7 @@ def test_a_certificate_of_ones_own_is_trusted_if_one_says_so(
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     with scripted(Said(200, b"null"), tls=tls) as server:
-        remote = Remote(server.url, "penstock_0123456789ab_s3cr3t")
+        remote = RemoteCatalogue(server.url, "penstock_0123456789ab_s3cr3t")
         assert remote.do(GetOutcome(key="k")) is None
         remote.close()
     assert server.asked[0].headers["authorization"] == "Bearer penstock_0123456789ab_s3cr3t"
@@ -61,7 +61,7 @@ def test_a_certificate_for_another_name_is_refused(
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     with scripted(Said(200, b"null"), tls=tls) as server:
-        remote = Remote(server.url.replace("localhost", "127.0.0.1"))
+        remote = RemoteCatalogue(server.url.replace("localhost", "127.0.0.1"))
         with pytest.raises(Unavailable, match="certificate is not trusted"):
             remote.do(GetOutcome(key="k"))
         remote.close()
@@ -71,7 +71,7 @@ def test_a_certificate_for_another_name_is_refused(
 def test_a_server_that_does_not_speak_tls_is_told_at_once() -> None:
     with scripted(Said(200, b"null")) as server:
         plain = server.url
-        remote = Remote(plain.replace("http://", "https://"))
+        remote = RemoteCatalogue(plain.replace("http://", "https://"))
         with pytest.raises(
             InvalidRequest, match=f"does not speak TLS; use {plain}, or the address of a proxy"
         ):
@@ -87,7 +87,7 @@ def test_a_write_before_which_tls_was_not_agreed_on_was_not_sent(
     tls.maximum_version = ssl.TLSVersion.TLSv1_2
     tls.set_ciphers("NULL-SHA256:@SECLEVEL=0")  # nothing that a client would take
     with scripted(Said(200, b"null"), tls=tls) as server:
-        remote = Remote(server.url)
+        remote = RemoteCatalogue(server.url)
         with pytest.raises(Unavailable, match=r"cannot connect to .*: TLS failed \(.*handshake failure\)"):
             remote.do(CreateReference(name="dev"))
         remote.close()

@@ -13,7 +13,7 @@ import penstock
 from penstock.errors import Denied, InvalidRequest, PenstockError, Unauthenticated
 from penstock.lake.calls import GetAbout
 from penstock.lake.lake import Lake
-from penstock.lake.remote import Remote
+from penstock.lake.remote import RemoteCatalogue
 from penstock.server.access import TokenGate
 from tests.remote.scenarios import table
 from tests.remote.scripted import Said, scripted
@@ -31,7 +31,7 @@ def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def sent(*args: Any) -> str | None:
     """The header that a server gets."""
     with scripted(Said(404)) as server:
-        remote = Remote(server.url, *args)
+        remote = RemoteCatalogue(server.url, *args)
         with pytest.raises(PenstockError):
             remote.do(GetAbout())
         remote.close()
@@ -68,13 +68,13 @@ def test_an_empty_token_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_file_that_cannot_be_read_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PENSTOCK_TOKEN_FILE", str(tmp_path / "nothing"))
     with pytest.raises(InvalidRequest, match=r"PENSTOCK_TOKEN_FILE names .*nothing.*No such file"):
-        Remote("http://127.0.0.1:1")
+        RemoteCatalogue("http://127.0.0.1:1")
 
 
 @pytest.mark.parametrize("token", ["two words", "line\nbreak", "ümlaut", "x\r\nHost: evil"])
 def test_what_cannot_be_a_token_is_refused_without_showing_it(token: str) -> None:
     with pytest.raises(InvalidRequest, match="token contains characters") as caught:
-        Remote("http://127.0.0.1:1", token)
+        RemoteCatalogue("http://127.0.0.1:1", token)
     assert token not in str(caught.value)
 
 
@@ -83,10 +83,10 @@ def test_what_cannot_be_a_token_is_refused_without_showing_it(token: str) -> Non
 )
 def test_a_token_is_not_sent_in_the_open(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InvalidRequest, match="use https://, or set PENSTOCK_INSECURE=1"):
-        Remote(url, SECRET)
-    Remote(url)
+        RemoteCatalogue(url, SECRET)
+    RemoteCatalogue(url)
     monkeypatch.setenv("PENSTOCK_INSECURE", "1")
-    Remote(url, SECRET)
+    RemoteCatalogue(url, SECRET)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_a_token_is_not_sent_in_the_open(url: str, monkeypatch: pytest.MonkeyPat
     ],
 )
 def test_a_token_is_sent_over_tls_and_to_this_machine(url: str) -> None:
-    Remote(url, SECRET)
+    RemoteCatalogue(url, SECRET)
 
 
 @pytest.mark.parametrize(
@@ -117,14 +117,14 @@ def test_a_token_is_sent_over_tls_and_to_this_machine(url: str) -> None:
 )
 def test_an_address_that_cannot_be_is_refused_without_its_secrets(url: str, told: str) -> None:
     with pytest.raises(InvalidRequest, match=told) as caught:
-        Remote(url)
+        RemoteCatalogue(url)
     assert "pa55word" not in str(caught.value)
 
 
 def test_a_token_is_in_no_text_and_no_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     with scripted(Said(500, b"no", "text/plain")) as server:
-        remote = Remote(server.url, SECRET)
+        remote = RemoteCatalogue(server.url, SECRET)
         with pytest.raises(PenstockError) as caught:
             remote.do(GetAbout())
         remote.close()
@@ -135,7 +135,7 @@ def test_a_token_is_in_no_text_and_no_log(caplog: pytest.LogCaptureFixture) -> N
 
 def test_a_redirect_does_not_get_the_token() -> None:
     with scripted(Said(200, b"{}")) as other, scripted(Said(307, headers={"location": other.url})) as server:
-        remote = Remote(server.url, SECRET)
+        remote = RemoteCatalogue(server.url, SECRET)
         with pytest.raises(InvalidRequest, match="redirects"):
             remote.do(GetAbout())
         remote.close()

@@ -22,7 +22,7 @@ from penstock.errors import (
     VersionNotFound,
 )
 from penstock.lake.lake import Lake
-from penstock.lake.remote import Remote
+from penstock.lake.remote import RemoteCatalogue
 from penstock.model.nessie import IcebergView
 from penstock.server.native import NATIVE
 from tests.cli.conftest import Terminal
@@ -46,7 +46,10 @@ def any_lake(request: pytest.FixtureRequest, lake: Lake) -> Iterator[Lake]:
     if request.param == "here":
         yield lake
         return
-    with local(lake.catalogue, [NATIVE]) as server, Lake(Remote(server.url), author="tester") as remote:
+    with (
+        local(lake.catalogue, [NATIVE]) as server,
+        Lake(RemoteCatalogue(server.url), author="tester") as remote,
+    ):
         yield remote
 
 

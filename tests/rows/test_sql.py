@@ -26,7 +26,7 @@ from penstock.errors import (
 )
 from penstock.formats.rows.arrow_types import pa
 from penstock.lake.lake import Lake
-from penstock.lake.sql import bounds
+from penstock.lake.sql import duckdb_limits
 from penstock.lake.sql.datasets import RowDataset
 from penstock.model.nessie import IcebergTable
 from penstock.server.access import TokenGate
@@ -91,10 +91,10 @@ def test_a_number_that_no_double_holds_is_a_number(lake: Lake) -> None:
 
 
 def test_queries_of_others_have_bounds(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounds, "LOOKED_MAX_BYTES", 1024**2)
+    monkeypatch.setattr(duckdb_limits, "LOOKED_MAX_BYTES", 1024**2)
     query = "select range from range(500_000) order by hash(range)"
     assert lake.sql(query).to_arrow().num_rows == 500_000
-    with bounds.bound_queries(8 * 1024**2), pytest.raises(InvalidRequest) as refused:
+    with duckdb_limits.bound_queries(8 * 1024**2), pytest.raises(InvalidRequest) as refused:
         lake.sql(query).to_arrow()
     assert "needs more memory than it may use" in refused.value.message
     assert "SET " not in refused.value.message, "settings are locked"

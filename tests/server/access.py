@@ -10,7 +10,7 @@ from penstock.model.keys import Key
 from penstock.model.nessie import IcebergTable
 from penstock.model.operations import Put
 from penstock.model.references import Kind
-from penstock.server.access import Caller, Guarded
+from penstock.server.access import Caller, CheckedCatalogue
 from penstock.stores.memory import MemoryStore
 from penstock.stores.port import Row
 
@@ -51,9 +51,9 @@ def caller(*grants: str, name: str = "tester") -> Caller:
     return Caller(name=name, grants=tuple(map(parse_grant, grants)))
 
 
-def guarded(lake: Lake, *grants: str) -> Guarded:
+def guarded(lake: Lake, *grants: str) -> CheckedCatalogue:
     """The lake as a caller with these grants sees it."""
-    return Guarded(lake.catalogue, caller(*grants))
+    return CheckedCatalogue(lake.catalogue, caller(*grants))
 
 
 CALLERS = {

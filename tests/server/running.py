@@ -29,9 +29,9 @@ from penstock.server.access import AccessGate, OpenGate
 from penstock.server.app import ROW_WORK_IMPORTS, Application
 from penstock.server.connection import connection_type
 from penstock.server.limits import Limits
-from penstock.server.logs import Level, Log
+from penstock.server.logs import Log, LogLevel
 from penstock.server.routes import Api
-from penstock.server.sockets import Sockets
+from penstock.server.sockets import ConnectionLimits
 from tests.queue.hooks import wait_until
 
 ANSWER_MAX_S = 60.0
@@ -305,7 +305,7 @@ def local(
 ) -> Iterator[Local]:
     """Serve APIs in a thread until the block ends."""
     log, metrics = io.BytesIO(), Metrics()
-    lines = Log(log, Level.DEBUG)
+    lines = Log(log, LogLevel.DEBUG)
     application = Application(
         catalogue,
         apis,
@@ -315,7 +315,7 @@ def local(
         meter=metrics,
         pool=pool or shared_pool(),
     )
-    sockets = Sockets(limits, lines, metrics) if bounds_connections else None
+    sockets = ConnectionLimits(limits, lines, metrics) if bounds_connections else None
     config = uvicorn.Config(
         application,
         http=connection_type(head_timeout_s, sockets),

@@ -24,9 +24,9 @@ from penstock.model.commits import EMPTY_COMMIT_ID
 from penstock.model.keys import Key
 from penstock.model.operations import Delete, Unchanged
 from penstock.model.references import Kind
-from penstock.server.access import Caller, Guarded, OpenGate
+from penstock.server.access import Caller, CheckedCatalogue, OpenGate
+from penstock.server.access.checked_catalogue import LAKE_RULES
 from penstock.server.access.format_rules import format_rules
-from penstock.server.access.guarded import LAKE_RULES
 from penstock.stores.memory import MemoryStore
 from tests.server.access import CALLERS, HOLDERS, caller, guarded, new_lake, put, rows_of
 
@@ -420,18 +420,18 @@ def test_a_call_without_a_rule_is_refused_to_everybody() -> None:
     lake = new_lake()
     for who in (OpenGate()({}), caller("admin")):
         with pytest.raises(Denied, match="Unheard"):
-            Guarded(lake.catalogue, who).do(Unheard())
+            CheckedCatalogue(lake.catalogue, who).do(Unheard())
 
 
 def test_who_has_no_grants_may_ask_nothing() -> None:
     with pytest.raises(Denied):
-        Guarded(new_lake().catalogue, Caller(name="nobody", grants=())).do(calls.GetAbout())
+        CheckedCatalogue(new_lake().catalogue, Caller(name="nobody", grants=())).do(calls.GetAbout())
 
 
 def test_an_open_gate_may_ask_everything() -> None:
     for make, _ in CASES:
         lake = new_lake()
-        assert refusal(Guarded(lake.catalogue, OpenGate()({})), make(lake)) is None
+        assert refusal(CheckedCatalogue(lake.catalogue, OpenGate()({})), make(lake)) is None
 
 
 def test_what_is_written_says_whose_token_it_was_whatever_the_request_says() -> None:
@@ -443,7 +443,7 @@ def test_what_is_written_says_whose_token_it_was_whatever_the_request_says() -> 
     assert (mine.committer, mine.authors) == ("tester", ("grace",))
     guarded(lake, "write").do(calls.CreateReference(name="dev/x", who="root"))
     assert [line.who for line in lake.reflog("dev/x")] == ["tester"]
-    open_to_all = Guarded(lake.catalogue, OpenGate()({}))
+    open_to_all = CheckedCatalogue(lake.catalogue, OpenGate()({}))
     theirs = open_to_all.do(calls.CommitOperations(operations=(put("sales.y"),), who="root"))
     assert (theirs.committer, theirs.authors) == ("root", ("root",))
 

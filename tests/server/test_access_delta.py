@@ -18,7 +18,7 @@ from penstock.lake.catalogue import Catalogue
 from penstock.lake.lake import Lake
 from penstock.lake.row_input import schema_text
 from penstock.model.keys import Key
-from penstock.server.access import Guarded
+from penstock.server.access import CheckedCatalogue
 from tests.server.access import caller
 
 ROWS = pa.table({"day": ["1"]})
@@ -51,7 +51,7 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
 
 def test_storage_is_looked_at_only_for_tables_that_the_caller_may_see(lake: Lake) -> None:
     noting = Noting(lake.catalogue)
-    guarded = Guarded(noting, caller("read:*:sales.*"))
+    guarded = CheckedCatalogue(noting, caller("read:*:sales.*"))
     found = guarded.do(GetTableStatus())
     assert [str(one.key) for one in found] == ["sales.eu.orders", "sales.orders", "sales.returns"]
     looked = [str(call.key) for call in noting.asked if isinstance(call, GetTableStatus)]
@@ -66,14 +66,14 @@ def test_a_writer_of_some_keys_names_no_place(lake: Lake) -> None:
     place = f"{lake.warehouse}/mine"
     call = CreateTable(key=Key("sales", "new"), schema=SCHEMA, location=place)
     with pytest.raises(Denied):
-        Guarded(lake.catalogue, caller("write:*:sales.*")).do(call)
+        CheckedCatalogue(lake.catalogue, caller("write:*:sales.*")).do(call)
     assert not lake.table("sales.new").exists
-    assert Guarded(lake.catalogue, caller("write")).do(call).location == place
+    assert CheckedCatalogue(lake.catalogue, caller("write")).do(call).location == place
 
 
 def test_a_refused_place_does_not_tell_whose_it_is(lake: Lake) -> None:
     for place in (lake.table("hr.pay").location, f"{lake.table('hr.pay').location}/x", lake.warehouse):
         call = CreateTable(key=Key("sales", "new"), schema=SCHEMA, location=place)
         with pytest.raises(LocationRefused) as refused:
-            Guarded(lake.catalogue, caller("write")).do(call)
+            CheckedCatalogue(lake.catalogue, caller("write")).do(call)
         assert "hr" not in refused.value.message.replace(place, "")

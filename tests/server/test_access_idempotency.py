@@ -31,8 +31,8 @@ from penstock.model.commits import KEY_MAX_CHARS, given_key, owned_key
 from penstock.model.keys import Key
 from penstock.model.operations import Delete, Put
 from penstock.model.references import Kind
-from penstock.server.access import Guarded, OpenGate, TokenGate, UnmarkedKeys
-from penstock.server.access.keys import NOTE
+from penstock.server.access import CheckedCatalogue, OpenGate, TokenGate, UnmarkedKeys
+from penstock.server.access.idempotency_keys import NOTE
 from penstock.stores.memory import MemoryStore
 from penstock.testing import FaultyStore, Point
 from tests.server.access import ROOT, caller, new_lake, put
@@ -47,8 +47,8 @@ def lake() -> Iterator[Lake]:
         yield own
 
 
-def as_token(lake: Lake, name: str, *grants: str, unmarked: UnmarkedKeys | None = None) -> Guarded:
-    return Guarded(lake.catalogue, caller(*(grants or ("write",)), name=name), unmarked=unmarked)
+def as_token(lake: Lake, name: str, *grants: str, unmarked: UnmarkedKeys | None = None) -> CheckedCatalogue:
+    return CheckedCatalogue(lake.catalogue, caller(*(grants or ("write",)), name=name), unmarked=unmarked)
 
 
 def commit(key: str, content: str = "new", **more: Any) -> calls.CommitOperations:
@@ -72,9 +72,9 @@ def test_two_tokens_use_one_key_on_a_branch_without_meeting(lake: Lake) -> None:
     assert reused.value.details["key"] == KEY
 
 
-def moves(message: str) -> list[calls.Write[Any]]:
+def moves(message: str) -> list[calls.WriteCall[Any]]:
     """Requests of every kind that is not a plain commit, in the life of a branch."""
-    wanted: list[calls.Write[Any]] = [
+    wanted: list[calls.WriteCall[Any]] = [
         calls.CreateReference(name="a", kind=Kind.BRANCH, at="main"),
         calls.AssignReference(name="a", to="v1"),
         calls.Merge(source="dev/etl", into="a", said=calls.CommitDescription(message=message)),
@@ -135,12 +135,12 @@ def test_a_token_that_replaces_another_one_finds_its_keys(lake: Lake) -> None:
     texts = [lake.create_token("etl", "write")]
     texts.append(lake.create_token("etl", "write", replaces=lake.tokens()[0].id))
     gate = TokenGate(lake.catalogue)
-    old, new = (Guarded(lake.catalogue, gate({"authorization": f"Bearer {text}"})) for text in texts)
+    old, new = (CheckedCatalogue(lake.catalogue, gate({"authorization": f"Bearer {text}"})) for text in texts)
     assert old.do(commit("sales.orders")).id == new.do(commit("sales.orders")).id
 
 
 def test_without_tokens_there_is_one_owner(lake: Lake) -> None:
-    insecure = Guarded(lake.catalogue, OpenGate()({}))
+    insecure = CheckedCatalogue(lake.catalogue, OpenGate()({}))
     made = insecure.do(commit("sales.orders"))
     assert lake.do(commit("sales.orders")).id == made.id
     assert lake.outcome(KEY) == made

@@ -25,15 +25,15 @@ from penstock.model.nessie import IcebergTable
 from penstock.model.operations import Delete, Operation, Put, Unchanged
 from penstock.model.references import Kind
 from penstock.model.tokens import Role
-from penstock.server.access import Caller, Guarded
-from penstock.server.access.caller import Keys
+from penstock.server.access import Caller, CheckedCatalogue
+from penstock.server.access.caller import GrantedKeys
 from penstock.stores.memory import MemoryStore
 from tests.chance import examples
 from tests.server.access import ROOT, guarded, new_lake, put
 
 
-def keys(*patterns: str) -> Keys:
-    return Keys(frozenset(patterns))
+def keys(*patterns: str) -> GrantedKeys:
+    return GrantedKeys(frozenset(patterns))
 
 
 @pytest.mark.parametrize(
@@ -391,7 +391,7 @@ def test_nothing_that_may_not_be_read_is_ever_seen(data: st.DataObject, seed: in
     """Not in what a call answers, not in what it fails with, and not by what it leads to."""
     marked = marked_lake(seed)
     hidden = marked.hidden(caller)
-    seen = Guarded(marked.copy().catalogue, caller)
+    seen = CheckedCatalogue(marked.copy().catalogue, caller)
     chosen = data.draw(st.lists(marked.calls, max_size=6))
     for call in (*chosen, *look_round(seen, marked.ids)):
         told = answer(seen, call)
@@ -437,7 +437,7 @@ def test_nobody_brings_what_they_may_not_read_to_where_they_may(
 ) -> None:
     marked = marked_lake(seed)
     hidden = marked.hidden(caller)
-    seen = Guarded(marked.copy().catalogue, caller)
+    seen = CheckedCatalogue(marked.copy().catalogue, caller)
     for call in data.draw(st.lists(bringing(marked.ids), min_size=1, max_size=3)):
         answer(seen, call)
     for call in look_round(seen, []):
@@ -445,7 +445,7 @@ def test_nobody_brings_what_they_may_not_read_to_where_they_may(
         assert [mark for mark in hidden if mark in told] == [], call
 
 
-def look_round(seen: Guarded, ids: list[str]) -> Iterator[calls.Call[Any]]:
+def look_round(seen: CheckedCatalogue, ids: list[str]) -> Iterator[calls.Call[Any]]:
     """Calls that show everything, by each branch that there is by now."""
     for name in [one.name for one in seen.do(calls.ListReferences())]:
         yield calls.ListEntries(at=name)
@@ -456,7 +456,7 @@ def look_round(seen: Guarded, ids: list[str]) -> Iterator[calls.Call[Any]]:
             yield calls.GetCommit(revision=one, via=name)
 
 
-def answer(seen: Guarded, call: calls.Call[Any]) -> str:
+def answer(seen: CheckedCatalogue, call: calls.Call[Any]) -> str:
     try:
         return repr(_plain(seen.do(call)))
     except PenstockError as error:

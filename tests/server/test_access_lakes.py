@@ -10,14 +10,14 @@ import pytest
 from penstock.errors import Denied, TimedOut
 from penstock.lake import calls
 from penstock.lake.lake import Lake
-from penstock.server.access import Guarded
+from penstock.server.access import CheckedCatalogue
 from tests.server.access import caller, new_lake, table
 
 
 @pytest.fixture
 def bound() -> Lake:
     """A lake whose holder may only read branches under ``dev/``."""
-    return Lake(Guarded(new_lake().catalogue, caller("read:dev/*")), author="ada")
+    return Lake(CheckedCatalogue(new_lake().catalogue, caller("read:dev/*")), author="ada")
 
 
 def test_a_snapshot_and_its_tables_can_be_read_by_who_came_by_a_reference(bound: Lake) -> None:
@@ -42,7 +42,7 @@ def test_a_commits_id_alone_leads_nowhere_for_who_may_read_some_references(bound
 
 def test_a_request_that_nobody_waits_for_any_longer_asks_nothing_more() -> None:
     lake = new_lake()
-    late = Guarded(lake.catalogue, caller("admin"), deadline_s=time.monotonic() - 1)
+    late = CheckedCatalogue(lake.catalogue, caller("admin"), deadline_s=time.monotonic() - 1)
     head = lake.branch().head
     some: list[calls.Call[Any]] = [
         calls.GetAbout(),
@@ -54,5 +54,5 @@ def test_a_request_that_nobody_waits_for_any_longer_asks_nothing_more() -> None:
             late.do(call)
     assert lake.branch().head == head
     assert not lake.branch("new").exists
-    in_time = Guarded(lake.catalogue, caller("admin"), deadline_s=time.monotonic() + 60)
+    in_time = CheckedCatalogue(lake.catalogue, caller("admin"), deadline_s=time.monotonic() + 60)
     assert in_time.do(calls.Resolve(revision="main")).commit == head

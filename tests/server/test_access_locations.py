@@ -14,8 +14,8 @@ from penstock.model.keys import Key
 from penstock.model.merges import KeyMerge, MergeMode
 from penstock.model.nessie import DeltaTable, IcebergTable, IcebergView, Udf
 from penstock.model.operations import Put
-from penstock.server.access import Guarded, OpenGate
-from penstock.storage.hosts import check_host
+from penstock.server.access import CheckedCatalogue, OpenGate
+from penstock.storage.forbidden_hosts import check_host
 from tests.server.access import guarded, new_lake
 
 OUTSIDE = "s3://elsewhere/x"
@@ -218,8 +218,8 @@ def test_contents_that_name_no_place_need_none() -> None:
 def test_on_a_server_for_trials_tables_may_be_anywhere() -> None:
     lake = new_lake()
     with pytest.raises(LocationRefused):
-        Guarded(lake.catalogue, OpenGate()({})).do(commit(IcebergTable(metadata_location=OUTSIDE)))
-    trial = Guarded(lake.catalogue, OpenGate(any_location=True)({}))
+        CheckedCatalogue(lake.catalogue, OpenGate()({})).do(commit(IcebergTable(metadata_location=OUTSIDE)))
+    trial = CheckedCatalogue(lake.catalogue, OpenGate(any_location=True)({}))
     trial.do(commit(IcebergTable(metadata_location=OUTSIDE)))
 
 

@@ -28,9 +28,9 @@ from penstock.metrics.table import HTTP_CONNECTIONS, HTTP_REFUSALS
 from penstock.server import connection as served
 from penstock.server.connection import HEAD_MAX_BYTES, WAITING_MAX, ServerConnection
 from penstock.server.limits import Limits
-from penstock.server.logs import Level, Log
+from penstock.server.logs import Log, LogLevel
 from penstock.server.routes import Api, HttpAnswer, Route
-from penstock.server.sockets import Sockets
+from penstock.server.sockets import ConnectionLimits
 from tests.queue.hooks import wait_until
 from tests.server.running import Client, Local, local, read_all
 from tests.server.trying import Trial, trial_api
@@ -419,7 +419,7 @@ def test_a_refused_connection_that_asks_nothing_is_closed(
 
 def test_some_open_files_are_kept_for_the_server_itself(lake: Lake) -> None:
     log, metrics = io.BytesIO(), Metrics()
-    sockets = Sockets(Limits(connections_max=10), Log(log, Level.DEBUG), metrics)
+    sockets = ConnectionLimits(Limits(connections_max=10), Log(log, LogLevel.DEBUG), metrics)
     assert not sockets.doubt
     last = sockets.files_max - 1
     for _ in range(100):
@@ -435,7 +435,7 @@ def test_some_open_files_are_kept_for_the_server_itself(lake: Lake) -> None:
 
 def test_who_runs_a_server_is_told_that_open_files_are_too_few_for_its_connections(lake: Lake) -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    sockets = Sockets(Limits(connections_max=1_000_000), Log(io.BytesIO(), Level.DEBUG))
+    sockets = ConnectionLimits(Limits(connections_max=1_000_000), Log(io.BytesIO(), LogLevel.DEBUG))
     if most < 1_000_000 and most != resource.RLIM_INFINITY:
         assert f"the limit of open files, {most:,}, leaves room for" in sockets.doubt
         assert "raise it ('ulimit -n', LimitNOFILE of systemd) to 1,000,5" in sockets.doubt

@@ -14,7 +14,7 @@ import pytest
 
 import penstock
 from penstock.server.library_preload import import_libraries
-from penstock.server.logs import Level, Log
+from penstock.server.logs import Log, LogLevel
 from penstock.server.native import NATIVE
 from penstock.server.run import all_apis
 from tests.lance.rest.talking import Talk, some_rows
@@ -79,7 +79,7 @@ def test_what_is_not_installed_is_left_out_and_what_is_broken_is_told(
     monkeypatch.syspath_prepend(tmp_path)
     api = msgspec.structs.replace(NATIVE, imports=("absent_library.part", "broken_library", "json.tool"))
     said = io.BytesIO()
-    import_libraries([api], Log(said, Level.INFO))
+    import_libraries([api], Log(said, LogLevel.INFO))
     (line,) = said.getvalue().decode().splitlines()
     assert "broken_library is installed, but cannot be imported: RuntimeError('built for" in line
     assert "json.tool" in sys.modules

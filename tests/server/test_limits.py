@@ -18,7 +18,7 @@ from penstock.server.access import AccessGate
 from penstock.server.access.caller import Caller
 from penstock.server.limits import Limits
 from penstock.server.native import NATIVE
-from penstock.server.routes import Ask, Route
+from penstock.server.routes import Route, RouteRequest
 from tests.queue.hooks import wait_until
 from tests.server.running import Client, Reply, local, read_all
 from tests.server.trying import Trial, trial_api
@@ -233,7 +233,7 @@ def test_a_body_that_nobody_would_look_at_is_not_waited_for(lake: Lake, trial: T
 
 
 def test_work_that_nobody_waits_for_ends_before_its_next_call(lake: Lake, trial: Trial) -> None:
-    def many(ask: Ask) -> None:
+    def many(ask: RouteRequest) -> None:
         trial.wait(ask)
         try:
             ask.catalogue.do(GetAbout())

@@ -8,7 +8,7 @@ import logging
 
 import pytest
 
-from penstock.server.logs import PATH_MAX_CHARS, Level, Log, LogHandler, LogLineWriter, mask_secrets
+from penstock.server.logs import PATH_MAX_CHARS, Log, LogHandler, LogLevel, LogLineWriter, mask_secrets
 
 
 @pytest.mark.parametrize(
@@ -57,11 +57,11 @@ def test_a_line_is_one_object_whatever_the_path_holds() -> None:
 
 def test_less_is_said_at_a_higher_level() -> None:
     stream = io.BytesIO()
-    log = Log(stream, Level.ERROR)
-    assert not log.wants(Level.WARNING)
-    log.say(Level.WARNING, "not so bad")
+    log = Log(stream, LogLevel.ERROR)
+    assert not log.wants(LogLevel.WARNING)
+    log.say(LogLevel.WARNING, "not so bad")
     assert stream.getvalue() == b""
-    log.say(Level.ERROR, "bad")
+    log.say(LogLevel.ERROR, "bad")
     assert json.loads(stream.getvalue())["message"] == "bad"
 
 

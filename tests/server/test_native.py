@@ -13,7 +13,7 @@ import penstock
 from penstock.formats.delta.lake.calls import AdoptTables, ReleaseTables
 from penstock.formats.files.lake.sweep_calls import SweepFiles
 from penstock.formats.files.routes import ROUTES
-from penstock.lake.calls import CALLS, EraseTable, Fsck, Sweep, SweepTables, Write
+from penstock.lake.calls import CALLS, EraseTable, Fsck, Sweep, SweepTables, WriteCall
 from penstock.lake.lake import Lake
 from penstock.lake.resync_calls import Resync
 from penstock.server.limits import Limits
@@ -70,7 +70,7 @@ def test_every_call_is_a_route_of_its_own() -> None:
         assert route.streams == (kind in LONG)
         assert route.summary
         assert route.is_write == (kind.method != "GET" and not route.streams)
-        assert ("Idempotency-Key" in route.headers) == issubclass(kind, Write)
+        assert ("Idempotency-Key" in route.headers) == issubclass(kind, WriteCall)
 
 
 def test_a_read_has_its_fields_in_path_and_query(ask: Client) -> None:

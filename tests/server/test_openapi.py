@@ -11,7 +11,7 @@ import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from penstock.lake.lake import Lake
-from penstock.server import page
+from penstock.server import api_page
 from penstock.server.access import OpenGate
 from penstock.server.health import Readiness, server_api
 from penstock.server.openapi import describe
@@ -108,7 +108,7 @@ def test_the_page_shows_every_route_and_loads_nothing(lake: Lake, apis: tuple[Ap
 
 
 def test_the_page_shows_fields_and_says_errors_once_for_each_api(apis: tuple[Api, ...]) -> None:
-    text = page.render(describe(apis)).body.decode()
+    text = api_page.render(describe(apis)).body.decode()
     assert "$ref" not in text
     assert "9223372036854775807" not in text
     assert text.count("Too Many Requests") == len(apis)
@@ -131,6 +131,6 @@ def test_the_page_escapes_whatever_a_description_says(apis: tuple[Api, ...]) -> 
         error_schema=None,
         strict_query=True,
     )
-    text = page.render(describe((api,))).body.decode()
+    text = api_page.render(describe((api,))).body.decode()
     assert "script" not in Tags(text).names
     assert "&lt;script&gt;" in text

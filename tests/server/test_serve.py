@@ -25,7 +25,7 @@ from penstock.server.limits import Limits
 from penstock.server.listener import bind, url_of
 from penstock.server.metrics_endpoint import MetricsEndpoint
 from penstock.server.options import ServerOptions
-from penstock.server.run import Service
+from penstock.server.run import ServerProcess
 from tests.processes.ends import Ending
 from tests.server.running import Client, Program, program, read_all
 from tests.server.trying import Trial, trial_api
@@ -268,7 +268,7 @@ def test_work_that_goes_on_after_its_answer_is_waited_for_at_the_end(lake: Lake)
     serving = ServerOptions(lake="memory:", is_dev=True, limits=Limits(request_timeout_s=0.1))
     with bind("127.0.0.1", 0) as listener:
         client = Client(url_of(listener))
-        service = Service(lake.catalogue, serving, MetricsEndpoint(), apis=[trial_api(trial)])
+        service = ServerProcess(lake.catalogue, serving, MetricsEndpoint(), apis=[trial_api(trial)])
         running = threading.Thread(target=service.run, args=(listener, started.set))
         running.start()
         assert started.wait(60)
@@ -290,7 +290,7 @@ from penstock.lake.opener import open_lake
 from penstock.server.metrics_endpoint import MetricsEndpoint
 from penstock.server.limits import Limits
 from penstock.server.listener import bind, url_of
-from penstock.server.run import Service
+from penstock.server.run import ServerProcess
 from penstock.server.options import ServerOptions
 from tests.processes.ends import Ending
 from tests.server.running import Client
@@ -304,7 +304,7 @@ lake = open_lake("memory:")
 limits = Limits(request_timeout_s=0.1)
 serving = ServerOptions(lake="memory:", is_dev=True, limits=limits, drain_timeout_s=0.4)
 listener = bind("127.0.0.1", 0)
-service = Service(lake.catalogue, serving, MetricsEndpoint(), apis=[trial_api(Trial())])
+service = ServerProcess(lake.catalogue, serving, MetricsEndpoint(), apis=[trial_api(Trial())])
 service.run(listener, threading.Thread(target=client).start)
 """
 

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from penstock.errors import TimedOut
-from penstock.kernel.time_limits import paced, step
+from penstock.kernel.time_limits import paced_reads, step
 from penstock.lake import calls
 from penstock.lake.lake import Lake
 from penstock.metrics.table import HTTP_REFUSALS, HTTP_STOPPED_READS
@@ -26,10 +26,10 @@ from penstock.server.access import TokenGate
 from penstock.server.health import Readiness, server_api
 from penstock.server.limits import Limits
 from penstock.server.native import NATIVE
-from penstock.server.read_starts import AT_ONCE
+from penstock.server.read_start_queue import AT_ONCE
+from penstock.server.read_turns import ReadAbandoned, ReadPace, ReadTurns
 from penstock.server.request_slots import RequestSlots, address_of
-from penstock.server.routes import Ask, Route
-from penstock.server.turns import Pace, ReadAbandoned, Turns
+from penstock.server.routes import Route, RouteRequest
 from tests.queue.hooks import WAIT_S, wait_until
 from tests.server.running import Local, Reply, local, read_all
 from tests.server.trying import Trial, trial_api
@@ -201,14 +201,14 @@ def test_the_server_says_that_it_is_there_though_every_thread_of_it_is_busy(
 @pytest.fixture(autouse=True)
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """A turn is its holder's until it is given back, however slow the machine is."""
-    monkeypatch.setattr("penstock.server.turns.UNUSED_MAX_S", WAIT_S)
+    monkeypatch.setattr("penstock.server.read_turns.UNUSED_MAX_S", WAIT_S)
 
 
 class Computing:
     """A thread that takes steps of a long read when it is told to, and notes that it was its turn."""
 
-    def __init__(self, turns: Turns, caller: str, order: list[str]) -> None:
-        self.pace = Pace(turns, caller, computed_s=lambda: 1.0)
+    def __init__(self, turns: ReadTurns, caller: str, order: list[str]) -> None:
+        self.pace = ReadPace(turns, caller, computed_s=lambda: 1.0)
         self.pace._free_until_s = 0.0
         self._caller, self._order = caller, order
         self._go, self.arrived = threading.Semaphore(0), threading.Semaphore(0)
@@ -236,13 +236,13 @@ class Computing:
         self._thread.join(WAIT_S)
 
 
-def wait_for(turns: Turns, count: int) -> None:
+def wait_for(turns: ReadTurns, count: int) -> None:
     wait_until(lambda: turns.waiting == count)
 
 
 def test_callers_take_turns_however_many_requests_one_of_them_has() -> None:
-    turns, order = Turns(1), list[str]()
-    holder = Pace(turns, "holder")
+    turns, order = ReadTurns(1), list[str]()
+    holder = ReadPace(turns, "holder")
     turns.take(holder)
     many = [Computing(turns, "many", order) for _ in range(5)]
     few = [Computing(turns, "few", order) for _ in range(2)]
@@ -259,8 +259,8 @@ def test_callers_take_turns_however_many_requests_one_of_them_has() -> None:
 def test_of_one_callers_reads_one_is_done_after_the_other() -> None:
     """A turn that ends because another caller waits goes to that one, and comes back before that of later
     reads."""
-    turns = Turns(1)
-    first, later, other = Pace(turns, "a"), Pace(turns, "a"), Pace(turns, "b")
+    turns = ReadTurns(1)
+    first, later, other = ReadPace(turns, "a"), ReadPace(turns, "a"), ReadPace(turns, "b")
     turns.take(first)
     threads = [threading.Thread(target=turns.take, args=(one,)) for one in (later, other)]
     for number, thread in enumerate(threads, 1):
@@ -282,8 +282,8 @@ def test_of_one_callers_reads_one_is_done_after_the_other() -> None:
 
 
 def test_a_read_that_nobody_waits_for_does_not_wait_for_its_turn() -> None:
-    turns, order = Turns(1), list[str]()
-    turns.take(Pace(turns, "holder"))
+    turns, order = ReadTurns(1), list[str]()
+    turns.take(ReadPace(turns, "holder"))
     waiting = Computing(turns, "waiting", order)
     waiting.want()
     wait_for(turns, 1)
@@ -293,9 +293,9 @@ def test_a_read_that_nobody_waits_for_does_not_wait_for_its_turn() -> None:
 
 
 def test_a_read_ends_at_its_deadline_also_while_it_waits() -> None:
-    turns = Turns(1)
-    turns.take(Pace(turns, "holder"))
-    late = Pace(turns, "late", monotonic() + 0.05, computed_s=lambda: 1.0)
+    turns = ReadTurns(1)
+    turns.take(ReadPace(turns, "holder"))
+    late = ReadPace(turns, "late", monotonic() + 0.05, computed_s=lambda: 1.0)
     late._free_until_s = 0.0
     with pytest.raises(TimedOut, match="nothing was changed"):
         late.look()
@@ -303,9 +303,9 @@ def test_a_read_ends_at_its_deadline_also_while_it_waits() -> None:
 
 
 def test_a_turn_that_its_holder_does_not_use_is_given_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.server.turns.UNUSED_MAX_S", 0.0)
-    turns = Turns(1)
-    stuck, other = Pace(turns, "stuck"), Pace(turns, "other")
+    monkeypatch.setattr("penstock.server.read_turns.UNUSED_MAX_S", 0.0)
+    turns = ReadTurns(1)
+    stuck, other = ReadPace(turns, "stuck"), ReadPace(turns, "other")
     turns.take(stuck)
     turns.take(other)
     assert other.has_turn
@@ -317,9 +317,9 @@ def test_a_turn_that_its_holder_does_not_use_is_given_to_another(monkeypatch: py
 
 
 def test_a_short_read_needs_no_turn() -> None:
-    turns = Turns(1)
-    turns.take(Pace(turns, "holder"))
-    short = Pace(turns, "short", computed_s=lambda: 0.0)
+    turns = ReadTurns(1)
+    turns.take(ReadPace(turns, "holder"))
+    short = ReadPace(turns, "short", computed_s=lambda: 0.0)
     short.begin()
     for _ in range(1000):
         short.step()
@@ -327,9 +327,9 @@ def test_a_short_read_needs_no_turn() -> None:
 
 
 def test_it_is_told_when_reads_begin_to_compute_for_long_and_when_none_does_any_more() -> None:
-    turns, told = Turns(2), list[bool]()
+    turns, told = ReadTurns(2), list[bool]()
     turns.when_used = told.append
-    one, other = Pace(turns, "one"), Pace(turns, "other")
+    one, other = ReadPace(turns, "one"), ReadPace(turns, "other")
     turns.take(one)
     turns.take(other)
     turns.give_back(one)
@@ -344,7 +344,7 @@ def test_it_is_told_when_reads_begin_to_compute_for_long_and_when_none_does_any_
 def test_of_one_callers_reads_a_few_begin_at_a_time_and_others_are_not_kept_waiting(
     lake: Lake, trial: Trial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.server.read_starts.YOUNG_S", WAIT_S)
+    monkeypatch.setattr("penstock.server.read_start_queue.YOUNG_S", WAIT_S)
     many, other = lake.create_token("many", "read"), lake.create_token("other", "read")
     with local(lake.catalogue, [trial_api(trial)], gate=TokenGate(lake.catalogue)) as server:
         for token in (many, other):
@@ -410,14 +410,14 @@ def test_what_goes_through_the_lake_takes_steps_and_ends_at_any_of_them(
         nonlocal steps
         steps += 1
 
-    with paced(count):
+    with paced_reads(count):
         grown.catalogue.do(call)
     assert steps >= 1
 
     def end() -> None:
         raise ReadAbandoned
 
-    with paced(end), pytest.raises(ReadAbandoned):
+    with paced_reads(end), pytest.raises(ReadAbandoned):
         grown.catalogue.do(call)
 
 
@@ -425,16 +425,16 @@ def test_who_leads_a_batch_or_moves_a_row_is_not_stopped_on_the_way(lake: Lake) 
     def end() -> None:
         pytest.fail("others wait for what is done here")
 
-    with paced(end):
+    with paced_reads(end):
         lake.branch().put("a", IcebergTable(metadata_location="s3://lake/a"))
         lake.create_token("etl", "read")
     assert len(lake.log()) == 1
 
 
 def test_a_search_says_how_far_it_came_and_goes_on_from_there(grown: Lake) -> None:
-    turns, wanted = Turns(1), {f"load {number}" for number in range(40) if "3" in f"{number}"}
-    pace = Pace(turns, "etl", deadline_s=0.0)
-    with paced(pace.step), pytest.raises(TimedOut) as late:
+    turns, wanted = ReadTurns(1), {f"load {number}" for number in range(40) if "3" in f"{number}"}
+    pace = ReadPace(turns, "etl", deadline_s=0.0)
+    with paced_reads(pace.step), pytest.raises(TimedOut) as late:
         grown.log(text="3")
     reached = grown.catalogue.do(calls.GetCommit(revision=late.value.details["commit"]))
     assert f"{reached.time:%Y-%m-%d %H:%M:%S} UTC" in late.value.message
@@ -444,7 +444,7 @@ def test_a_search_says_how_far_it_came_and_goes_on_from_there(grown: Lake) -> No
 
 
 def test_a_read_ends_when_its_client_has_gone(lake: Lake, trial: Trial) -> None:
-    def search(_: Ask) -> None:
+    def search(_: RouteRequest) -> None:
         trial.arrived.release()
         try:
             while True:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from penstock.server import read_starts
-from penstock.server.read_starts import AT_ONCE, ReadStarter
-from penstock.server.threads import Threads
+from penstock.server import read_start_queue
+from penstock.server.read_start_queue import AT_ONCE, ReadStarter
+from penstock.server.threads import HandlerThreads
 
 COUNT = 5 * AT_ONCE
 
@@ -49,7 +49,7 @@ class Reads:
 
 @pytest.fixture(autouse=True)
 def _no_read_grows_old(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read_starts, "YOUNG_S", 3600.0)
+    monkeypatch.setattr(read_start_queue, "YOUNG_S", 3600.0)
 
 
 async def wait_until(what: Callable[[], Any]) -> None:
@@ -60,7 +60,7 @@ async def wait_until(what: Callable[[], Any]) -> None:
 
 def test_all_reads_of_a_caller_are_done_by_a_few_threads_in_the_order_in_which_they_came() -> None:
     async def run() -> None:
-        threads, reads = Threads(64), Reads()
+        threads, reads = HandlerThreads(64), Reads()
         begun = ReadStarter(threads)
         futures = [begun.run("ada", reads.read(one), reads.end(one)) for one in range(COUNT)]
         await wait_until(lambda: len(reads.begun) == AT_ONCE)
@@ -80,7 +80,7 @@ def test_all_reads_of_a_caller_are_done_by_a_few_threads_in_the_order_in_which_t
 
 def test_a_read_that_nobody_waits_for_any_more_is_not_begun() -> None:
     async def run() -> None:
-        threads, reads = Threads(64), Reads()
+        threads, reads = HandlerThreads(64), Reads()
         begun = ReadStarter(threads)
         futures = [begun.run("ada", reads.read(one), reads.end(one)) for one in range(COUNT)]
         await wait_until(lambda: len(reads.begun) == AT_ONCE)
@@ -100,7 +100,7 @@ def test_reads_that_come_while_others_end_are_all_done() -> None:
     """A thread may find nothing to do in the instant in which the next read comes."""
 
     async def run() -> None:
-        threads, reads = Threads(64), Reads()
+        threads, reads = HandlerThreads(64), Reads()
         begun = ReadStarter(threads)
         reads.gate.release(100_000)
         futures = []

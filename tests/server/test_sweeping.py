@@ -15,7 +15,7 @@ from penstock.lake.calls import GetSetting, PutSetting
 from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
 from penstock.server.background_sweep import LEASE, NOTE, BackgroundSweep
-from penstock.server.logs import Level, Log
+from penstock.server.logs import Log, LogLevel
 from penstock.storage.places import Place
 from tests.sweep.pool import Pool
 from tests.sweep.tables import LateClock, abandoned, data_files, ids, root_of, rows
@@ -41,7 +41,9 @@ def sweeping(
     lake: Lake, said: io.BytesIO, hours: float = 24.0, *, remove_data: bool = False
 ) -> BackgroundSweep:
     assert isinstance(lake.catalogue, Embedded)
-    return BackgroundSweep(lake.catalogue, Log(said, Level.INFO), every_hours=hours, remove_data=remove_data)
+    return BackgroundSweep(
+        lake.catalogue, Log(said, LogLevel.INFO), every_hours=hours, remove_data=remove_data
+    )
 
 
 def test_a_lake_is_swept_once_in_each_period_by_whomever(

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from penstock.errors import PenstockError, ReferenceNotFound
-from penstock.server.routes import Api, Ask, HttpAnswer, Route
+from penstock.server.routes import Api, HttpAnswer, Route, RouteRequest
 from penstock.wire import json
-from penstock.wire.errors import Failure, encode_error
+from penstock.wire.errors import ErrorBody, encode_error
 from penstock.wire.requests import KEY_HEADER
 
 
@@ -37,27 +37,27 @@ class Trial:
         self.finished = threading.Semaphore(0)
         self.stopped = threading.Event()
 
-    def wait(self, ask: Ask) -> Note:
+    def wait(self, ask: RouteRequest) -> Note:
         self.arrived.release()
         assert self.opened.wait(120)
         self.finished.release()
         return Note(text="waited")
 
-    def long(self, ask: Ask) -> Note:
+    def long(self, ask: RouteRequest) -> Note:
         ask.progress("things", 1)
         self.wait(ask)
         return Note(text="long")
 
 
-def _echo(ask: Ask) -> dict[str, Any]:
+def _echo(ask: RouteRequest) -> dict[str, Any]:
     return {"path": ask.path, "query": json.dump(ask.query, Filter), "id": ask.request_id, "who": ask.who}
 
 
-def _bug(_: Ask) -> None:
+def _bug(_: RouteRequest) -> None:
     raise RuntimeError("postgresql://ada:hunter2@db/lake broke for penstock_0123456789ab_SeCrEt")
 
 
-def _missing(_: Ask) -> None:
+def _missing(_: RouteRequest) -> None:
     raise ReferenceNotFound("there is no 'x'")
 
 
@@ -114,6 +114,6 @@ def trial_api(trial: Trial, *, strict_query: bool = True) -> Api:
         ),
         codec=json,
         error=_error,
-        error_schema=Failure,
+        error_schema=ErrorBody,
         strict_query=strict_query,
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from penstock.spark.failures import unwrap
+from penstock.spark.spark_errors import unwrap
 
 
 def main(url: str, key: str) -> None:

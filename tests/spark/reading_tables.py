@@ -13,11 +13,11 @@ import pytest
 
 from penstock.formats.delta.lake.answers import TableVersions
 from penstock.formats.delta.lake.snapshot import TableSnapshot
-from penstock.formats.delta.log.files import PlaceFiles
+from penstock.formats.delta.log.log_files import PlaceFiles
 from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.formats.delta.protocol.actions import Action, Add, Metadata, write_commit
 from penstock.formats.delta.protocol.names import LOG, CommitName
-from penstock.formats.delta.rows.writing import write_files
+from penstock.formats.delta.rows.file_writer import write_files
 from penstock.formats.rows.arrow_types import schema_of
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table

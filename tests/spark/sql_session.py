@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.spark.failures import unwrap
+from penstock.spark.spark_errors import unwrap
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -108,7 +108,7 @@ def test_a_footer_that_is_larger_than_most_is_read_whole(
 def test_what_others_keep_in_the_folder_is_not_adopted(
     bare: SparkSession, lake: Lake, tmp_path: Path
 ) -> None:
-    from penstock.formats.delta.spark.job.adopting import _list_output
+    from penstock.formats.delta.spark.job.job_without_jar import _list_output
 
     root = tmp_path / "table"
     target = JobTarget(place=lake.places.at(str(root)))

@@ -14,7 +14,7 @@ from penstock.formats.delta.protocol.features import supported_features
 from penstock.formats.rows.schema import Field, StructType
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
-from penstock.spark.feed import changes
+from penstock.spark.change_feed import changes
 from penstock.spark.merge_builder import merge
 from penstock.spark.row_changes import delete, update
 from penstock.spark.schemas import from_spark_schema, to_spark_schema

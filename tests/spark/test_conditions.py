@@ -10,7 +10,7 @@ import pytest
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.partition_conditions import condition_outcomes
-from penstock.formats.delta.rows.writing import partition_text
+from penstock.formats.delta.rows.file_writer import partition_text
 from penstock.formats.rows.schema import Field, StructType
 from penstock.formats.rows.spark_conditions import means_the_same
 from penstock.lake.lake import Lake

@@ -18,7 +18,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from penstock.errors import OutcomeUnknown, TableConflict
-from penstock.formats.delta.lake.rewrite import Rewrite
+from penstock.formats.delta.lake.row_rewrite import RowRewrite
 from penstock.formats.delta.spark.job.tables import JobTable
 from penstock.formats.delta.spark.rewrites.change_plans import plan_delete, plan_update
 from penstock.formats.delta.spark.rewrites.merges import plan_merge
@@ -70,7 +70,7 @@ def files(table: Table) -> set[str]:
     return {str(one) for one in Path(table.location).rglob("*.parquet") if "_delta_log" not in one.parts}
 
 
-def begun(spark: SparkSession, lake: Lake, how: str, where: str) -> Rewrite:
+def begun(spark: SparkSession, lake: Lake, how: str, where: str) -> RowRewrite:
     """A change whose files are written."""
     table = JobTable(lake, KEY)
     planned = None
@@ -87,7 +87,7 @@ def begun(spark: SparkSession, lake: Lake, how: str, where: str) -> Rewrite:
     return planned
 
 
-def land(change: Rewrite) -> int:
+def land(change: RowRewrite) -> int:
     return change.commit(CommitDescription(), None).version
 
 

@@ -19,7 +19,7 @@ from penstock.formats.rows.arrow_types import schema_of
 from penstock.formats.rows.schema import write_schema
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
-from penstock.spark.feed import changes
+from penstock.spark.change_feed import changes
 from tests.formats.delta.logs import protocol, remove
 from tests.formats.delta.rows import inline_vector, metadata_for, vector_data
 from tests.spark.reading_tables import adopted, in_each_engine, put_file, shown, using, with_vectors, written

@@ -10,7 +10,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from penstock.errors import PenstockError, TableConflict
-from penstock.formats.delta.lake.rewrite import Rewrite
+from penstock.formats.delta.lake.row_rewrite import RowRewrite
 from penstock.formats.delta.rows import deletion_words, vectors
 from penstock.formats.delta.spark.job.tables import JobTable
 from penstock.formats.delta.spark.rewrites import row_marks
@@ -18,7 +18,7 @@ from penstock.formats.delta.spark.rewrites.change_plans import plan_delete, plan
 from penstock.lake.call import CommitDescription
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
-from penstock.spark.feed import changes
+from penstock.spark.change_feed import changes
 from penstock.spark.merge_builder import merge
 from penstock.spark.reader import read
 from penstock.spark.row_changes import delete, update
@@ -68,7 +68,7 @@ def marked(table: Table) -> dict[str, int]:
     }
 
 
-def land(change: Rewrite | None) -> int:
+def land(change: RowRewrite | None) -> int:
     assert change is not None
     return change.commit(CommitDescription(), None).version
 

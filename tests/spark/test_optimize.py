@@ -15,7 +15,7 @@ from penstock.formats.delta.lake.table_job import DeltaJob
 from penstock.formats.delta.spark.rewrites import compaction
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
-from penstock.spark.feed import changes
+from penstock.spark.change_feed import changes
 from penstock.spark.row_changes import delete
 from penstock.spark.streams import stream
 from penstock.spark.upkeep import optimize

@@ -14,7 +14,7 @@ import pytest
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.lake.scan_conditions import skip_files
 from penstock.formats.delta.protocol.actions import Add
-from penstock.formats.delta.rows.pruning import Pruner
+from penstock.formats.delta.rows.pruning import FilePruner
 from penstock.lake.lake import Lake
 from penstock.lake.scan_files import ScanCondition, SkippedFiles
 from penstock.lake.table import Table
@@ -211,14 +211,14 @@ def test_files_that_a_condition_left_out_are_not_looked_at_again(
     lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked_at: list[str] = []
-    keeps = Pruner.keeps
+    keeps = FilePruner.keeps
 
-    def note_and_keep(pruner: Pruner, file: Add) -> bool:
+    def note_and_keep(pruner: FilePruner, file: Add) -> bool:
         looked_at.append(file.path)
         return keeps(pruner, file)
 
     numbered(lake)
-    monkeypatch.setattr(Pruner, "keeps", note_and_keep)
+    monkeypatch.setattr(FilePruner, "keeps", note_and_keep)
     rows = spark.sql("SELECT id FROM lake.s.t WHERE id = 10")
     assert files_read(rows) == 1
     assert len(looked_at) == 4 + 1  # the table's by the statement, then what is left by Spark's own filters

@@ -14,8 +14,8 @@ import penstock
 from penstock.errors import InvalidRequest
 from penstock.lake.lake import Lake
 from penstock.spark import session
-from penstock.spark.failures import unwrap
 from penstock.spark.source.options import options_of
+from penstock.spark.spark_errors import unwrap
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession

@@ -8,8 +8,8 @@ import pytest
 
 from penstock.errors import InvalidRequest, NotManaged, VersionNotFound
 from penstock.lake.lake import Lake
-from penstock.spark.failures import unwrap
-from penstock.spark.feed import changes
+from penstock.spark.change_feed import changes
+from penstock.spark.spark_errors import unwrap
 from tests.spark.sql_session import refusal, run
 
 if TYPE_CHECKING:

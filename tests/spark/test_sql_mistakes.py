@@ -8,7 +8,7 @@ import pytest
 
 from penstock.errors import InvalidRequest, KeyNotFound
 from penstock.lake.lake import Lake
-from penstock.spark.failures import unwrap
+from penstock.spark.spark_errors import unwrap
 from tests.spark.sql_session import refusal, run
 from tests.transactions.pipelines import rows
 

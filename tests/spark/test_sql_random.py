@@ -16,7 +16,7 @@ import pytest
 
 from penstock.errors import CommitConflict
 from penstock.lake.lake import Lake
-from penstock.spark.failures import unwrap
+from penstock.spark.spark_errors import unwrap
 from tests.spark.sql_session import run
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.errors import InvalidRequest, NotManaged, PenstockError
 from penstock.lake.lake import Lake
-from penstock.spark.failures import unwrap
+from penstock.spark.spark_errors import unwrap
 from tests.spark.sql_session import run
 from tests.transactions.pipelines import ids, rows
 

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.errors import InvalidRequest, PenstockError, ReferenceChanged
 from penstock.lake.lake import Lake
-from penstock.spark.failures import unwrap
+from penstock.spark.spark_errors import unwrap
 from tests.spark.sql_session import ids, refusal, run
 from tests.transactions.pipelines import ids as lake_ids
 from tests.transactions.pipelines import rows

@@ -16,7 +16,7 @@ import pytest
 
 from penstock.errors import InvalidRequest
 from penstock.lake.lake import Lake
-from penstock.spark.failures import unwrap
+from penstock.spark.spark_errors import unwrap
 from penstock.spark.streams import sink, stream
 from tests.spark.reading_tables import using
 

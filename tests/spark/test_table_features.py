@@ -14,11 +14,11 @@ import pytest
 from deltalake import DeltaTable
 
 from penstock.errors import InvalidRequest, UnsupportedFeature
+from penstock.formats.delta.protocol.column_mapping import ID, MODE, PARQUET_ID, stored_name
 from penstock.formats.delta.protocol.features import with_features
-from penstock.formats.delta.protocol.mapping import ID, MODE, PARQUET_ID, stored_name
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
-from penstock.spark.feed import changes
+from penstock.spark.change_feed import changes
 from penstock.spark.merge_builder import merge
 from penstock.spark.reader import read
 from penstock.spark.row_changes import delete, update

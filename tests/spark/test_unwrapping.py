@@ -15,7 +15,7 @@ import pytest
 from penstock.errors import CommitConflict
 from penstock.lake.lake import Lake
 from penstock.model.keys import Key
-from penstock.spark.failures import unwrap
+from penstock.spark.spark_errors import unwrap
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,7 +11,7 @@ import pytest
 
 import penstock
 from penstock.model.nessie import IcebergTable
-from penstock.stores.directory import exposed_files
+from penstock.stores.lake_directory import exposed_files
 
 
 @pytest.fixture(params=[0o000, 0o022, 0o077])

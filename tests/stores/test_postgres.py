@@ -32,7 +32,7 @@ from penstock.errors import (
 from penstock.stores import postgres, postgres_wire
 from penstock.stores.port import AdvanceResult
 from penstock.stores.postgres import PostgresStore
-from penstock.stores.postgres_sql import MIGRATIONS, Statement
+from penstock.stores.postgres_sql import MIGRATIONS, SqlStatement
 from penstock.stores.urls import without_secrets
 from penstock.testing.contract_rows import swap
 from penstock.testing.samples import row, sample, scan_all
@@ -61,7 +61,7 @@ def with_option(url: str, option: str) -> str:
 
 def ask(store: PostgresStore, question: str) -> list[tuple[bytes, ...]]:
     """What a connection of the store's own answers."""
-    (result,) = store._run(Statement(question)())
+    (result,) = store._run(SqlStatement(question)())
     return result.rows
 
 
@@ -258,13 +258,13 @@ def test_every_connection_waits_for_the_disk_whatever_the_database_says(
 
 
 def test_a_commit_takes_two_round_trips(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    run, trips = postgres_wire.Session.run, list[int]()
+    run, trips = postgres_wire.PostgresSession.run, list[int]()
 
-    def counted(session: postgres_wire.Session, *steps: Any) -> Any:
+    def counted(session: postgres_wire.PostgresSession, *steps: Any) -> Any:
         trips.append(len(steps))
         return run(session, *steps)
 
-    monkeypatch.setattr(postgres_wire.Session, "run", counted)
+    monkeypatch.setattr(postgres_wire.PostgresSession, "run", counted)
     for number in range(3):
         trips.clear()
         with store.turn("main") as turn:
@@ -536,7 +536,7 @@ def test_connections_that_were_ended_are_replaced(
         pass
     assert end_connections(administrator) == 3
     if not is_noticed:  # as if the farewell were still on its way
-        monkeypatch.setattr(postgres_wire.Session, "is_alive", lambda session: session.is_usable)
+        monkeypatch.setattr(postgres_wire.PostgresSession, "is_alive", lambda session: session.is_usable)
     use(store)
     assert len(store._pool._idle) == 1
 
@@ -617,11 +617,11 @@ def test_interrupted_within_an_answer_the_connection_is_not_used_again(
 ) -> None:
     swap(store, row("main"))
 
-    def interrupt(session: postgres_wire.Session, events: int) -> int:
+    def interrupt(session: postgres_wire.PostgresSession, events: int) -> int:
         raise KeyboardInterrupt
 
     with store.turn("main") as turn:
-        monkeypatch.setattr(postgres_wire.Session, "_wait", interrupt)
+        monkeypatch.setattr(postgres_wire.PostgresSession, "_wait", interrupt)
         with pytest.raises(KeyboardInterrupt):
             turn.advance(sample(1), row("main", data=b"2"))
     monkeypatch.undo()

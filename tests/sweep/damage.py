@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 import penstock
-from penstock.kernel.fsck import Checked
+from penstock.kernel.fsck import CheckResult
 from penstock.kernel.tree import pack
 from penstock.model.encoding import ObjectId, encode, object_id
 from penstock.model.objects import (
@@ -25,7 +25,7 @@ from penstock.model.references import Reference, decode_reference, encode_refere
 from tests.sweep.oracle import reachable
 
 
-def check(place: Path) -> Checked:
+def check(place: Path) -> CheckResult:
     """What fsck finds in a lake that is opened anew."""
     with penstock.open(place, create=False) as lake:
         return lake.fsck()

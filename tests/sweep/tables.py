@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from penstock.formats.delta.protocol.actions import Metadata, decode_path, parse_action
-from penstock.formats.delta.rows.writing import write_files
+from penstock.formats.delta.rows.file_writer import write_files
 from penstock.lake.answers import SweptTable
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table

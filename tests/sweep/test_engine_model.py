@@ -16,8 +16,8 @@ import pytest
 
 from penstock.lake.sweep_engine import Listing, SweepEngine, SweepTally, SweptFolder
 from penstock.storage.buckets import BucketEntry, EntityTag
-from penstock.storage.fates import FileFate, JudgedFile
 from penstock.storage.places import Place
+from penstock.storage.sweep_decisions import JudgedFile, SweepDecision
 
 GRACE_US = 1000
 SKEW_US = GRACE_US // 2 - 1
@@ -146,9 +146,11 @@ class Folder:
         for entry in listing(cast("Place", self), ""):
             self.world.removing.discard(self)
             if entry.key in self.known:
-                yield JudgedFile(entry, FileFate.KEPT)
+                yield JudgedFile(entry, SweepDecision.KEPT)
             else:
-                yield JudgedFile(entry, FileFate.DATA if entry.modified_us < before_us else FileFate.WAITING)
+                yield JudgedFile(
+                    entry, SweepDecision.DATA if entry.modified_us < before_us else SweepDecision.WAITING
+                )
 
     def entries(self, _folder: str) -> Iterator[BucketEntry]:
         for name in sorted(self.world.files):
@@ -162,8 +164,8 @@ class Folder:
         self.world.removing.add(self)
         self.world.step()
 
-    def judge_again(self, candidate: JudgedFile) -> FileFate:
-        return FileFate.KEPT if candidate.entry.key in self.known else candidate.fate
+    def judge_again(self, candidate: JudgedFile) -> SweepDecision:
+        return SweepDecision.KEPT if candidate.entry.key in self.known else candidate.fate
 
     def remove(self, files: Sequence[JudgedFile]) -> None:
         for one in files:
@@ -253,15 +255,15 @@ class RemovesYoungFiles(SweepEngine):
 
     def sweep(self, folder: SweptFolder, tally: SweepTally) -> None:
         folder.begin()
-        young = [one for one in folder.judge(self._list_entries) if one.fate is not FileFate.KEPT]
-        self._remove(folder, [JudgedFile(one.entry, FileFate.DATA) for one in young], tally)
+        young = [one for one in folder.judge(self._list_entries) if one.fate is not SweepDecision.KEPT]
+        self._remove(folder, [JudgedFile(one.entry, SweepDecision.DATA) for one in young], tally)
 
 
 class RemovesOneBatch(SweepEngine):
     """What is beyond the first batch stays."""
 
     def _remove(self, folder: SweptFolder, candidates: Sequence[JudgedFile], tally: SweepTally) -> None:
-        if not tally.files[FileFate.DATA]:
+        if not tally.files[SweepDecision.DATA]:
             super()._remove(folder, candidates[:1], tally)
 
 
@@ -306,4 +308,4 @@ def test_nothing_is_removed_that_was_not_to_be(remove_data: bool, dry_run: bool)
     engine = SweepEngine(remove_data=remove_data, dry_run=dry_run, pinned_us=lambda: -1)
     engine.sweep(Folder(world), tally)
     assert world.files.keys() == {"old", "young"}
-    assert (tally.names, tally.files[FileFate.WAITING], tally.youngest_us) == (["old"], 1, world.now_us)
+    assert (tally.names, tally.files[SweepDecision.WAITING], tally.youngest_us) == (["old"], 1, world.now_us)

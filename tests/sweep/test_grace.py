@@ -21,12 +21,12 @@ from penstock.kernel.description import (
     LakeDescription,
     read_description,
 )
-from penstock.kernel.grace import DATA_GRACE_MIN_DAYS, GRACE_MIN_S, GRACES_MAX, Grace
+from penstock.kernel.grace_periods import DATA_GRACE_MIN_DAYS, GRACE_MIN_S, GRACES_MAX, GracePeriods
 from penstock.kernel.settings import Settings
 from penstock.lake.copy import copy_lake, move_lake
 from penstock.lake.lake import Lake
 from penstock.model.encoding import encode
-from penstock.server.access import Guarded
+from penstock.server.access import CheckedCatalogue
 from penstock.stores.memory import MemoryStore
 from penstock.stores.port import Row
 from tests.queue.hooks import DAY_S, SetClock, new_lake, table
@@ -121,10 +121,10 @@ def test_the_grace_of_a_lake_is_set_for_all_who_use_it(lake: Lake) -> None:
     lake.set_grace(grace_s=2 * DAY_S)
     with sweeper(lake) as other:
         assert (other.about.grace_s, other.about.data_grace_days) == (2 * DAY_S, 30)
-    admin = Lake(Guarded(lake.catalogue, caller("admin")))
+    admin = Lake(CheckedCatalogue(lake.catalogue, caller("admin")))
     assert admin.set_grace(data_grace_days=20).data_grace_days == 20
     with pytest.raises(Denied):
-        Lake(Guarded(lake.catalogue, caller("write"))).set_grace(data_grace_days=30)
+        Lake(CheckedCatalogue(lake.catalogue, caller("write"))).set_grace(data_grace_days=30)
 
 
 @pytest.mark.parametrize(
@@ -186,14 +186,14 @@ def test_a_shorter_grace_holds_for_sweeps_when_those_who_relied_on_the_longer_on
 ) -> None:
     graces = small.kernel.graces
     small.set_grace(grace_s=GRACE_MIN_S, data_grace_days=5)
-    assert graces.of_writers() == graces.of_the_past() == Grace(GRACE_MIN_S, 5)
-    assert graces.of_sweeps() == Grace(DAY_S, 7)
+    assert graces.of_writers() == graces.of_the_past() == GracePeriods(GRACE_MIN_S, 5)
+    assert graces.of_sweeps() == GracePeriods(DAY_S, 7)
     clock.go_on(DAY_S - 1)
-    assert graces.of_sweeps() == Grace(DAY_S, 7)
+    assert graces.of_sweeps() == GracePeriods(DAY_S, 7)
     clock.go_on(2)
-    assert graces.of_sweeps() == Grace(GRACE_MIN_S, 7)
+    assert graces.of_sweeps() == GracePeriods(GRACE_MIN_S, 7)
     clock.go_on(6 * DAY_S)
-    assert graces.of_sweeps() == Grace(GRACE_MIN_S, 5)
+    assert graces.of_sweeps() == GracePeriods(GRACE_MIN_S, 5)
 
 
 def test_a_longer_grace_holds_for_sweeps_at_once_and_is_relied_on_for_what_comes(
@@ -201,12 +201,14 @@ def test_a_longer_grace_holds_for_sweeps_at_once_and_is_relied_on_for_what_comes
 ) -> None:
     graces = small.kernel.graces
     small.set_grace(grace_s=10 * DAY_S, data_grace_days=30)
-    assert graces.of_sweeps() == graces.of_writers() == Grace(10 * DAY_S, 30)
-    assert graces.of_the_past() == Grace(DAY_S, 7), "a sweep that began before may have taken what is older"
+    assert graces.of_sweeps() == graces.of_writers() == GracePeriods(10 * DAY_S, 30)
+    assert graces.of_the_past() == GracePeriods(DAY_S, 7), (
+        "a sweep that began before may have taken what is older"
+    )
     clock.go_on(10 * DAY_S + 1)
-    assert graces.of_the_past() == Grace(10 * DAY_S, 7)
+    assert graces.of_the_past() == GracePeriods(10 * DAY_S, 7)
     clock.go_on(20 * DAY_S)
-    assert graces.of_the_past() == Grace(10 * DAY_S, 30)
+    assert graces.of_the_past() == GracePeriods(10 * DAY_S, 30)
 
 
 def test_of_changes_in_a_row_all_are_heeded_for_their_time(small: Lake, clock: SetClock) -> None:

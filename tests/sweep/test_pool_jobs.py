@@ -10,9 +10,9 @@ import pytest
 import penstock
 from penstock.errors import JobOver, ReferenceExists
 from penstock.formats.files.lake.calls import AbortJob, ListJobs
-from penstock.kernel.attempts import Attempts
 from penstock.kernel.hand_off import HandOff
-from penstock.kernel.jobs import Jobs
+from penstock.kernel.job_attempts import JobAttempts
+from penstock.kernel.jobs import JobRows
 from penstock.kernel.settings import Settings
 from penstock.lake.lake import Lake
 from penstock.model.jobs import JobState, own_branch_note
@@ -142,7 +142,7 @@ def test_after_an_abort_no_branch_is_left_and_at_last_no_row(
 ) -> None:
     """Property 52, also if the process dies between the abort and the branch's end."""
     begun = pool.begin("t", own_branch=True)
-    Attempts(lake.kernel).jobs.abort(begun.job.id, "by a test")
+    JobAttempts(lake.kernel).jobs.abort(begun.job.id, "by a test")
     assert branches(lake) == [begun.job.own_branch]
     told = swept(lake, dry_run=True)
     assert (told.branches, branches(lake)) == (1, [begun.job.own_branch])
@@ -215,7 +215,7 @@ def test_what_a_forgotten_job_left_on_its_branch_is_not_in_a_job_of_the_same_id(
     first = pool.begin("t", own_branch=True)
     pool.write("t", "old", branch=first.job.own_branch)
     later.days = 30
-    jobs = Attempts(lake.kernel).jobs
+    jobs = JobAttempts(lake.kernel).jobs
     jobs.abort(first.job.id, "by a test")
     later.days = 60
     jobs.forget(first.job.id)
@@ -251,11 +251,11 @@ def test_a_branch_that_another_attempt_has_taken_up_meanwhile_stays(
     lake: Lake, pool: Pool, later: LateClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun = pool.begin("t", own_branch=True)
-    jobs = Attempts(lake.kernel).jobs
+    jobs = JobAttempts(lake.kernel).jobs
     jobs.abort(begun.job.id, "by a test")
-    find, taken = Jobs.find, list[bool]()
+    find, taken = JobRows.find, list[bool]()
 
-    def finding(self: Jobs, id: str) -> object:  # noqa: A002
+    def finding(self: JobRows, id: str) -> object:  # noqa: A002
         found = find(self, id)
         if not taken:
             taken.append(True)
@@ -263,7 +263,7 @@ def test_a_branch_that_another_attempt_has_taken_up_meanwhile_stays(
             lake.branch(begun.job.own_branch).create()
         return found
 
-    monkeypatch.setattr(Jobs, "find", finding)
+    monkeypatch.setattr(JobRows, "find", finding)
     assert swept(lake).branches == 0
     assert branches(lake) == [begun.job.own_branch]
 
@@ -285,7 +285,7 @@ def test_a_job_that_died_while_it_committed_is_settled_by_its_branch(
             patch.setattr(lake.kernel, "commit", dying)
         with pytest.raises(KeyboardInterrupt):
             pool.commit(begun, "a")
-    job = Attempts(lake.kernel).jobs.get(begun.job.id)
+    job = JobAttempts(lake.kernel).jobs.get(begun.job.id)
     assert job.state is JobState.COMMITTING
     later.days = 3
     told = swept(lake)
@@ -306,7 +306,7 @@ def test_a_row_is_not_forgotten_while_its_job_is_committing(lake: Lake, pool: Po
     pool.put(pool.below(begun), "a")
     later.days = 3.4
     fence = pool.below(begun).rstrip("/").rpartition("/")[2]
-    Attempts(lake.kernel).send(begun.job.id, fence, "t", "main")
+    JobAttempts(lake.kernel).send(begun.job.id, fence, "t", "main")
     later.days = 3.5
     assert swept(lake).jobs_forgotten == 0
     assert pool.commit(begun, "a").commit is not None

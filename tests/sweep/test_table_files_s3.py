@@ -7,7 +7,7 @@ from uuid import uuid4
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
-from penstock.formats.delta.publishing.scratch import note_creation
+from penstock.formats.delta.publishing.side_files import note_creation
 from penstock.lake.lake import Lake
 from penstock.storage import places
 from penstock.storage.locations import own_place

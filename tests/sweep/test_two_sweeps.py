@@ -14,12 +14,12 @@ from penstock.errors import HistoryExpired, PenstockError
 from penstock.kernel import expired
 from penstock.kernel.description import read_description
 from penstock.kernel.settings import Settings
-from penstock.kernel.sweep import Swept
+from penstock.kernel.sweep import SweepResult
 from penstock.lake.copy import move_lake
 from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
 from penstock.server.background_sweep import BackgroundSweep
-from penstock.server.logs import Level, Log
+from penstock.server.logs import Log, LogLevel
 from penstock.stores.memory import MemoryStore
 from penstock.testing.faults import FaultyStore, Gate, Point
 from tests.queue.hooks import DAY_S, SetClock, table
@@ -71,14 +71,14 @@ def check_sound(memory: MemoryStore, clock: SetClock) -> None:
     move_lake(memory, MemoryStore(clock), settings=SETTINGS, clock=clock)
 
 
-def sweep(lake: Lake) -> Swept | None:
+def sweep(lake: Lake) -> SweepResult | None:
     return lake.sweep()
 
 
 def sweep_as_server(lake: Lake) -> None:
     assert isinstance(lake.catalogue, Embedded)
     sweeping = BackgroundSweep(
-        lake.catalogue, Log(io.BytesIO(), Level.INFO), every_hours=24, remove_data=False
+        lake.catalogue, Log(io.BytesIO(), LogLevel.INFO), every_hours=24, remove_data=False
     )
     assert sweeping.look(), "the lake was not swept"
 
@@ -86,7 +86,9 @@ def sweep_as_server(lake: Lake) -> None:
 def wait_for_servers_turn(lake: Lake, clock: SetClock) -> None:
     """A lake that no server has swept before is swept one period after one looked first."""
     assert isinstance(lake.catalogue, Embedded)
-    BackgroundSweep(lake.catalogue, Log(io.BytesIO(), Level.INFO), every_hours=24, remove_data=False).look()
+    BackgroundSweep(
+        lake.catalogue, Log(io.BytesIO(), LogLevel.INFO), every_hours=24, remove_data=False
+    ).look()
     clock.go_on(2 * DAY_S)
 
 

@@ -15,7 +15,7 @@ from penstock.errors import Unavailable
 from penstock.formats.delta.lake.calls import CreateTable
 from penstock.formats.delta.lake.table import lines_of
 from penstock.formats.delta.lake.unlanded_tables import UnlandedTable, UnlandedTableSweeper
-from penstock.formats.delta.publishing.scratch import note_creation
+from penstock.formats.delta.publishing.side_files import note_creation
 from penstock.lake.answers import SweptTable
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table

@@ -11,7 +11,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 import penstock
 from penstock.lake.lake import Lake
-from penstock.lake.remote import Remote
+from penstock.lake.remote import RemoteCatalogue
 from penstock.lake.transactions.calls import GetTransaction
 from penstock.lake.transactions.transaction import Transaction
 from penstock.model.reads import Read
@@ -45,6 +45,6 @@ def opened(kind: str, place: Path) -> Iterator[Lake]:
             return
         with (
             serving(own.catalogue) as server,
-            Lake(Remote(server.url, patience=QUICK), author="ann") as remote,
+            Lake(RemoteCatalogue(server.url, patience=QUICK), author="ann") as remote,
         ):
             yield remote

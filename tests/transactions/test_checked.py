@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 
 from penstock.errors import CommitVetoed, TransactionOver
-from penstock.kernel.checks import Check, Proposal
+from penstock.kernel.checks import BranchProposal, Check
 from penstock.kernel.transactions import TransactionRecord
 from penstock.model.transactions import TransactionState
 from penstock.testing.faults import FaultyStore, Point
@@ -18,7 +18,7 @@ class Died(BaseException):
     """The process is gone."""
 
 
-def dies(_: Proposal) -> None:
+def dies(_: BranchProposal) -> None:
     raise Died
 
 

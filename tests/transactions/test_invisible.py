@@ -17,7 +17,7 @@ from penstock.errors import (
     TransactionOver,
 )
 from penstock.formats.files.lake.calls import CopiedFile, WriteFiles
-from penstock.kernel.checks import Check, Proposal
+from penstock.kernel.checks import BranchProposal, Check
 from penstock.kernel.copy import copy
 from penstock.kernel.settings import Settings
 from penstock.kernel.sweep import kept_heads, sweep
@@ -177,7 +177,7 @@ def test_a_horizon_takes_nothing_of_the_target_that_an_open_one_is_merged_from(
     assert len(list(Process(database, clock, GREEDY).kernel.walk(other.head()))) == 1
 
 
-def _interrupt(_: Proposal) -> None:
+def _interrupt(_: BranchProposal) -> None:
     raise KeyboardInterrupt
 
 

@@ -7,18 +7,18 @@ from threading import Barrier, Thread
 import pytest
 
 from penstock.errors import InvalidRequest, MergeConflict, TransactionNotFound, TransactionOver
-from penstock.kernel.chain import Chain, Draft
+from penstock.kernel.chain import CommitChain, CommitDraft
 from penstock.kernel.checks import Check
 from penstock.kernel.copy import copy
 from penstock.kernel.fsck import fsck
 from penstock.kernel.kernel import Kernel
+from penstock.kernel.lake_state import prefix_end
 from penstock.kernel.merge import MergeRequest
-from penstock.kernel.reads import READS, ReadEntry, Reads
 from penstock.kernel.request import NextBatch
 from penstock.kernel.settings import Settings
-from penstock.kernel.state import prefix_end
 from penstock.kernel.sweep import sweep
 from penstock.kernel.three_way import MergeOptions, ThreeWayTerms
+from penstock.kernel.transaction_reads import READS, ReadEntry, TransactionReads
 from penstock.kernel.transactions import TransactionRecord
 from penstock.model.commits import CommitMeta
 from penstock.model.content import Namespace
@@ -222,13 +222,13 @@ def test_names_are_compared_once_all_that_came_before_has_landed(process: Proces
     head = kernel.references.get(known.transaction.branch).head
     names = {b"": ReadEntry(is_listed=True)}
     for isolation, waits in ((SERIALIZABLE, True), (SNAPSHOT, False)):
-        options = MergeOptions(reads=Reads(known.transaction.base, isolation, names))
+        options = MergeOptions(reads=TransactionReads(known.transaction.base, isolation, names))
         merge = MergeRequest(
             kernel.history, kernel.formats, head, CommitMeta(), options, ThreeWayTerms(key="k")
         )
-        chain = Chain(kernel.objects, kernel.references.get("main").head)
+        chain = CommitChain(kernel.objects, kernel.references.get("main").head)
         assert merge.apply(chain, kernel.references.get("main"))
-        chain.add(Draft({b"a": b"anything"}, CommitMeta()))
+        chain.add(CommitDraft({b"a": b"anything"}, CommitMeta()))
         if waits:
             with pytest.raises(NextBatch):
                 merge.apply(chain, kernel.references.get("main"))

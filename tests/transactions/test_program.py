@@ -23,7 +23,7 @@ from penstock.errors import (
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake.call import Call
 from penstock.lake.lake import Lake
-from penstock.lake.remote import Remote
+from penstock.lake.remote import RemoteCatalogue
 from penstock.lake.transactions import transaction as module
 from penstock.lake.transactions.calls import AbortTransaction, CommitTransaction, RenewTransaction
 from penstock.model.nessie import IcebergTable
@@ -49,7 +49,7 @@ def lake(request: pytest.FixtureRequest) -> Iterator[Lake]:
             return
         with (
             serving(own.catalogue) as server,
-            Lake(Remote(server.url, patience=QUICK), author="ann") as remote,
+            Lake(RemoteCatalogue(server.url, patience=QUICK), author="ann") as remote,
         ):
             yield remote
 

@@ -27,7 +27,7 @@ from penstock.lake.transactions.calls import AbortTransaction, CommitTransaction
 from penstock.model.jobs import JobState
 from penstock.model.keys import Key
 from penstock.model.nessie import IcebergTable
-from penstock.server.access import Guarded
+from penstock.server.access import CheckedCatalogue
 from penstock.server.nessie.errors import error_answer
 from tests.server.access import caller
 
@@ -53,7 +53,10 @@ def others() -> Iterator[dict[str, Lake]]:
         own.branch().put("a.x", table(1))
         own.branch().put("b.x", table(1))
         own.branch("dev/1").create()
-        yield {name: Lake(Guarded(own.catalogue, caller(grant, name=name))) for name, grant in GRANTS.items()}
+        yield {
+            name: Lake(CheckedCatalogue(own.catalogue, caller(grant, name=name)))
+            for name, grant in GRANTS.items()
+        }
 
 
 def test_who_may_write_the_target_may_begin(others: dict[str, Lake]) -> None:
@@ -177,7 +180,10 @@ def jobs(tmp_path: Path) -> Iterator[dict[str, Lake]]:
     """The same, where tables of files can be written."""
     with penstock.open(tmp_path / "lake", author="ann") as own:
         own.table("a.raw").files.put("x", b"1")
-        yield {name: Lake(Guarded(own.catalogue, caller(grant, name=name))) for name, grant in GRANTS.items()}
+        yield {
+            name: Lake(CheckedCatalogue(own.catalogue, caller(grant, name=name)))
+            for name, grant in GRANTS.items()
+        }
 
 
 def begin_job(lake: Lake, branch: str) -> str:

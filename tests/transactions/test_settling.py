@@ -8,7 +8,7 @@ import threading
 import penstock
 from penstock.kernel.transactions import Transactions
 from penstock.model.transactions import TransactionState
-from penstock.server.logs import Level, Log
+from penstock.server.logs import Log, LogLevel
 from penstock.server.transaction_reaper import TransactionReaper
 from tests.transactions.lakes import MINUTE_US, Clock
 
@@ -19,7 +19,7 @@ def test_a_server_ends_those_whose_lease_ran_out_and_no_other(clock: Clock) -> N
         transactions = Transactions(lake.kernel)
         late = transactions.begin("a" * 32, "main", lease_us=MINUTE_US)
         live = transactions.begin("b" * 32, "main", lease_us=60 * MINUTE_US)
-        settling = TransactionReaper(lake.catalogue, Log(said, Level.INFO, True, 0))  # type: ignore[arg-type]
+        settling = TransactionReaper(lake.catalogue, Log(said, LogLevel.INFO, True, 0))  # type: ignore[arg-type]
         assert settling.look() == 0
         clock.us += 2 * MINUTE_US
         assert settling.look() == 1
@@ -30,7 +30,7 @@ def test_a_server_ends_those_whose_lease_ran_out_and_no_other(clock: Clock) -> N
 
 def test_it_stops_when_it_is_told() -> None:
     with penstock.open("memory:", author="ann") as lake:
-        settling = TransactionReaper(lake.catalogue, Log(io.BytesIO(), Level.INFO, True, 0), 0.001)  # type: ignore[arg-type]
+        settling = TransactionReaper(lake.catalogue, Log(io.BytesIO(), LogLevel.INFO, True, 0), 0.001)  # type: ignore[arg-type]
         settling.start()
         settling.stop(60)
         assert "penstock-settle" not in {thread.name for thread in threading.enumerate()}

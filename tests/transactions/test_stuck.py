@@ -16,7 +16,7 @@ from penstock.lake.lake import Lake
 from penstock.model.commits import CommitMeta
 from penstock.model.references import Kind, Reference, encode_reference
 from penstock.model.transactions import Policy, TransactionState
-from penstock.server.logs import Level, Log
+from penstock.server.logs import Log, LogLevel
 from penstock.server.transaction_reaper import TransactionReaper
 from penstock.stores.memory import MemoryStore
 from penstock.stores.port import Row, Store
@@ -164,7 +164,7 @@ def test_one_that_cannot_land_keeps_nobody_from_anything(clock: Clock, problem: 
         elif who == "sweeps":
             lake.sweep()
         else:
-            said = Log(io.BytesIO(), Level.INFO, True, 0)
+            said = Log(io.BytesIO(), LogLevel.INFO, True, 0)
             assert TransactionReaper(lake.catalogue, said).look() == 1  # type: ignore[arg-type]
         assert lake.find_transaction(bad).info.state is COMMITTING
         assert lake.find_transaction(late).info.state is ABORTED
@@ -195,7 +195,7 @@ def test_a_row_that_cannot_be_read_keeps_nobody_from_ending_the_others(clock: Cl
 
 def test_the_thread_of_a_server_outlives_whatever_happens(clock: Clock) -> None:
     with penstock.open("memory:", author="ann", clock=clock) as lake:
-        said = Log(io.BytesIO(), Level.INFO, True, 0)
+        said = Log(io.BytesIO(), LogLevel.INFO, True, 0)
         looks: list[int] = []
 
         class Failing(TransactionReaper):

@@ -13,7 +13,7 @@ import penstock
 from penstock.errors import MergeConflict
 from penstock.formats.files.lake.calls import BeginJob
 from penstock.kernel.edit import Edit, EditContext
-from penstock.kernel.state import state_of
+from penstock.kernel.lake_state import state_of
 from penstock.lake.lake import Lake
 from penstock.model.keys import Key
 

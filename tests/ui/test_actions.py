@@ -10,7 +10,7 @@ import pytest
 
 from penstock.formats.rows.arrow_types import pa
 from penstock.lake.lake import Lake
-from penstock.server.ui.parts import show_size
+from penstock.server.ui.page_parts import show_size
 from tests.ui.conftest import Page, Site, orders, serve
 
 

@@ -19,9 +19,9 @@ from penstock.processes.pool import ProcessPool
 from penstock.server.app import ROW_WORK_IMPORTS
 from penstock.server.limits import Limits
 from penstock.server.metrics_endpoint import MetricsEndpoint
-from penstock.server.ui import history_pages, table_pages, visit
+from penstock.server.ui import history_pages, page_request, table_pages
 from penstock.server.ui.api import PAGES
-from penstock.server.ui.parts import show_size
+from penstock.server.ui.page_parts import show_size
 from penstock.server.ui.table_pages import query_rows
 from tests.ui.conftest import HOSTILE, Page, Site, fill, orders, serve
 
@@ -496,7 +496,7 @@ def test_what_takes_long_beside_other_things_is_left_out(
     sales: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Distances of branches and the commits of a table: a page has one budget for all of it."""
-    monkeypatch.setattr(visit, "SOON_S", 0.0)
+    monkeypatch.setattr(page_request, "SOON_S", 0.0)
     assert "ahead" not in sales.get("branches").text
     assert "dev is many commits away from main" in sales.get("diff?base=main&to=dev").text
     assert "Search the log" in sales.get("table?key=sales.orders").text

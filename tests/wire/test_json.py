@@ -13,7 +13,7 @@ from hypothesis import strategies as some
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from penstock.errors import InvalidKey, InvalidRequest, UnsupportedFormat
-from penstock.lake.answers import Entry
+from penstock.lake.answers import CatalogEntry
 from penstock.lake.calls import CALLS, Call, CommitOperations, ListCommits, ListEntries
 from penstock.model.commits import Commit
 from penstock.model.content import AnyContent, Namespace, Unknown, content_types
@@ -200,8 +200,8 @@ def test_a_field_that_no_query_has_is_refused() -> None:
 
 def test_a_newer_servers_answer_is_read_without_what_is_new() -> None:
     data = b'[{"key":"a","content":{"type":"ICEBERG_TABLE","metadata_location":"m","novelty":{"x":1}},"y":2}]'
-    found = json.read(data, tuple[Entry, ...])
-    assert found == (Entry(Key("a"), IcebergTable(metadata_location="m")),)
+    found = json.read(data, tuple[CatalogEntry, ...])
+    assert found == (CatalogEntry(Key("a"), IcebergTable(metadata_location="m")),)
 
 
 @pytest.mark.parametrize("data", [b"", b"<html>", b"\xff", b"[]", b'{"id":7}', b"[" * 100_000])

@@ -20,7 +20,7 @@ from penstock.lake.calls import (
     GetReference,
     ListCommits,
     Merge,
-    Write,
+    WriteCall,
 )
 from penstock.model.content import Namespace
 from penstock.model.keys import Key
@@ -65,7 +65,7 @@ def test_every_call_arrives_as_it_was_sent(kind: type[Call[Any]]) -> None:
             with pytest.raises(InvalidRequest, match="empty"):
                 request_of(call)
             return
-        if isinstance(call, Write):
+        if isinstance(call, WriteCall):
             call = msgspec.structs.replace(call, asked=None)  # whoever gets it makes it anew
         assert arrived(request_of(call), kind) == call
 

@@ -11,7 +11,7 @@ from enum import StrEnum
 from threading import Event
 from typing import Final
 
-from penstock.bench.tally import TallyStore
+from penstock.bench.tally_store import TallyStore
 from penstock.errors import OutcomeUnknown, TryAgainError
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.settings import Settings
@@ -33,7 +33,7 @@ class CommitStrategy(StrEnum):
     def start(self, store: TallyStore, writers: int, stop: Event) -> CommitLoop:
         """Begin, with nothing in memory."""
         if self is CommitStrategy.NAIVE:
-            return Naive(store, writers, stop)
+            return NaiveLoop(store, writers, stop)
         return GroupCommit(store, writers)
 
 
@@ -62,7 +62,7 @@ class GroupCommit(CommitLoop):
         return True
 
 
-class Naive(CommitLoop):
+class NaiveLoop(CommitLoop):
     """Each writer on its own, as programs are that know nothing of each other.
 
     Read the head, build a commit on it, store its objects, swap; if somebody was faster, wait a random part

@@ -10,13 +10,13 @@ import msgspec
 
 from penstock.bench.commit_strategies import CommitLoop, CommitStrategy
 from penstock.bench.load import Load
-from penstock.bench.tally import StoreTally, TallyStore
+from penstock.bench.tally_store import StoreTally, TallyStore
 
 WARM_UP_MAX_S: Final = 30.0
 POLL_S: Final = 0.01
 
 
-class Measured(msgspec.Struct, frozen=True, kw_only=True):
+class LoadMeasurement(msgspec.Struct, frozen=True, kw_only=True):
     """What came of a load within the measured time."""
 
     seconds: float
@@ -49,7 +49,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
         return self.tally.calls / self.commits if self.commits else None
 
 
-class Writers:
+class LoadWriters:
     """Threads that commit, one after the other each, until they are told to stop."""
 
     def __init__(self, load: Load, committing: CommitLoop, stop: Event) -> None:
@@ -111,14 +111,14 @@ class Writers:
 
 def measure(
     store: TallyStore, load: Load, strategy: CommitStrategy, seconds: float, warm_up_s: float
-) -> Measured:
+) -> LoadMeasurement:
     """Let the writers commit, and look at what they did between the end of the warm-up and the end.
 
     Whatever stops a writer stops all, and is raised here. Interrupted, it waits for the writers' last
     commits, so that nothing is written after it has returned.
     """
     stop = Event()
-    writers = Writers(load, strategy.start(store, load.writers, stop), stop)
+    writers = LoadWriters(load, strategy.start(store, load.writers, stop), stop)
     try:
         writers.start()
         writers.warm_up(warm_up_s)
@@ -129,4 +129,4 @@ def measure(
         writers.finish()
     writers.check()
     latencies_s = sorted(ended - begun for ended, begun in writers.landed if start < ended <= end)
-    return Measured(seconds=end - start, latencies_s=tuple(latencies_s), tally=after - before)
+    return LoadMeasurement(seconds=end - start, latencies_s=tuple(latencies_s), tally=after - before)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import click
 
-from penstock.cli.call import Call
+from penstock.cli.command_context import CommandContext
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ Complete: TypeAlias = Callable[[click.Context, click.Parameter, str], list[str]]
 def _open_lake(ctx: click.Context) -> Iterator[Lake]:
     from penstock.lake.opener import open_lake
 
-    lake = open_lake(ctx.ensure_object(Call).target, create=False)
+    lake = open_lake(ctx.ensure_object(CommandContext).target, create=False)
     try:
         yield lake
     finally:

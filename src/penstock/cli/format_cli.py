@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from penstock.model.content import AnyContent, Content
 
 
-class Finding(NamedTuple):
+class DoctorFinding(NamedTuple):
     """What a check of the doctor found."""
 
     state: str
@@ -25,7 +25,7 @@ class Finding(NamedTuple):
     advice: str = ""
 
 
-DoctorCheck: TypeAlias = tuple[str, Callable[["Lake"], Finding]]
+DoctorCheck: TypeAlias = tuple[str, Callable[["Lake"], DoctorFinding]]
 """What is looked at, and how."""
 
 

@@ -47,7 +47,7 @@ Versions: TypeAlias = Mapping[str, str]
 """The version of each library that is installed, by its name."""
 
 
-class Requirement(NamedTuple):
+class LibraryRequirement(NamedTuple):
     """A library that Penstock, or one of its extras, needs."""
 
     name: str
@@ -76,19 +76,21 @@ def release(version: str) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-def parse_requirement(text: str) -> Requirement:
+def parse_requirement(text: str) -> LibraryRequirement:
     """A line of the package's metadata; ``ValueError`` if it holds more than Penstock's own lines do."""
     match = _REQUIREMENT.fullmatch(text.strip())
     bounds = [_BOUND.fullmatch(part.strip()) for part in match[2].split(",")] if match else [None]
     if match is None or None in bounds:
         raise ValueError(f"the package's metadata has a requirement that cannot be parsed: {text}")
-    return Requirement(match[1], tuple((bound[1], bound[2]) for bound in bounds if bound), match[3] or CORE)
+    return LibraryRequirement(
+        match[1], tuple((bound[1], bound[2]) for bound in bounds if bound), match[3] or CORE
+    )
 
 
 @cache
-def requirements() -> Mapping[str, Sequence[Requirement]]:
+def requirements() -> Mapping[str, Sequence[LibraryRequirement]]:
     """What Penstock needs, by extra, as the installed package says."""
-    needed: dict[str, list[Requirement]] = {CORE: []}
+    needed: dict[str, list[LibraryRequirement]] = {CORE: []}
     for text in metadata.requires(PACKAGE) or ():
         requirement = parse_requirement(text)
         needed.setdefault(requirement.extra, []).append(requirement)
@@ -163,7 +165,7 @@ def check_extra(extra: str, versions: Versions) -> DoctorLine:
     return build_check(f"extra {extra}", state, finding, install_command(extra) if state != "ok" else "")
 
 
-def describe(needed: Sequence[Requirement], versions: Versions) -> tuple[str, str]:
+def describe(needed: Sequence[LibraryRequirement], versions: Versions) -> tuple[str, str]:
     """The state of libraries, and their versions; what is wrong with one is said beside it."""
     parts, is_sound = [], True
     for requirement in needed:

@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 
 import click
 
-from penstock.cli.call import Call
+from penstock.cli.command_context import CommandContext
 from penstock.cli.format_cli import find_format_cli
 from penstock.cli.reference_access import commit_of, if_readable, reference_in
 from penstock.cli.rendering import contents
@@ -39,7 +39,7 @@ class MergeCommand:
 
     def __init__(
         self,
-        call: Call,
+        call: CommandContext,
         lake: Lake,
         source: str,
         target: str,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from penstock.cli.declaration import branch_option, if_head_option, key_option, message_option
+from penstock.cli.command_declaration import branch_option, if_head_option, key_option, message_option
 
 if TYPE_CHECKING:
     from penstock.lake.call import CommitOptions

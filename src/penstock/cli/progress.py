@@ -43,7 +43,7 @@ class Progress:
             self._stream.flush()
 
 
-class Bar(Progress):
+class ProgressBar(Progress):
     """Also told how much there is in all: draws a bar, where that is known."""
 
     def __call__(self, subject: str, count: int, total: int = 0) -> None:

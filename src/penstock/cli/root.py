@@ -11,21 +11,21 @@ from typing import Any, Final, NoReturn
 import click
 
 from penstock.cli import environment
-from penstock.cli.call import Call
-from penstock.cli.declaration import Group
+from penstock.cli.command_context import CommandContext
+from penstock.cli.command_declaration import CommandGroup
 from penstock.cli.rendering.screen import Screen, printable
 from penstock.errors import PenstockError
-from penstock.formats.registry import Command, find_declared, load, other_formats, table_formats
+from penstock.formats.registry import FormatCommand, find_declared, load, other_formats, table_formats
 
 
-def _lazy_command(path: str, summary: str) -> Command:
-    return Command(f"penstock.cli.commands.{path}", summary)
+def _lazy_command(path: str, summary: str) -> FormatCommand:
+    return FormatCommand(f"penstock.cli.commands.{path}", summary)
 
 
 FORMATS: Final = "Tables of a format"
 """The title above commands of formats."""
 
-SECTIONS: Final[dict[str, Mapping[str, Command]]] = {
+SECTIONS: Final[dict[str, Mapping[str, FormatCommand]]] = {
     "Begin": {
         "demo": _lazy_command("demo:demo", "Run a demonstration of Penstock."),
         "init": _lazy_command("lakes:init", "Create a lake."),
@@ -114,7 +114,7 @@ $ penstock --lake ./lake log
 """
 
 
-class Root(Group):
+class RootCommand(CommandGroup):
     """``penstock`` itself. Commands are loaded when they are called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
@@ -153,9 +153,9 @@ class Root(Group):
             # A name that the terminal's encoding does not know is no reason to fail.
             with contextlib.suppress(AttributeError):
                 stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-        sys.exit(self._run_command(arguments, Call()))
+        sys.exit(self._run_command(arguments, CommandContext()))
 
-    def _run_command(self, args: list[str], call: Call) -> int:
+    def _run_command(self, args: list[str], call: CommandContext) -> int:
         """Run a command, and return the exit status that the process is to end with."""
         try:
             completion = os.environ.get(environment.COMPLETE)
@@ -179,7 +179,7 @@ class Root(Group):
         return 0
 
 
-def _other_commands() -> dict[str, Command]:
+def _other_commands() -> dict[str, FormatCommand]:
     """The commands that formats of other packages bring."""
     return {
         name: command for declared in other_formats().formats for name, command in declared.commands.items()
@@ -194,7 +194,7 @@ def _require_text(args: list[str]) -> None:
             raise click.UsageError(f"{argument!a} is not valid text") from None
 
 
-def _print_error(error: Exception, call: Call, as_json: bool) -> int:
+def _print_error(error: Exception, call: CommandContext, as_json: bool) -> int:
     """Say on standard error what went wrong, and return the exit code for it."""
     if os.environ.get(environment.DEBUG):
         import traceback
@@ -204,13 +204,13 @@ def _print_error(error: Exception, call: Call, as_json: bool) -> int:
     with contextlib.suppress(BrokenPipeError):
         if as_json:
             from penstock.cli.answers import encode_answer
-            from penstock.wire.errors import Failure, build_failure
+            from penstock.wire.errors import ErrorBody, build_failure
 
             if isinstance(error, PenstockError):
                 failure = build_failure(error, error.request_id)
             else:
-                failure = Failure.of(code, message)
-            print(encode_answer(failure, Failure), file=sys.stderr)
+                failure = ErrorBody.of(code, message)
+            print(encode_answer(failure, ErrorBody), file=sys.stderr)
         else:
             screen = Screen.of(sys.stderr)
             text = "\n".join(map(printable, message.split("\n")))
@@ -220,7 +220,7 @@ def _print_error(error: Exception, call: Call, as_json: bool) -> int:
     return exit_code
 
 
-def _explain(error: Exception, call: Call) -> tuple[str, str, int, str]:
+def _explain(error: Exception, call: CommandContext) -> tuple[str, str, int, str]:
     """An error's code, message, exit code and advice."""
     if isinstance(error, PenstockError):
         from penstock.cli.advice import advice
@@ -259,7 +259,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
         ctx.exit()
 
 
-@click.group("penstock", cls=Root, invoke_without_command=True, examples=EXAMPLES)
+@click.group("penstock", cls=RootCommand, invoke_without_command=True, examples=EXAMPLES)
 @click.option(
     "--version",
     is_flag=True,

@@ -24,10 +24,10 @@ from penstock.storage.places import Place, Places
 
 if TYPE_CHECKING:
     from penstock.errors import PenstockError
-    from penstock.kernel.checks import Proposal
+    from penstock.kernel.checks import BranchProposal
     from penstock.kernel.fsck import Damage
     from penstock.kernel.reachable import Progress
-    from penstock.lake.answers import Ratified, SweptTable
+    from penstock.lake.answers import SweptTable, TableCommitResult
     from penstock.lake.call import Call, CommitDescription
     from penstock.lake.calls import EraseTable, SweepTables
     from penstock.lake.embedded import Embedded
@@ -100,7 +100,7 @@ class VersionFacts(NamedTuple):
     """What its writer had to say, by the names of Delta's ``commitInfo``."""
 
 
-class PastSize(NamedTuple):
+class PastTableSize(NamedTuple):
     """How large a table was after one of its changes."""
 
     size_bytes: int
@@ -120,7 +120,7 @@ class DescribedTable(NamedTuple):
     list_files: Callable[[], Iterator[FileFacts]] = lambda: iter(())
     list_versions: Callable[[int], Sequence[VersionFacts]] = lambda _: ()
     """The newest first, at most so many."""
-    list_sizes: Callable[[int], Sequence[PastSize]] = lambda _: ()
+    list_sizes: Callable[[int], Sequence[PastTableSize]] = lambda _: ()
     """After the latest changes, as far as that is told without reading data; the newest first, at most so
     many."""
 
@@ -217,7 +217,9 @@ class TableView(Protocol):
     def to_arrow(self, columns: Sequence[str] | None, where: str | None) -> Any:
         """The rows as a ``pyarrow.Table``."""
 
-    def append(self, data: Any, description: CommitDescription, idempotency_key: str | None) -> Ratified:
+    def append(
+        self, data: Any, description: CommitDescription, idempotency_key: str | None
+    ) -> TableCommitResult:
         """Add rows."""
 
     def overwrite(
@@ -227,7 +229,7 @@ class TableView(Protocol):
         where: str | None,
         description: CommitDescription,
         idempotency_key: str | None,
-    ) -> Ratified:
+    ) -> TableCommitResult:
         """Put rows in the place of all, or of those in some partitions."""
 
     def write(self, rows: RowWrite) -> Any:
@@ -239,7 +241,7 @@ class ChangeView(Protocol):
 
     def append_with_columns(
         self, data: Any, description: CommitDescription, idempotency_key: str | None
-    ) -> Ratified:
+    ) -> TableCommitResult:
         """Add rows, and the columns that only they have."""
 
     def delete(
@@ -356,11 +358,11 @@ class FormatPlugin:
         table.note_read()
         return TableRows(table.key, cls.rows_of(table))
 
-    def proposed_rows(self, proposal: Proposal, key: Key, content: Any) -> Rows:
+    def proposed_rows(self, proposal: BranchProposal, key: Key, content: Any) -> Rows:
         """The rows that a table would have."""
         raise NotImplementedError
 
-    def row_source(self, proposal: Proposal, key: Key, content: Any) -> RowSource:  # noqa: ARG002
+    def row_source(self, proposal: BranchProposal, key: Key, content: Any) -> RowSource:  # noqa: ARG002
         """Where a process apart from this one finds the rows that a table would have."""
         return RowSource()
 
@@ -439,7 +441,7 @@ class FormatPlugin:
         return iter(())
 
 
-class Background(Protocol):
+class BackgroundServices(Protocol):
     """The part of a format that works in the background."""
 
     def catch_up(self) -> None: ...
@@ -448,7 +450,7 @@ class Background(Protocol):
     def close(self, timeout_s: float) -> None: ...
 
 
-P = TypeVar("P", bound=Background)
+P = TypeVar("P", bound=BackgroundServices)
 
 
 class PublishingPlugin(FormatPlugin, Generic[P]):

@@ -24,5 +24,5 @@ if TYPE_CHECKING:
     from penstock.formats.files.lake.proposed_files import ProposedFiles as ProposedFiles
     from penstock.formats.files.lake.table import Files as Files
     from penstock.formats.lance.lake.namespace import PenstockNamespace as PenstockNamespace
-    from penstock.formats.lance.lake.namespace_export import Exported as Exported
-    from penstock.formats.lance.lake.namespace_import import Imported as Imported
+    from penstock.formats.lance.lake.namespace_export import ExportResult as ExportResult
+    from penstock.formats.lance.lake.namespace_import import ImportResult as ImportResult

@@ -90,7 +90,7 @@ class PublisherProfile(NamedTuple):
     foreign: Metric
 
 
-class Behind(msgspec.Struct, frozen=True, kw_only=True):
+class TableBacklog(msgspec.Struct, frozen=True, kw_only=True):
     """A part of a table that is not published to its latest version, as far as this process knows."""
 
     key: Key
@@ -104,7 +104,7 @@ class Behind(msgspec.Struct, frozen=True, kw_only=True):
     """Why they are not published; ``None`` while a thread works on them."""
 
 
-B = TypeVar("B", bound=Behind)
+B = TypeVar("B", bound=TableBacklog)
 
 
 class TableJob(Generic[T]):

@@ -34,7 +34,7 @@ BUILT_IN: Final = (
 )
 
 
-class Command(NamedTuple):
+class FormatCommand(NamedTuple):
     """A command of a format's, and a line about it for who has not loaded it."""
 
     path: str
@@ -68,7 +68,7 @@ class TableFormat(NamedTuple):
     ``penstock.lake.sql_catalog.formats``."""
     cli: str = "penstock.cli.format_cli:FormatCli"
     """What the command line says of its tables: a ``penstock.cli.format_cli.FormatCli``."""
-    commands: Mapping[str, Command] = MappingProxyType({})
+    commands: Mapping[str, FormatCommand] = MappingProxyType({})
     """Commands by name."""
     routes: str = ""
     """Routes beside those of its calls in the lake's own API: a tuple of ``penstock.server.routes.Route``."""

@@ -47,21 +47,21 @@ from penstock.kernel.backup_registry import (
     unregister_backups,
 )
 from penstock.kernel.copy import CopyProgress, silent
-from penstock.kernel.cut import cut, read_rows
 from penstock.kernel.description import read_description
 from penstock.kernel.expired import blobs_of, expired_commits
-from penstock.kernel.fsck import Checked, Damage, fsck
+from penstock.kernel.fsck import CheckResult, Damage, fsck
 from penstock.kernel.kernel import Kernel
+from penstock.kernel.lake_seal import KINDS
 from penstock.kernel.leases import Lease, Leases
 from penstock.kernel.new_history import new_commits, new_log_entries, receipt_ids, receipts_of_entries
 from penstock.kernel.new_objects import NewObjects
 from penstock.kernel.object_copy import CHUNK_MAX_BYTES, SCAN_PAGE, WORKERS, copy_objects
 from penstock.kernel.objects import Objects, check_bytes, check_object, check_stored, parts_of
-from penstock.kernel.reachable import Horizon, Reach
+from penstock.kernel.reachable import HistoryHorizon, ReachableObjects
 from penstock.kernel.read_ahead import ReadAhead
-from penstock.kernel.records import Keep, Subject, Swap, swap_row
+from penstock.kernel.records import KeepRow, RowSubject, RowSwap, swap_row
 from penstock.kernel.reference_rows import decode_reference_row
-from penstock.kernel.seal import KINDS
+from penstock.kernel.reference_snapshot import cut, read_rows
 from penstock.kernel.settings import Settings
 from penstock.kernel.table_horizons import TableHorizons
 from penstock.kernel.time_limits import retry_reads
@@ -84,7 +84,7 @@ MISSING_MAX: Final = 10
 """How many files of tables an error names."""
 
 
-class BackedUp(msgspec.Struct, frozen=True, kw_only=True):
+class BackupResult(msgspec.Struct, frozen=True, kw_only=True):
     """What a backup came to."""
 
     point: BackupPoint
@@ -152,7 +152,7 @@ class BackupMaker:
         verify: bool = False,
         retention: Retention | None = None,
         data: bool = False,
-    ) -> BackedUp:
+    ) -> BackupResult:
         """Make a point of the lake as it is now, after completing one that was left."""
         rule = (retention or Retention()).check()
         make_room(self._target, read_description(source.store))
@@ -168,7 +168,7 @@ class BackupMaker:
             expired = self._expire(
                 source if register else None, self._find_expired(source, rule, register=register)
             )
-        return BackedUp(
+        return BackupResult(
             point=point,
             target=place_of(self._target),
             completed=tuple(completed),
@@ -513,15 +513,17 @@ class BackupMaker:
         new = None if after is None else point_row(after)
         self._keep_lease()
 
-        def decide(row: Row | None, _: bool) -> Swap[None] | Keep[None]:
+        def decide(row: Row | None, _: bool) -> RowSwap[None] | KeepRow[None]:
             if row != old:
                 raise Unavailable(
                     f"another process is writing to the backup at {place_of(self._target)}; wait until it "
                     "has finished"
                 )
-            return Keep(None) if old == new else Swap(new, None)
+            return KeepRow(None) if old == new else RowSwap(new, None)
 
-        subject = Subject(f"the backup {point.id}", "Run the same command again: it completes what is there.")
+        subject = RowSubject(
+            f"the backup {point.id}", "Run the same command again: it completes what is there."
+        )
         swap_row(self._target, self._settings, point_row(point).name, subject, decide)
 
 
@@ -556,7 +558,7 @@ def _object_named(name: str) -> ObjectId | None:
         return None
 
 
-def verify_kernel(view: Kernel, progress: CopyProgress = silent) -> Checked:
+def verify_kernel(view: Kernel, progress: CopyProgress = silent) -> CheckResult:
     """Prove a point that was restored in memory: everything that its rows lead to is read and checked."""
     return fsck(view, lambda _, count: progress("checking objects", count, 0))
 
@@ -586,11 +588,11 @@ def read_back(view: Kernel, progress: CopyProgress = silent) -> list[Damage]:
 
     lake = read_description(view.store)
     horizons = TableHorizons.read(view.store, view.formats)
-    reach = Reach(fetch, expired_commits(lake, view.objects), horizons.objects_of, reads_all=False)
+    reach = ReachableObjects(fetch, expired_commits(lake, view.objects), horizons.objects_of, reads_all=False)
     reach.blobs(blobs_of(lake), "by the lake's description")
     rows = [row for kind in KINDS for row in read_rows(view.store, [kind]).values()]
     reach.log(decode_reference_row(row).log for row in rows)
-    reach.commits(heads_of(rows), Horizon())
+    reach.commits(heads_of(rows), HistoryHorizon())
     return [Damage(object_id.hex(), what) for object_id, what in (reach.damaged | damages).items()]
 
 
@@ -617,7 +619,7 @@ def reachable_from(store: Store, points: Collection[BackupPoint]) -> set[ObjectI
         by_horizon.setdefault(description_of(point).horizon, []).append(point)
     for some in by_horizon.values():
         lake = description_of(some[0])
-        reach = Reach(fetch, expired_commits(lake, Objects(store)))
+        reach = ReachableObjects(fetch, expired_commits(lake, Objects(store)))
         heads: set[ObjectId] = set()
         for point in some:
             reach.blobs((*parts_of((point.rows, point.elsewhere)), *data_blobs(store, point)), "by the point")
@@ -625,6 +627,6 @@ def reachable_from(store: Store, points: Collection[BackupPoint]) -> set[ObjectI
             rows = [row for row in rows_of(store, point) if row.kind in KINDS]
             reach.log(decode_reference_row(row).log for row in rows)
             heads.update(heads_of(rows))
-        reach.commits(heads, Horizon())
+        reach.commits(heads, HistoryHorizon())
         marked |= reach.seen
     return marked | receipts

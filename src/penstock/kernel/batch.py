@@ -23,7 +23,7 @@ from penstock.errors import (
     TryAgainError,
     Unavailable,
 )
-from penstock.kernel.chain import Chain
+from penstock.kernel.chain import CommitChain
 from penstock.kernel.format import PrepareAgain
 from penstock.kernel.objects import Objects, check_object
 from penstock.kernel.reference_rows import (
@@ -35,7 +35,7 @@ from penstock.kernel.reference_rows import (
 )
 from penstock.kernel.reflog import RECEIPT_WINDOW_US, key_reused, receipt, receipt_id
 from penstock.kernel.request import GeneratedKey, NextBatch, Request
-from penstock.kernel.time_limits import Tries, reason_of
+from penstock.kernel.time_limits import WriteRetries, reason_of
 from penstock.metrics.table import SWAPS_LOST, TRIES
 from penstock.model.commits import given_key
 from penstock.model.encoding import ObjectId
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from penstock.kernel.queue import BranchQueue
 
 
-class Outcome(NamedTuple):
+class RequestOutcome(NamedTuple):
     """What became of a request: its commits, oldest first, and the branch's head after them.
 
     ``repeated`` says that an earlier request with the same idempotency key had done it.
@@ -67,7 +67,7 @@ class Ticket:
     def __init__(self, request: Request) -> None:
         self.request = request
         self.arrived_s = time.perf_counter()
-        self.outcome: Outcome | None = None
+        self.outcome: RequestOutcome | None = None
         self.error: BaseException | None = None
         self.is_abandoned = False
         self.in_doubt_from: int | None = request.doubt_from
@@ -126,7 +126,7 @@ class _SealedBatch(NamedTuple):
     entry_bytes: bytes
     entry: LogEntry
     row: Row
-    outcomes: list[tuple[Ticket, Outcome]]
+    outcomes: list[tuple[Ticket, RequestOutcome]]
 
 
 class EarlierBatchFailed(Exception):
@@ -144,10 +144,10 @@ class Batch:
         self._open = [ticket for ticket in tickets if not ticket.is_answered]
         self._store, self._log = queue.store, queue.log
         self._accepted: list[tuple[Ticket, int]] = []
-        self._answers: list[tuple[Ticket, BaseException | Outcome]] = []
+        self._answers: list[tuple[Ticket, BaseException | RequestOutcome]] = []
 
     def run(self) -> None:
-        tries = Tries(self._queue.settings)
+        tries = WriteRetries(self._queue.settings)
         lost: str | Unavailable | OutcomeUnknown | None
         while self._open:
             try:
@@ -262,7 +262,7 @@ class Batch:
             ticket.in_doubt_from = reference.position
         self._open = [ticket for ticket in self._open if not ticket.is_answered]
 
-    def _apply(self, chain: Chain, reference: Reference) -> None:
+    def _apply(self, chain: CommitChain, reference: Reference) -> None:
         """Apply the requests one after the other; each is accepted or refused on its own.
 
         Nobody is answered yet: a refusal may rest on a request before it that has not landed.
@@ -297,13 +297,13 @@ class Batch:
                 self._answers.append((ticket, bug))
                 continue
             if not drafts:
-                self._answers.append((ticket, Outcome((), reference.head)))
+                self._answers.append((ticket, RequestOutcome((), reference.head)))
                 continue
             for draft in drafts:
                 chain.add(draft)
             self._accepted.append((ticket, len(drafts)))
 
-    def _seal(self, chain: Chain, reference: Reference) -> _SealedBatch:
+    def _seal(self, chain: CommitChain, reference: Reference) -> _SealedBatch:
         """The commits of what was accepted, with the entry of the log that names them."""
         now_us = self._queue.clock()
         sealed = iter(chain.build_commits(now_us))
@@ -314,7 +314,7 @@ class Batch:
             request = ticket.request
             landed.append(Landed(request.event.value, request.key, request.author, head, count))
             outcomes.append(
-                (ticket, Outcome(tuple(commit_id for commit_id, _ in commits), head, newest=newest))
+                (ticket, RequestOutcome(tuple(commit_id for commit_id, _ in commits), head, newest=newest))
             )
         kinds = {change.kind for change in landed}
         entry_id, data, entry = self._log.entry(
@@ -332,7 +332,7 @@ class Batch:
         )
         return _SealedBatch(entry_id, data, entry, row, outcomes)
 
-    def _advance(self, turn: Turn, chain: Chain, reference: Reference) -> str | None:
+    def _advance(self, turn: Turn, chain: CommitChain, reference: Reference) -> str | None:
         """Store what was accepted and swap the branch."""
         batch = self._seal(chain, reference)
         tip = chain.tip  # the chain goes on with the next batch while this one is swapped
@@ -449,16 +449,16 @@ class Batch:
 
     def _answer_requests(self) -> None:
         for ticket, answer in self._answers:
-            if isinstance(answer, Outcome):
+            if isinstance(answer, RequestOutcome):
                 ticket.outcome = answer
             else:
                 ticket.error = answer
         self._open = [ticket for ticket in self._open if not ticket.is_answered]
 
 
-def _with_head(answer: BaseException | Outcome, head: ObjectId) -> BaseException | Outcome:
+def _with_head(answer: BaseException | RequestOutcome, head: ObjectId) -> BaseException | RequestOutcome:
     """The answer to a request that had nothing to do: that may rest on others of its batch."""
-    return answer._replace(head=head) if isinstance(answer, Outcome) and not answer.commits else answer
+    return answer._replace(head=head) if isinstance(answer, RequestOutcome) and not answer.commits else answer
 
 
 def _restore(doubts: list[tuple[Ticket, bool]]) -> None:
@@ -479,12 +479,12 @@ def is_called_off(entry: LogEntry, key: str) -> bool:
     return any(landed.key == key and landed.count == 0 for landed in entry.landed)
 
 
-def outcome_of(objects: Objects, entry: LogEntry, key: str) -> Outcome:
+def outcome_of(objects: Objects, entry: LogEntry, key: str) -> RequestOutcome:
     """What a request came to, from the log entry that landed it."""
     for landed in entry.landed:
         if landed.key == key:
             commits = [landed.commit]
             while len(commits) < landed.count:
                 commits.append(objects.commit(commits[-1]).parent)
-            return Outcome(tuple(reversed(commits)), landed.commit)
-    return Outcome((), entry.after)
+            return RequestOutcome(tuple(reversed(commits)), landed.commit)
+    return RequestOutcome((), entry.after)

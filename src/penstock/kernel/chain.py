@@ -13,9 +13,9 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from penstock.kernel import skips, tree
-from penstock.kernel.objects import Objects, Pending, split_value
-from penstock.kernel.state import Overlay, TreeView
+from penstock.kernel import skip_pointers, tree
+from penstock.kernel.lake_state import StateOverlay, TreeView
+from penstock.kernel.objects import Objects, PendingObjects, split_value
 from penstock.model.commits import CommitMeta
 from penstock.model.encoding import NO_COMMIT, ObjectId, encode
 from penstock.model.objects import CommitObject, Intent, Large, Segment, Value
@@ -27,7 +27,7 @@ TOUCHED_MAX: Final = 10_000
 """Of how many keys a chain remembers which commit changed them last. There is a chain for each queue."""
 
 
-class Draft(NamedTuple):
+class CommitDraft(NamedTuple):
     """A commit to be: what it changes and what its writer says."""
 
     changes: dict[bytes, Value | None]
@@ -64,17 +64,17 @@ class _OpenSegment:
 
 
 class _PendingCommit(NamedTuple):
-    draft: Draft
+    draft: CommitDraft
     root: ObjectId
     segment: _OpenSegment
     counted: int
 
 
-class Chain:
+class CommitChain:
     """The newest commit of a chain, its state, and the drafts on top of it; see ``build_commits``."""
 
     def __init__(self, objects: Objects, tip: ObjectId) -> None:
-        self.objects = Pending(objects)
+        self.objects = PendingObjects(objects)
         self.tip = tip
         self.commit = objects.commit(tip)
         self._root = self.commit.root
@@ -92,7 +92,7 @@ class Chain:
         self._window: dict[ObjectId, int] = {tip: 0}
         self._touched: dict[bytes, int] = {}
         self._tree = TreeView(self.objects, self._root)
-        self.view = Overlay(self._tree, self._overlay)
+        self.view = StateOverlay(self._tree, self._overlay)
         self.is_cold = True
         """Whether nobody has looked at its tree yet."""
 
@@ -125,14 +125,14 @@ class Chain:
         if commit in (NO_COMMIT, self.tip) or commit in self._window:
             return True
         goal = self._read_link(commit)
-        return goal is None or skips.back_to_depth(self._read_link, self.tip, goal.depth)[0] == commit
+        return goal is None or skip_pointers.back_to_depth(self._read_link, self.tip, goal.depth)[0] == commit
 
     def unchanged_since(self, commit: ObjectId, key: bytes) -> bool:
         """Whether a key is known not to have changed since a commit; ``False`` says nothing."""
         number = self._window.get(commit)
         return number is not None and self._touched.get(key, 0) <= number
 
-    def add(self, draft: Draft) -> None:
+    def add(self, draft: CommitDraft) -> None:
         """Put a draft on top."""
         self._number += 1
         self._touched.update(dict.fromkeys(draft.changes, self._number))
@@ -155,7 +155,7 @@ class Chain:
         self._overlay = {}
         self._runs, self._count, self._bytes = [], 0, 0
         self._open = self._begin()
-        self.view = Overlay(self._tree, self._overlay)
+        self.view = StateOverlay(self._tree, self._overlay)
 
     def _begin(self) -> _OpenSegment:
         started = _OpenSegment()
@@ -203,7 +203,7 @@ class Chain:
         return CommitObject(
             parent=self.tip,
             further_parents=draft.further_parents,
-            jump=skips.next_jump(self._read_link, self.tip),
+            jump=skip_pointers.next_jump(self._read_link, self.tip),
             depth=parent.depth + 1,
             generation=generation + 1,
             merges=parent.merges + (1 if draft.further_parents else 0),

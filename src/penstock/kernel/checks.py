@@ -6,7 +6,7 @@ moved by then, the result is worked out and checked anew, up to ``Settings.tries
 branch with checks take turns in this process: none of them makes another one's check run in vain.
 
 Some are functions of this process. Others are expectations, which are kept in the branch's own row: a request
-that comes to its turn without having been asked about them is sent back here (``Unchecked``), whichever
+that comes to its turn without having been asked about them is sent back here (``MissingChecks``), whichever
 process added them, and whenever that was. Without either, a request takes no notice of any of this.
 """
 
@@ -21,12 +21,12 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypedDict, TypeVar, Unpack
 
 from penstock.errors import CommitVetoed, InvalidRequest, RetriesExhausted, Throttled, TryAgainError
-from penstock.kernel.chain import Chain, Draft
+from penstock.kernel.chain import CommitChain, CommitDraft
 from penstock.kernel.format import PrepareAgain
+from penstock.kernel.lake_state import StateOverlay
 from penstock.kernel.objects import Objects, content_of
 from penstock.kernel.reference_rows import branch_or_tag_in
 from penstock.kernel.request import CheckedDrafts, Request
-from penstock.kernel.state import Overlay
 from penstock.kernel.time_limits import time_limit
 from penstock.model.commits import CommitMeta
 from penstock.model.content import AnyContent
@@ -38,7 +38,7 @@ from penstock.model.references import Kind, Reference
 from penstock.model.transactions import is_transaction
 
 if TYPE_CHECKING:
-    from penstock.kernel.batch import Outcome
+    from penstock.kernel.batch import RequestOutcome
     from penstock.kernel.kernel import Kernel
 
 logger = logging.getLogger("penstock")
@@ -57,7 +57,7 @@ class Vetoed(Exception):
     """Raised by a check: what it was shown is not to be published, and why."""
 
 
-class Proposal(NamedTuple):
+class BranchProposal(NamedTuple):
     """What is about to be published: a state of the lake that no reference has yet."""
 
     branch: str
@@ -67,7 +67,7 @@ class Proposal(NamedTuple):
     """What its newest commit says of itself."""
     changed: tuple[Key, ...]
     """The keys at which it differs from that head."""
-    view: Overlay
+    view: StateOverlay
     objects: Objects
     """Those of the store, and those that are still to be stored."""
 
@@ -76,7 +76,7 @@ class Proposal(NamedTuple):
         return content_of(self.objects, self.view.get(key.encode()))
 
 
-Function = Callable[[Proposal], Any]
+Function = Callable[[BranchProposal], Any]
 S = TypeVar("S")
 
 
@@ -89,17 +89,17 @@ class Check(NamedTuple):
     function: Function
 
 
-class Engine(Protocol):
+class ExpectationEngine(Protocol):
     """Asks what branches expect."""
 
     def require(self) -> None:
         """``InvalidRequest`` if it cannot be asked in this process, with the way out."""
 
-    def find_violation(self, proposal: Proposal, expectation: Expectation) -> str | None:
+    def find_violation(self, proposal: BranchProposal, expectation: Expectation) -> str | None:
         """Why a proposal is not as expected; ``None`` if it is."""
 
 
-class Assignment(TypedDict, total=False):
+class ReferenceAssignment(TypedDict, total=False):
     """How a reference is assigned (see ``References.assign``)."""
 
     kind: Kind | None
@@ -120,7 +120,7 @@ class Checks:
         self._whose: dict[str, int] = {}
         self._expecting: frozenset[str] = frozenset()
         """Branches that were seen to expect something; of any other it turns out when its request comes."""
-        self.engine: Engine | None = None
+        self.engine: ExpectationEngine | None = None
         """Set by the lake, whose tables it reads."""
 
     def add(self, check: Check) -> None:
@@ -166,7 +166,7 @@ class Checks:
         return branch in self._expecting or bool(self.of(branch))
 
     def _check_for(self, expectation: Expectation) -> Check:
-        def ask(proposal: Proposal) -> str | None:
+        def ask(proposal: BranchProposal) -> str | None:
             if expectation.keys.isdisjoint(proposal.changed):
                 return None
             return NOBODY_ASKS if self.engine is None else self.engine.find_violation(proposal, expectation)
@@ -227,7 +227,7 @@ class _Turn:
         self.users = 0
 
 
-def run(checks: Sequence[Check], proposal: Proposal) -> None:
+def run(checks: Sequence[Check], proposal: BranchProposal) -> None:
     """Show a proposal to checks of its branch; ``CommitVetoed`` by the first that is against it."""
     for check in checks:
         reason = run_check(check.name, check.function, proposal)
@@ -266,7 +266,7 @@ def veto_reason(answer: object) -> str | None:
     return f"it returned {answer!r}, which is neither true nor false"
 
 
-def submit_checked(kernel: Kernel, branch: str, request: Request) -> Outcome:
+def submit_checked(kernel: Kernel, branch: str, request: Request) -> RequestOutcome:
     """Check what a request comes to, and have exactly that published; once more if the branch moved."""
     with turn_of(kernel, branch):
         for _ in range(kernel.settings.tries_max):
@@ -292,7 +292,7 @@ def submit_checked(kernel: Kernel, branch: str, request: Request) -> Outcome:
     raise _moves_on_error(kernel, branch)
 
 
-def assign_checked(kernel: Kernel, name: str, to: ObjectId, **how: Unpack[Assignment]) -> Reference:
+def assign_checked(kernel: Kernel, name: str, to: ObjectId, **how: Unpack[ReferenceAssignment]) -> Reference:
     """Let a branch or tag name another commit, as ``References.assign``, once its checks agree to that.
 
     What others read there is another state from then on, wherever that came from.
@@ -358,7 +358,7 @@ def _check_move(kernel: Kernel, reference: Reference, to: ObjectId, checks: Sequ
         committer=commit.committer,
     )
     changed = [key for key, _, _ in kernel.differing(reference.head, to)]
-    run(checks, proposal_of(reference, Chain(kernel.objects, to), meta, changed))
+    run(checks, proposal_of(reference, CommitChain(kernel.objects, to), meta, changed))
 
 
 def _moves_on_error(kernel: Kernel, branch: str) -> RetriesExhausted:
@@ -371,8 +371,8 @@ def _moves_on_error(kernel: Kernel, branch: str) -> RetriesExhausted:
 
 def _draft_and_check(
     kernel: Kernel, reference: Reference, request: Request, checks: Sequence[Check]
-) -> tuple[Draft, ...]:
-    chain = Chain(kernel.objects, reference.head)
+) -> tuple[CommitDraft, ...]:
+    chain = CommitChain(kernel.objects, reference.head)
     request.check_reference(reference, chain)
     drafts = tuple(request.apply(chain, reference))
     if drafts:
@@ -383,7 +383,9 @@ def _draft_and_check(
     return drafts
 
 
-def proposal_of(reference: Reference, chain: Chain, meta: CommitMeta, changed: Sequence[bytes]) -> Proposal:
+def proposal_of(
+    reference: Reference, chain: CommitChain, meta: CommitMeta, changed: Sequence[bytes]
+) -> BranchProposal:
     """A chain as what a branch is about to become."""
     keys = tuple(Key.decode(key) for key in changed if not key.startswith(RESERVED))
-    return Proposal(reference.name, reference.head, meta, keys, chain.view, chain.objects)
+    return BranchProposal(reference.name, reference.head, meta, keys, chain.view, chain.objects)

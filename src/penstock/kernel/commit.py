@@ -10,13 +10,13 @@ from typing import Any, Final
 from uuid import UUID, uuid4
 
 from penstock.errors import CommitConflict, CommitNotFound, InvalidRequest
-from penstock.kernel.chain import Chain, Draft
+from penstock.kernel.chain import CommitChain, CommitDraft
 from penstock.kernel.edit import Edit, EditContext, LandingNotice, compare
-from penstock.kernel.format import Format, Formats, PrepareAgain, Refused
+from penstock.kernel.format import Format, FormatRefused, Formats, PrepareAgain
 from penstock.kernel.history import History
+from penstock.kernel.lake_state import StateOverlay, state_of
 from penstock.kernel.objects import content_of
 from penstock.kernel.request import Request, RequestTerms
-from penstock.kernel.state import Overlay, state_of
 from penstock.model.commits import CommitMeta
 from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.content import AnyContent, encode_content
@@ -89,7 +89,7 @@ class CommitRequest(Request):
             table = edit.table(change.key, edit.content(change.key.encode()))
             try:
                 self._prepared[change.key] = _require_format(self._formats, change).prepare(table, change)
-            except Refused as refused:
+            except FormatRefused as refused:
                 edit.refuse(change.key, refused)
         for operation in self._operations:
             if isinstance(operation, Delete):
@@ -101,13 +101,13 @@ class CommitRequest(Request):
         content = edit.content(key.encode())
         managing = self._formats.managing(content)
         if managing is not None and content is not None and not self._is_moved(content.id):
-            with suppress(Refused):  # at its turn, if it still is
+            with suppress(FormatRefused):  # at its turn, if it still is
                 managing.admit(edit.table(key, content), None)
 
-    def _read_state(self, commit: ObjectId) -> Overlay:
+    def _read_state(self, commit: ObjectId) -> StateOverlay:
         return state_of(self._history.objects, self._history.commit(commit))
 
-    def apply(self, chain: Chain, reference: Reference) -> list[Draft]:
+    def apply(self, chain: CommitChain, reference: Reference) -> list[CommitDraft]:
         base = self._check_base(chain)
         if len(self._operations) > FEW_OPERATIONS:
             chain.view.get_many(self.touched_keys)
@@ -150,7 +150,7 @@ class CommitRequest(Request):
             )
         self._vouched = reference.head
 
-    def _check_base(self, chain: Chain) -> _Base:
+    def _check_base(self, chain: CommitChain) -> _Base:
         base = self._base
         if base is not None and not chain.contains(base):
             self._history.commit(base)
@@ -224,7 +224,7 @@ class CommitRequest(Request):
         current = edit.content(stored)
         try:
             applied = managing.apply(edit.table(change.key, current), change, self._prepared.get(change.key))
-        except Refused as refused:
+        except FormatRefused as refused:
             edit.refuse(change.key, refused)
             return
         if self._create_namespaces and applied.content is not None:
@@ -242,7 +242,7 @@ class CommitRequest(Request):
     ) -> None:
         try:
             managing.admit(edit.table(key, current), content)
-        except Refused as refused:
+        except FormatRefused as refused:
             edit.refuse(key, refused)
             return
         except PrepareAgain:
@@ -258,9 +258,9 @@ class CommitRequest(Request):
 class _Base:
     """The commit that a writer read, if it named one."""
 
-    def __init__(self, history: History, chain: Chain, commit: ObjectId | None) -> None:
+    def __init__(self, history: History, chain: CommitChain, commit: ObjectId | None) -> None:
         self._history, self._chain, self._commit = history, chain, commit
-        self._state: Overlay | None = None
+        self._state: StateOverlay | None = None
 
     def expect(self, edit: Edit, key: Key) -> bool:
         """Whether a key is as the writer saw it; if not, the conflict is noted."""

@@ -16,11 +16,10 @@ from uuid import uuid4
 import msgspec
 
 from penstock.errors import Damaged, InvalidRequest, LakeExists
-from penstock.kernel.cut import cut, read_rows
 from penstock.kernel.description import (
-    Arrival,
+    CopyArrival,
+    CopyPhase,
     LakeDescription,
-    Phase,
     change_description,
     find_description,
     lake_moved_error,
@@ -30,10 +29,11 @@ from penstock.kernel.description import (
 from penstock.kernel.expired import blobs_of, expired_commits, with_expired
 from penstock.kernel.fsck import fsck
 from penstock.kernel.kernel import Kernel
+from penstock.kernel.lake_seal import KINDS, finish, require_sealed, seal, sealed_rows
 from penstock.kernel.object_copy import WORKERS, copy_objects, count_objects
 from penstock.kernel.objects import Objects
-from penstock.kernel.records import Keep, ReplaceRow, Subject, Swap, swap_row
-from penstock.kernel.seal import KINDS, finish, require_sealed, seal, sealed_rows
+from penstock.kernel.records import KeepRow, ReplaceRow, RowSubject, RowSwap, swap_row
+from penstock.kernel.reference_snapshot import cut, read_rows
 from penstock.kernel.table_horizons import horizon_rows
 from penstock.kernel.tokens import token_rows
 from penstock.model.encoding import ObjectId
@@ -44,7 +44,7 @@ CopyProgress: TypeAlias = Callable[[str, int, int], None]
 """Is told what is being done, how many of it are done, and of how many; 0 if that is not known."""
 
 
-class Copied(msgspec.Struct, frozen=True, kw_only=True):
+class CopyResult(msgspec.Struct, frozen=True, kw_only=True):
     """What a copy came to."""
 
     id: str
@@ -81,7 +81,7 @@ def copy(
     point: str = "",
     who: str = "",
     progress: CopyProgress = silent,
-) -> Copied:
+) -> CopyResult:
     """Copy a lake to an empty store, or go on with doing so.
 
     From a ``point`` of a backup, a lake that is no fork has the id that it had, and nothing is sealed.
@@ -113,26 +113,26 @@ class _Copy:
         self._lake = self._begin()
 
     @property
-    def _own_arrival(self) -> Arrival:
+    def _own_arrival(self) -> CopyArrival:
         assert self._lake.arrival is not None
         return self._lake.arrival
 
-    def run(self) -> Copied:
-        repeated = self._own_arrival.phase is Phase.COMPLETE
-        if self._own_arrival.phase is Phase.BEGUN:
+    def run(self) -> CopyResult:
+        repeated = self._own_arrival.phase is CopyPhase.COMPLETE
+        if self._own_arrival.phase is CopyPhase.BEGUN:
             self._seal()
-        if self._own_arrival.phase is Phase.ROWS:
+        if self._own_arrival.phase is CopyPhase.ROWS:
             self._copy_rows()
-        if self._own_arrival.phase is Phase.OBJECTS:
+        if self._own_arrival.phase is CopyPhase.OBJECTS:
             self._copy_objects()
         if not repeated:
             self._check()
             self._seal_source_and_open_target()
         return self._make_result(repeated)
 
-    def _make_result(self, repeated: bool) -> Copied:
+    def _make_result(self, repeated: bool) -> CopyResult:
         arrival = self._own_arrival
-        return Copied(
+        return CopyResult(
             id=self._lake.id,
             source=self._places[0],
             target=self._places[1],
@@ -155,7 +155,7 @@ class _Copy:
                 raise lake_moved_error(lake.sealed, self._source.store)
             self._require_empty()
             identity = str(uuid4()) if self._is_fork else lake.id
-            arrival = Arrival(
+            arrival = CopyArrival(
                 copy=str(uuid4()),
                 source=self._places[0],
                 source_id=lake.id,
@@ -181,10 +181,10 @@ class _Copy:
         # Cancelled before any object was copied, or never sealed. Its id may be in logs already, as a seal
         # that does not hold, so it gets another one.
         self._lake = target
-        self._write_progress(copy=str(uuid4()), phase=Phase.BEGUN)
+        self._write_progress(copy=str(uuid4()), phase=CopyPhase.BEGUN)
         return self._lake
 
-    def _require_ours(self, description: LakeDescription, lake: LakeDescription) -> Arrival:
+    def _require_ours(self, description: LakeDescription, lake: LakeDescription) -> CopyArrival:
         """How the target's lake came there, if it is this copy that brings it."""
         arrival = description.arrival
         ours = lake.id, self._is_fork, self._point
@@ -192,7 +192,7 @@ class _Copy:
             raise target_taken_error(description, self._places[1])
         if lake.sealed is not None and self._moves and lake.sealed.copy != arrival.copy:
             raise lake_moved_error(lake.sealed, self._source.store)
-        if arrival.phase is Phase.COMPLETE and self._moves and lake.sealed is None:
+        if arrival.phase is CopyPhase.COMPLETE and self._moves and lake.sealed is None:
             raise target_taken_error(description, self._places[1])
         return arrival
 
@@ -236,7 +236,7 @@ class _Copy:
                 self._source, self._own_arrival.copy, self._places[1], self._who, self._workers
             ):
                 self._progress("sealing references", count, 0)
-        self._write_progress(phase=Phase.ROWS)
+        self._write_progress(phase=CopyPhase.ROWS)
 
     def _copy_rows(self) -> None:
         """Let the target have the source's references, and no others; of a lake that moves, its tokens too.
@@ -254,15 +254,15 @@ class _Copy:
         for count, _ in enumerate(self._workers.map(lambda row: self._put_row(row.name, row), rows.values())):
             self._progress("copying references", count + 1, len(rows))
         self._write_progress(
-            phase=Phase.OBJECTS, references=len(references), token=b"", objects=0, size_bytes=0
+            phase=CopyPhase.OBJECTS, references=len(references), token=b"", objects=0, size_bytes=0
         )
 
     def _put_row(self, name: str, row: Row | None) -> None:
-        def decide(before: Row | None, _: bool) -> Swap[None] | Keep[None]:
-            return Keep(None) if before == row else Swap(row, None)
+        def decide(before: Row | None, _: bool) -> RowSwap[None] | KeepRow[None]:
+            return KeepRow(None) if before == row else RowSwap(row, None)
 
         advice = "To complete the copy, run the same command again."
-        subject = Subject(f"'{name}'", advice, verb="moved")
+        subject = RowSubject(f"'{name}'", advice, verb="moved")
         swap_row(self._target, self._source.settings, name, subject, decide)
 
     def _copy_objects(self) -> None:
@@ -280,7 +280,7 @@ class _Copy:
                 token=page.token,
                 objects=self._own_arrival.objects + page.objects,
                 size_bytes=self._own_arrival.size_bytes + page.size_bytes,
-                phase=Phase.OBJECTS if page.token else Phase.CHECKING,
+                phase=CopyPhase.OBJECTS if page.token else CopyPhase.CHECKING,
             )
             self._progress("copying objects", self._own_arrival.objects, total)
 
@@ -318,7 +318,7 @@ class _Copy:
                 for name in {*wanted_rows, *target_rows}
                 if wanted_rows.get(name) != target_rows.get(name)
             )
-            self._write_progress(phase=Phase.ROWS)
+            self._write_progress(phase=CopyPhase.ROWS)
             raise Damaged(
                 f"{', '.join(names[:5])} at {self._places[1]} changed during the copy\n  Another process "
                 "wrote there. Run the same command again.",
@@ -327,7 +327,7 @@ class _Copy:
 
     def _start_again(self, subject: str) -> NoReturn:
         """The target is not what it should be: its objects are to be copied once more."""
-        self._write_progress(phase=Phase.OBJECTS, token=b"", objects=0, size_bytes=0)
+        self._write_progress(phase=CopyPhase.OBJECTS, token=b"", objects=0, size_bytes=0)
         raise Damaged(
             f"the copy at {self._places[1]} is damaged: {subject}\n  If 'penstock fsck' finds nothing "
             f"wrong with the original at {self._places[0]}, run the same command again. If the copy is "
@@ -341,7 +341,7 @@ class _Copy:
         self._rewrite(
             lambda lake: msgspec.structs.replace(
                 lake,
-                arrival=msgspec.structs.replace(self._own_arrival, phase=Phase.COMPLETE),
+                arrival=msgspec.structs.replace(self._own_arrival, phase=CopyPhase.COMPLETE),
                 forked_from=self._own_arrival.source_id if self._is_fork else lake.forked_from,
             )
         )
@@ -354,7 +354,7 @@ def target_taken_error(description: LakeDescription, url: str) -> LakeExists | I
         return InvalidRequest(
             f"{url} holds backups of lake {description.id}; choose an empty location", url=url
         )
-    if arrival is not None and arrival.phase is not Phase.COMPLETE:
+    if arrival is not None and arrival.phase is not CopyPhase.COMPLETE:
         what = "a restore" if arrival.point else "a copy" if arrival.is_fork else "a move"
         return InvalidRequest(
             f"{url} holds part of {what} of {arrival.source}; complete that, or choose another location"
@@ -365,7 +365,7 @@ def target_taken_error(description: LakeDescription, url: str) -> LakeExists | I
     )
 
 
-def _as_arriving(lake: LakeDescription, identity: str, arrival: Arrival) -> LakeDescription:
+def _as_arriving(lake: LakeDescription, identity: str, arrival: CopyArrival) -> LakeDescription:
     """A lake's description as it is in the target while it is being copied. A fork has no backups."""
     backups = lake.backups if identity == lake.id else ()
     return msgspec.structs.replace(lake, id=identity, sealed=None, arrival=arrival, backups=backups)

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from penstock.errors import InvalidRequest
 from penstock.kernel.format import Formats
+from penstock.kernel.lake_state import differing, prefix_end
 from penstock.kernel.ledger import TableChange
 from penstock.kernel.objects import Objects, content_of
-from penstock.kernel.state import differing, prefix_end
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import RESERVED, Key
 from penstock.model.references import Reference

@@ -19,8 +19,8 @@ from penstock.errors import (
     Unavailable,
     UnsupportedFormat,
 )
-from penstock.kernel.grace import Grace, with_grace
-from penstock.kernel.records import Keep, ReplaceRow, Subject, Swap, swap_row
+from penstock.kernel.grace_periods import GracePeriods, with_grace
+from penstock.kernel.records import KeepRow, ReplaceRow, RowSubject, RowSwap, swap_row
 from penstock.kernel.reference_rows import decode_reference_row
 from penstock.kernel.settings import Settings
 from penstock.model.clock import TIME_MAX_US, TIME_MIN_US
@@ -66,7 +66,7 @@ BEGINNINGS_MAX: Final = 100
 
 ROW_NAME: Final = "@lake"
 """No branch or tag can have this name."""
-SUBJECT: Final = Subject(
+SUBJECT: Final = RowSubject(
     "the lake's description", "Look at it when the store answers; repeating the request is safe."
 )
 
@@ -101,7 +101,7 @@ class Seal(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     """Whether the lake lives there now. Until then the move can be cancelled."""
 
 
-class Phase(StrEnum):
+class CopyPhase(StrEnum):
     """How far a copy has got."""
 
     BEGUN = "begun"
@@ -112,7 +112,7 @@ class Phase(StrEnum):
     COMPLETE = "complete"
 
 
-class Arrival(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+class CopyArrival(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     """How a lake comes, or came, from another place. It cannot be opened before it is complete."""
 
     copy: str
@@ -122,7 +122,7 @@ class Arrival(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     source_id: str
     """The id of the lake there."""
     is_fork: bool
-    phase: Phase = Phase.BEGUN
+    phase: CopyPhase = CopyPhase.BEGUN
     token: bytes = b""
     """From where the scan of the source's objects goes on."""
     references: int = 0
@@ -174,13 +174,13 @@ class LakeDescription(msgspec.Struct, frozen=True, array_like=True, kw_only=True
     """Of several that match a name, the one set last holds. Without one, all history is kept."""
     sealed: Seal | None = None
     """Where the lake is moving, or has moved."""
-    arrival: Arrival | None = None
+    arrival: CopyArrival | None = None
     """How it came here, if it was not made here."""
     forked_from: str = ""
     """The id of the lake that this one is a copy of, and whose managed tables it may only read."""
     settings: dict[str, str] = {}
     """What programs noted with the lake, under names of their own."""
-    graces: tuple[Grace, ...] = ()
+    graces: tuple[GracePeriods, ...] = ()
     """The grace periods that hold, or that somebody may still go by, the newest last; none by default."""
     more_expired: Large | None = None
     """Where all expired commits are if they are too many for this row (see ``kernel.expired``)."""
@@ -234,7 +234,7 @@ def new_rule(
     return HistoryRule(pattern, max_commits, max_days, now_us)
 
 
-def with_new_grace(lake: LakeDescription, new: Grace) -> LakeDescription:
+def with_new_grace(lake: LakeDescription, new: GracePeriods) -> LakeDescription:
     """The lake with another grace, which an older Penstock cannot open any more: it would not heed it."""
     graces = with_grace(lake.graces, new)
     version = max(lake.format_version, GRACES_VERSION if graces else FIRST_VERSION)
@@ -377,10 +377,10 @@ def write_description(
 ) -> None:
     """Make a lake, once, with the objects that its description needs: ``LakeExists`` if there is one."""
 
-    def decide(row: Row | None, _: bool) -> Swap[None]:
+    def decide(row: Row | None, _: bool) -> RowSwap[None]:
         if row is not None:
             raise LakeExists(f"there is already a lake at {store.url}", url=store.url)
-        return Swap(_encode_row(description), None, objects or {})
+        return RowSwap(_encode_row(description), None, objects or {})
 
     swap_row(store, settings or Settings(), ROW_NAME, SUBJECT, decide)
 
@@ -419,7 +419,7 @@ def require_no_backup(lake: LakeDescription, store: Store) -> None:
 def require_arrived(lake: LakeDescription, store: Store) -> None:
     """``Unavailable`` if a copy to this place is not complete."""
     arrival = lake.arrival
-    if arrival is not None and arrival.phase is not Phase.COMPLETE:
+    if arrival is not None and arrival.phase is not CopyPhase.COMPLETE:
         verb = "restore-backup" if arrival.point else "copy" if arrival.is_fork else "move"
         raise Unavailable(
             f"the lake at {store.url} is still being copied from {arrival.source}; to complete the copy, run "
@@ -430,7 +430,7 @@ def require_arrived(lake: LakeDescription, store: Store) -> None:
 def change_description(
     store: Store,
     settings: Settings,
-    change: Callable[[LakeDescription], LakeDescription | ReplaceRow[LakeDescription] | Keep[A]],
+    change: Callable[[LakeDescription], LakeDescription | ReplaceRow[LakeDescription] | KeepRow[A]],
     *,
     though_sealed: bool = False,
 ) -> LakeDescription | A:
@@ -441,17 +441,17 @@ def change_description(
     description is another one by now.
     """
 
-    def decide(row: Row | None, _: bool) -> Swap[LakeDescription | A] | Keep[A]:
+    def decide(row: Row | None, _: bool) -> RowSwap[LakeDescription | A] | KeepRow[A]:
         if row is None:
             raise _not_found_error(store)
         description = _decode_supported(row, store)
         if description.sealed is not None and not though_sealed:
             raise lake_moved_error(description.sealed, store)
         changed = change(description)
-        if isinstance(changed, Keep):
+        if isinstance(changed, KeepRow):
             return changed
         after = changed if isinstance(changed, ReplaceRow) else ReplaceRow(changed)
-        return Swap(_encode_row(after.value), after.value, after.objects)
+        return RowSwap(_encode_row(after.value), after.value, after.objects)
 
     return swap_row(store, settings, ROW_NAME, SUBJECT, decide)
 

@@ -17,11 +17,19 @@ from uuid import UUID, uuid4
 import msgspec
 
 from penstock.errors import Damaged, InvalidContent
-from penstock.kernel.chain import Draft
-from penstock.kernel.format import DRY_RUN, AppliedChange, Format, Formats, OpenTransaction, Refused, Table
+from penstock.kernel.chain import CommitDraft
+from penstock.kernel.format import (
+    DRY_RUN,
+    AppliedChange,
+    Format,
+    FormatRefused,
+    Formats,
+    OpenTransaction,
+    Table,
+)
+from penstock.kernel.lake_state import StateOverlay, StateView, prefix_end
 from penstock.kernel.ledger import LedgerChange, TableChange, last_content, ledger_entry
-from penstock.kernel.objects import Objects, Pending, check_object, content_of, split_value
-from penstock.kernel.state import Overlay, View, prefix_end
+from penstock.kernel.objects import Objects, PendingObjects, check_object, content_of, split_value
 from penstock.model.commits import CommitMeta
 from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.content import AnyContent, Namespace, content_bytes, decode_content
@@ -60,7 +68,7 @@ class Edit:
     def __init__(
         self,
         objects: Objects,
-        below: View,
+        below: StateView,
         formats: Formats,
         occasion: EditContext,
         earlier: Mapping[ObjectId, bytes] = MappingProxyType({}),
@@ -71,8 +79,8 @@ class Edit:
         self._changes: dict[bytes, Value | None] = {}
         self._blobs: dict[ObjectId, bytes] = {}
         self._intents: list[Intent] = []
-        self._seen = Pending(objects, ChainMap(self._blobs, cast("dict[ObjectId, bytes]", earlier)))
-        self.view = Overlay(below, self._changes)
+        self._seen = PendingObjects(objects, ChainMap(self._blobs, cast("dict[ObjectId, bytes]", earlier)))
+        self.view = StateOverlay(below, self._changes)
         self.conflicts: list[Conflict] = []
         self.tables: dict[Key, TableChange] = {}
         """The managed tables that the result changes, once it was checked."""
@@ -185,7 +193,7 @@ class Edit:
         """Remember that a managed key was brought into a given state."""
         self._intents.append(Intent(key, managing.name, b"", True))
 
-    def refuse(self, key: Key, refused: Refused) -> None:
+    def refuse(self, key: Key, refused: FormatRefused) -> None:
         if not refused.clashes:
             self.conflicts.append(
                 Conflict(
@@ -258,7 +266,7 @@ class Edit:
         for key, horizon, is_behind in self._find_erased(self._formats.horizons_at_turn()):
             if is_behind:
                 raise horizon.expired_error()
-            self.refuse(key, Refused(BEING_ERASED))
+            self.refuse(key, FormatRefused(BEING_ERASED))
 
     def _find_erased(self, horizons: TableHorizons | None) -> Iterator[tuple[Key, TableHorizon, bool]]:
         """The tables that would go on from a state that is erased, or is about to be, and whether it is."""
@@ -299,9 +307,9 @@ class Edit:
         if is_put_below or any(key not in self._changes for key, _ in self._below.scan(below, end)):
             self.conflicts.append(Conflict(ConflictKind.NAMESPACE_NOT_EMPTY, key))
 
-    def draft(self, meta: CommitMeta, key: str, further_parents: tuple[ObjectId, ...] = ()) -> Draft:
+    def draft(self, meta: CommitMeta, key: str, further_parents: tuple[ObjectId, ...] = ()) -> CommitDraft:
         """The commit that this edit asks for."""
-        return Draft(self._changes, meta, key, further_parents, tuple(self._intents), self._blobs)
+        return CommitDraft(self._changes, meta, key, further_parents, tuple(self._intents), self._blobs)
 
     @property
     def has_changes(self) -> bool:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock.errors import CommitVetoed, InvalidRequest, RetriesExhausted
-from penstock.kernel.chain import Chain
+from penstock.kernel.chain import CommitChain
 from penstock.kernel.checks import NOBODY_ASKS, proposal_of, run_check
-from penstock.kernel.records import Keep
+from penstock.kernel.records import KeepRow
 from penstock.kernel.references import NOTE_MAX_BYTES, ReferenceDecision
 from penstock.model.commits import CommitMeta
 from penstock.model.encoding import ObjectId
@@ -48,7 +48,7 @@ def add_expectation(kernel: Kernel, branch: str, expectation: Expectation) -> tu
             "checked against the expectations of its target branch when it commits"
         )
 
-    def decide(row: Row | None) -> ReferenceDecision | Keep[Reference | None]:
+    def decide(row: Row | None) -> ReferenceDecision | KeepRow[Reference | None]:
         reference = kernel.references.require_expected(branch, row, None, Kind.BRANCH)
         known_expectations = _require_expectations(reference)
         same = next(
@@ -56,12 +56,12 @@ def add_expectation(kernel: Kernel, branch: str, expectation: Expectation) -> tu
         )
         if same is not None:
             if same.sql == expectation.sql:
-                return Keep(reference)
+                return KeepRow(reference)
             raise InvalidRequest(
                 f"'{branch}' already has an expectation '{same.name}': {same.sql}", name=branch
             )
         if _have_different_keys(kernel, fingerprint_head, reference.head, expectation.keys):
-            return Keep(None)  # a table that was asked about is another one by now
+            return KeepRow(None)  # a table that was asked about is another one by now
         return _move_with(reference, (*known_expectations, expectation))
 
     for _ in range(kernel.settings.tries_max):
@@ -120,7 +120,7 @@ def _require_held(kernel: Kernel, reference: Reference, expectation: Expectation
     engine = kernel.checks.engine
     if engine is None:
         raise InvalidRequest(NOBODY_ASKS)
-    shown = proposal_of(reference, Chain(kernel.objects, reference.head), CommitMeta(), [])
+    shown = proposal_of(reference, CommitChain(kernel.objects, reference.head), CommitMeta(), [])
     reason = run_check(expectation.name, lambda proposal: engine.find_violation(proposal, expectation), shown)
     if reason is not None:
         raise CommitVetoed(

@@ -57,7 +57,7 @@ class PathClash(NamedTuple):
 _Read = TypeVar("_Read")
 
 
-class Refused(Exception):
+class FormatRefused(Exception):
     """A format does not allow a change. ``why`` continues a sentence that begins with the table's name.
 
     ``clashes`` are the paths inside the table at which it cannot be, where the format knows of any. Each of
@@ -247,10 +247,10 @@ class Table(msgspec.Struct, frozen=True):
                 raise PrepareAgain
             try:
                 self.notes[note_key] = read()
-            except Refused as refused:
+            except FormatRefused as refused:
                 self.notes[note_key] = refused
-        noted: _Read | Refused = self.notes[note_key]
-        if isinstance(noted, Refused):
+        noted: _Read | FormatRefused = self.notes[note_key]
+        if isinstance(noted, FormatRefused):
             raise noted
         return noted
 
@@ -312,7 +312,7 @@ class Format:
     def prepare(self, table: Table, change: Change) -> Any:  # noqa: ARG002
         """Check a change before it queues; what is returned is handed to ``apply``.
 
-        Raises ``Refused`` if the change can never be.
+        Raises ``FormatRefused`` if the change can never be.
         """
         return None
 
@@ -320,7 +320,8 @@ class Format:
         """The table after the change.
 
         ``prepared`` is ``None`` where a merge replays a change that was prepared by its writer. Raises
-        ``Refused`` if what landed since forbids it, ``PrepareAgain`` if that cannot be told without I/O.
+        ``FormatRefused`` if what landed since forbids it, ``PrepareAgain`` if that cannot be told without
+        I/O.
         """
         raise NotImplementedError
 
@@ -339,7 +340,7 @@ class Format:
         if table.content == base:
             return AppliedChange(source)
         if source is None or not intents or (table.content is None and base is not None):
-            raise Refused("was changed on both sides")
+            raise FormatRefused("was changed on both sides")
         applied = AppliedChange(table.content)
         for intent in intents:
             change = Change(table.key, self.name, intent)
@@ -351,12 +352,12 @@ class Format:
         return applied
 
     def check_read(self, table: Table, before: AnyContent, parts: Sequence[str] | None) -> None:  # noqa: ARG002
-        """``Refused`` if what a transaction has read of a table, when it was so, may be different now.
+        """``FormatRefused`` if what a transaction has read of a table, when it was so, may be different now.
 
         ``parts`` are those that it has read, in this format's own words; ``None`` if it was all of it. Asked
         at the same two moments as ``merge``, of a table that is the same but has another state.
         """
-        raise Refused(
+        raise FormatRefused(
             READ_AND_CHANGED,
             expected=self.describe_state(before),
             found=self.describe_state(table.content or before),
@@ -383,7 +384,7 @@ class Format:
 
         Raises as ``merge``, and ``VersionNotFound`` if it has no such version, or not any more.
         """
-        raise Refused("has no version numbers of its own; restore it to a commit or to a time")
+        raise FormatRefused("has no version numbers of its own; restore it to a commit or to a time")
 
     def summarize_change(
         self,
@@ -425,7 +426,7 @@ class Format:
         return None
 
     def admit(self, table: Table, content: AnyContent | None) -> None:
-        """Allow a raw ``Put`` or ``Delete`` of a managed table, or raise ``Refused``.
+        """Allow a raw ``Put`` or ``Delete`` of a managed table, or raise ``FormatRefused``.
 
         ``PrepareAgain`` at the turn of a ``Delete`` that depends on table storage: it is asked once more
         where that may be read.

@@ -15,13 +15,13 @@ from penstock.errors import Damaged, InvalidRequest
 from penstock.kernel.description import ROW_NAME, LakeDescription, read_description
 from penstock.kernel.expired import blobs_of, expired_commits
 from penstock.kernel.jobs import JOBS, job_rows
-from penstock.kernel.object_checks import Trees, flaws
+from penstock.kernel.object_checks import TreeChecker, flaws
 from penstock.kernel.objects import check_stored, expand_keys
-from penstock.kernel.reachable import BLOCK, Horizon, Progress, Reach, silent
+from penstock.kernel.reachable import BLOCK, HistoryHorizon, Progress, ReachableObjects, silent
 from penstock.kernel.read_ahead import ReadAhead
 from penstock.kernel.records import rows_of_kind
 from penstock.kernel.reference_rows import decode_reference_row
-from penstock.kernel.skips import Link
+from penstock.kernel.skip_pointers import ChainLink
 from penstock.kernel.table_horizons import HORIZONS, TableHorizons, horizon_rows
 from penstock.kernel.tokens import TOKENS, token_rows
 from penstock.model.content import AnyContent, Unknown, content_types, decode_content, type_bytes
@@ -62,7 +62,7 @@ class Damage(msgspec.Struct, frozen=True):
         return f"{self.object}: {self.what}"
 
 
-class Checked(msgspec.Struct, frozen=True):
+class CheckResult(msgspec.Struct, frozen=True):
     """What a check looked at, and what it found wrong."""
 
     references: int
@@ -73,7 +73,7 @@ class Checked(msgspec.Struct, frozen=True):
 
 def fsck(
     kernel: Kernel, progress: Progress = silent, inspect: Inspect = lambda _key, _content: ()
-) -> Checked:
+) -> CheckResult:
     """Check everything that the lake's references lead to, and that whatever else is stored can be read.
 
     ``inspect`` is asked about every state that a table with a tree of its own, or of a format that is not
@@ -104,19 +104,22 @@ class _Fsck:
             kind for kind in content_types().values() if kind.holds_trees or kind is Unknown
         )
         self._type_bytes = frozenset(map(type_bytes, self._inspected))
-        self._trees = Trees(kernel.objects)
+        self._trees = TreeChecker(kernel.objects)
         self._reader = ReadAhead(kernel.store.uncached)
         self._read = 0
 
-    def run(self) -> Checked:
+    def run(self) -> CheckResult:
         lake = read_description(self._kernel.store)
         horizons = self._read_table_horizons()
-        reach = Reach(self._fetch, self._expired_commits(lake), horizons.objects_of, self._check_trees)
+        reach = ReachableObjects(
+            self._fetch, self._expired_commits(lake), horizons.objects_of, self._check_trees
+        )
         reach.blobs(blobs_of(lake), "by the lake's description")
         references = list(self._readable_references())
         reach.log(reference.log for reference in references)
         reach.commits(
-            [reference.head for reference in references if reference.kind is not Kind.DELETED], Horizon()
+            [reference.head for reference in references if reference.kind is not Kind.DELETED],
+            HistoryHorizon(),
         )
         for object_id, what in reach.damaged.items():
             self._report_damage(object_id.hex(), what)
@@ -133,7 +136,7 @@ class _Fsck:
         self._check_tokens()
         self._check_jobs()
         self._check_ended_transactions()
-        return Checked(len(references), commits, objects, tuple(self._damages))
+        return CheckResult(len(references), commits, objects, tuple(self._damages))
 
     def _expired_commits(self, lake: LakeDescription) -> Collection[ObjectId]:
         try:
@@ -330,8 +333,9 @@ class _Fsck:
         return BEGINNING if entry_id == NO_COMMIT else self._entries.get(entry_id)
 
 
-def _is_wrong_jump(read: Callable[[ObjectId], Link | None], link: Link) -> bool:
-    """Whether a jump leads neither to the parent nor on from where the parent's jump leads (see ``skips``).
+def _is_wrong_jump(read: Callable[[ObjectId], ChainLink | None], link: ChainLink) -> bool:
+    """Whether a jump leads neither to the parent nor on from where the parent's jump leads (see
+    ``skip_pointers``).
 
     Then it may leave the chain. Where the horizon has cut these off, it cannot be told.
     """

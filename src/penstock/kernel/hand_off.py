@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Generic, Protocol, Self, TypeVar
 
-from penstock.kernel.records import Keep
+from penstock.kernel.records import KeepRow
 from penstock.kernel.request_outcome import OutcomeLookup, SubmittedRequest
 from penstock.model.encoding import ObjectId
 
@@ -43,7 +43,7 @@ class CommittingRows(Protocol[V, K]):
     """The rows of jobs, or of transactions, as far as they are committing."""
 
     def change_committing(
-        self, record: K, change: Callable[[V, int], V | Keep[CommitInDoubt]]
+        self, record: K, change: Callable[[V, int], V | KeepRow[CommitInDoubt]]
     ) -> K | CommitInDoubt:
         """Change the row of one that is committing, by a function that gets its value and the time.
 
@@ -79,9 +79,9 @@ class HandOff(Generic[V, K]):
         after it landed (not ``is_certain``).
         """
 
-        def decide(item: V, now_us: int) -> V | Keep[CommitInDoubt]:
+        def decide(item: V, now_us: int) -> V | KeepRow[CommitInDoubt]:
             if not is_alone and (item.sends > 1 or not is_certain):
-                return Keep(IN_DOUBT)
+                return KeepRow(IN_DOUBT)
             return item.as_aborted(why, now_us)
 
         ended = self._rows.change_committing(record, decide)

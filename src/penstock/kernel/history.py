@@ -8,7 +8,7 @@ from itertools import takewhile
 from typing import Final, NamedTuple
 
 from penstock.errors import CommitNotFound, Damaged, HistoryExpired
-from penstock.kernel import skips
+from penstock.kernel import skip_pointers
 from penstock.kernel.objects import Objects
 from penstock.kernel.read_ahead import LINKS_MAX, list_next
 from penstock.kernel.time_limits import step
@@ -96,7 +96,7 @@ class CommitWalk(Iterator[tuple[ObjectId, CommitObject]]):
         heapq.heappush(self._next, (-commit.generation if commit is not None else 0, -self._count, commit_id))
 
 
-class Relation(NamedTuple):
+class CommitRelation(NamedTuple):
     """How two commits are related."""
 
     bases: list[ObjectId]
@@ -180,12 +180,12 @@ class History:
         commit = self.commit(start)
         if steps > commit.depth:
             raise CommitNotFound(f"commit {start.hex()[:8]} has only {commit.depth} ancestors, not {steps}")
-        return self._require_reached(*skips.back_to_depth(self.link, start, commit.depth - steps))
+        return self._require_reached(*skip_pointers.back_to_depth(self.link, start, commit.depth - steps))
 
     def at_time(self, start: ObjectId, time_us: int) -> ObjectId:
         """The newest commit not after a time, by first parents: O(log n), since time only grows."""
         return self._require_reached(
-            *skips.back_to(self.link, start, lambda commit: commit.time_us <= time_us)
+            *skip_pointers.back_to(self.link, start, lambda commit: commit.time_us <= time_us)
         )
 
     def _require_reached(self, commit_id: ObjectId, commit: CommitObject | None) -> ObjectId:
@@ -209,7 +209,7 @@ class History:
             return False
         if goal.generation >= start.generation:
             return False
-        shared, fork = skips.common(self.link, ancestor, descendant)
+        shared, fork = skip_pointers.common(self.link, ancestor, descendant)
         if shared == ancestor:
             return True
         if fork is not None and start.merges == fork.merges:
@@ -222,7 +222,9 @@ class History:
     def is_on_line(self, ancestor: ObjectId, descendant: ObjectId) -> bool:
         """Whether a commit leads to another (or is it) by first parents: O(log n) reads."""
         goal = self.link(ancestor)
-        return goal is not None and skips.back_to_depth(self.link, descendant, goal.depth)[0] == ancestor
+        return (
+            goal is not None and skip_pointers.back_to_depth(self.link, descendant, goal.depth)[0] == ancestor
+        )
 
     def is_near(self, ancestor: ObjectId, descendant: ObjectId, steps: int) -> bool:
         """Whether a commit is less than so many steps away from another, by any parents."""
@@ -271,22 +273,22 @@ class History:
         """
         return self.compare(left, right).bases
 
-    def compare(self, left: ObjectId, right: ObjectId) -> Relation:
+    def compare(self, left: ObjectId, right: ObjectId) -> CommitRelation:
         """The newest common ancestors of two commits, and how many commits only one of them has.
 
         Costs what ``merge_bases`` does: where no merge lies in between, commits are counted by their depth.
         """
-        shared, fork = skips.common(self.link, left, right)
+        shared, fork = skip_pointers.common(self.link, left, right)
         left_commit, other = self.link(left), self.link(right)
         if fork is not None and left_commit and other and left_commit.merges == fork.merges == other.merges:
-            return Relation([shared], left_commit.depth - fork.depth, other.depth - fork.depth)
+            return CommitRelation([shared], left_commit.depth - fork.depth, other.depth - fork.depth)
         painted = self._color_ancestors(left, right)
         if not painted.bases and (fork is None or painted.met_horizon):
             raise CommitNotFound(
                 f"commits {left.hex()[:8]} and {right.hex()[:8]} have no common ancestor within the history "
                 "that this lake keeps"
             )
-        return Relation(painted.bases or [shared], len(painted.only_left), len(painted.only_right))
+        return CommitRelation(painted.bases or [shared], len(painted.only_left), len(painted.only_right))
 
     def _color_ancestors(self, left: ObjectId, right: ObjectId) -> _Painted:
         """The newest common ancestors, what only one side has, and whether the horizon was met.
@@ -337,7 +339,7 @@ class History:
 
     def only_in(self, source: ObjectId, target: ObjectId) -> list[tuple[ObjectId, CommitObject]]:
         """The commits reachable from ``source`` and not from ``target``, oldest first."""
-        shared, fork = skips.common(self.link, source, target)
+        shared, fork = skip_pointers.common(self.link, source, target)
         source_commit, other = self.link(source), self.link(target)
         if (
             fork is not None

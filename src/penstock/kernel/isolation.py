@@ -14,10 +14,10 @@ from typing import Final
 import msgspec
 
 from penstock.kernel.edit import Edit, compare
-from penstock.kernel.format import READ_AND_CHANGED, Formats, Refused
+from penstock.kernel.format import READ_AND_CHANGED, FormatRefused, Formats
 from penstock.kernel.history import History
-from penstock.kernel.reads import ReadEntry, Reads
-from penstock.kernel.state import Difference, differing, prefix_end, state_of
+from penstock.kernel.lake_state import Difference, differing, prefix_end, state_of
+from penstock.kernel.transaction_reads import ReadEntry, TransactionReads
 from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.content import AnyContent, Namespace
 from penstock.model.keys import RESERVED, Key
@@ -33,7 +33,12 @@ NAMES_MAX: Final = 20
 
 
 def check_reads(
-    history: History, formats: Formats, edit: Edit, reads: Reads, changed: Difference, head: CommitObject
+    history: History,
+    formats: Formats,
+    edit: Edit,
+    reads: TransactionReads,
+    changed: Difference,
+    head: CommitObject,
 ) -> None:
     """Note in an edit without changes, on a target's ``head``, what was read and is not so any more.
 
@@ -51,7 +56,7 @@ def check_reads(
 
 class _Check:
     def __init__(
-        self, history: History, formats: Formats, edit: Edit, reads: Reads, changed: Difference
+        self, history: History, formats: Formats, edit: Edit, reads: TransactionReads, changed: Difference
     ) -> None:
         self._history, self._formats, self._edit = history, formats, edit
         self._reads, self._changed = reads, changed
@@ -85,7 +90,7 @@ class _Check:
         assert before is not None
         try:
             managing.check_read(self._edit.table(key, after), before, read.parts)
-        except Refused as refused:
+        except FormatRefused as refused:
             self._edit.refuse(key, refused)
 
     def names(self, stored: bytes, head: CommitObject) -> None:

@@ -17,8 +17,16 @@ import msgspec
 
 from penstock.errors import InvalidRequest, JobNotFound, JobOver
 from penstock.kernel.description import require_unmoved
-from penstock.kernel.grace import Graces
-from penstock.kernel.records import Decision, Keep, RecordType, RemoveRow, ReplaceRow, Subject, rows_of_kind
+from penstock.kernel.grace_periods import GracePeriodRules
+from penstock.kernel.records import (
+    Decision,
+    KeepRow,
+    RecordType,
+    RemoveRow,
+    ReplaceRow,
+    RowSubject,
+    rows_of_kind,
+)
 from penstock.kernel.reflog import receipt_id
 from penstock.kernel.request_outcome import SubmittedRequest
 from penstock.kernel.settings import DAY_US, Settings
@@ -42,9 +50,9 @@ SPENT_MAX: Final = 16
 A = TypeVar("A")
 
 
-def _job_subject(id: str) -> Subject:  # noqa: A002
+def _job_subject(id: str) -> RowSubject:  # noqa: A002
     advice = "'penstock jobs list' shows it once the store answers; repeating the request is safe."
-    return Subject(f"job '{id}'", advice, {"job": id})
+    return RowSubject(f"job '{id}'", advice, {"job": id})
 
 
 JOBS: Final[RecordType[Job]] = RecordType(
@@ -71,10 +79,12 @@ class BegunJob(NamedTuple):
     """The job as it was before that."""
 
 
-class Jobs:
+class JobRows:
     """The rows of a lake's jobs, and how they move."""
 
-    def __init__(self, store: Store, settings: Settings, graces: Graces, clock: Callable[[], int]) -> None:
+    def __init__(
+        self, store: Store, settings: Settings, graces: GracePeriodRules, clock: Callable[[], int]
+    ) -> None:
         self._store, self._settings, self._graces, self._clock = store, settings, graces, clock
 
     def find(self, id: str) -> Job | None:  # noqa: A002
@@ -108,7 +118,7 @@ class Jobs:
         """
         before: Job | None = None
 
-        def decide(stored_job: Job | None) -> ReplaceRow[Job] | Keep[Job | JobInDoubt]:
+        def decide(stored_job: Job | None) -> ReplaceRow[Job] | KeepRow[Job | JobInDoubt]:
             nonlocal before
             before = stored_job
             if stored_job is None:
@@ -122,9 +132,9 @@ class Jobs:
             if job.fence in stored_job.earlier:
                 raise _superseded_error(job.id)
             if stored_job.fence == job.fence or stored_job.state is JobState.COMMITTED:
-                return Keep(stored_job)
+                return KeepRow(stored_job)
             if stored_job.state is JobState.COMMITTING:
-                return Keep(JobInDoubt(stored_job))
+                return KeepRow(JobInDoubt(stored_job))
             earlier = (stored_job.fence, *stored_job.earlier)[:EARLIER_MAX]
             new_job = msgspec.structs.replace(job, earlier=earlier, spent=stored_job.spent)
             return ReplaceRow(_new_attempt(new_job, stored_job.attempt + 1))
@@ -149,7 +159,7 @@ class Jobs:
         """
         now_us = self._clock()
 
-        def decide(job: Job | None) -> ReplaceRow[Job] | Keep[Job]:
+        def decide(job: Job | None) -> ReplaceRow[Job] | KeepRow[Job]:
             job = _require_current(id, fence, job)
             if (job.key, job.branch) != (key, branch):
                 raise InvalidRequest(
@@ -158,7 +168,7 @@ class Jobs:
             if job.state is JobState.ABORTED:
                 raise JobOver(f"job {id} was aborted: {job.why or 'no reason is given'}", job=id)
             if job.state is JobState.COMMITTED:
-                return Keep(job)
+                return KeepRow(job)
             if job.state is JobState.RUNNING and now_us > job.expires_us:
                 raise JobOver(f"job {id} timed out and can no longer commit", job=id)
             sent_job = msgspec.structs.replace(
@@ -174,24 +184,24 @@ class Jobs:
 
         return self._update(id, decide)
 
-    def change_committing(self, job: Job, change: Callable[[Job, int], Job | Keep[A]]) -> Job | A:
+    def change_committing(self, job: Job, change: Callable[[Job, int], Job | KeepRow[A]]) -> Job | A:
         """Change the row of an attempt that is committing; any other one stays as it is.
 
         It is returned as it is then; the given one if there is none any more.
         """
         now_us = self._clock()
 
-        def decide(stored_job: Job | None) -> ReplaceRow[Job] | Keep[Job | A]:
+        def decide(stored_job: Job | None) -> ReplaceRow[Job] | KeepRow[Job | A]:
             if (
                 stored_job is None
                 or stored_job.fence != job.fence
                 or stored_job.state is not JobState.COMMITTING
             ):
-                return Keep(
+                return KeepRow(
                     stored_job or job
                 )  # a newer attempt has taken over, or somebody else has noted it
             changed = change(stored_job, now_us)
-            return changed if isinstance(changed, Keep) else ReplaceRow(changed)
+            return changed if isinstance(changed, KeepRow) else ReplaceRow(changed)
 
         return self._update(job.id, decide)
 
@@ -209,11 +219,11 @@ class Jobs:
         """Let a job never land, and return it. One that is committing, or has, stays as it is."""
         now_us = self._clock()
 
-        def decide(job: Job | None) -> ReplaceRow[Job] | Keep[Job]:
+        def decide(job: Job | None) -> ReplaceRow[Job] | KeepRow[Job]:
             if job is None:
                 raise _not_found_error(id)
             if job.state is not JobState.RUNNING or fence not in (None, job.fence):
-                return Keep(job)
+                return KeepRow(job)
             return ReplaceRow(job.as_aborted(why, now_us))
 
         return self._update(id, decide)
@@ -228,8 +238,8 @@ class Jobs:
     def forget(self, id: str) -> None:  # noqa: A002
         """Remove the row of a job if it is old. What comes of it later is refused as of no job at all."""
 
-        def decide(job: Job | None) -> RemoveRow[Job] | Keep[None]:
-            return RemoveRow(job) if job is not None and self.is_old(job) else Keep(None)
+        def decide(job: Job | None) -> RemoveRow[Job] | KeepRow[None]:
+            return RemoveRow(job) if job is not None and self.is_old(job) else KeepRow(None)
 
         self._update(id, decide)
 
@@ -238,7 +248,7 @@ class Jobs:
 
         def decide_unmoved(job: Job | None) -> Decision[Job, A]:
             decision = decide(job)
-            if not isinstance(decision, Keep):
+            if not isinstance(decision, KeepRow):
                 require_unmoved(self._store)
             return decision
 

@@ -26,8 +26,8 @@ from penstock.errors import (
     TransactionNotFound,
     TransactionOver,
 )
-from penstock.kernel.batch import Outcome, is_called_off, outcome_of
-from penstock.kernel.chain import Chain
+from penstock.kernel.batch import RequestOutcome, is_called_off, outcome_of
+from penstock.kernel.chain import CommitChain
 from penstock.kernel.checks import Checks, submit_checked
 from penstock.kernel.commit import CommitRequest
 from penstock.kernel.default_branch_moves import changed_tables, check_move
@@ -43,9 +43,10 @@ from penstock.kernel.description import (
 from penstock.kernel.edit import LandingNotice
 from penstock.kernel.expired import expired_commits
 from penstock.kernel.format import Format, Formats, PrepareAgain
-from penstock.kernel.grace import Grace, Graces, new_grace
+from penstock.kernel.grace_periods import GracePeriodRules, GracePeriods, new_grace
 from penstock.kernel.history import CommitWalk, History
 from penstock.kernel.known_tables import KnownTables
+from penstock.kernel.lake_state import Difference, StateOverlay, diff_commits, differing, state_of
 from penstock.kernel.merge import MergeRequest
 from penstock.kernel.objects import Objects, content_of
 from penstock.kernel.queue import BranchQueue
@@ -55,20 +56,19 @@ from penstock.kernel.references import References
 from penstock.kernel.reflog import RefLog, find_earlier_request
 from penstock.kernel.request import (
     GeneratedKey,
+    MissingChecks,
     Request,
     RequestTerms,
     TermOptions,
-    Unchecked,
     measure_request,
     request_key,
 )
 from penstock.kernel.restore import RestoreRequest, RestoreScope
 from penstock.kernel.revert import RevertRequest
 from penstock.kernel.settings import WRITE_MAX_S, Settings
-from penstock.kernel.state import Difference, Overlay, diff_commits, differing, state_of
 from penstock.kernel.table_horizons import TableHorizons, find_horizon
 from penstock.kernel.three_way import MergeOptions, ThreeWayTerms
-from penstock.kernel.time_limits import Tries, time_limit
+from penstock.kernel.time_limits import WriteRetries, time_limit
 from penstock.kernel.transplant import TransplantRequest
 from penstock.kernel.tree import Differing
 from penstock.metrics.meter import SILENT, Meter
@@ -115,7 +115,7 @@ class Kernel:
         self.formats.find_horizons_by(partial(find_horizon, store))
         self.objects = Objects(store, self.settings.cache_max_bytes)
         self.history = History(self.objects, self._expired_commits)
-        self.graces = Graces(self._lake_graces, self.settings, clock)
+        self.graces = GracePeriodRules(self._lake_graces, self.settings, clock)
         self.checks = Checks()
         self._queues: dict[str, BranchQueue] = {}
         self._queues_lock = Lock()
@@ -136,7 +136,7 @@ class Kernel:
         lake = find_description(self.store)
         return expired_commits(lake, self.objects) if lake is not None else ()
 
-    def _lake_graces(self) -> tuple[Grace, ...]:
+    def _lake_graces(self) -> tuple[GracePeriods, ...]:
         lake = find_description(self.store)
         return lake.graces if lake is not None else ()
 
@@ -205,7 +205,7 @@ class Kernel:
             )
         return parents[step.amount - 1]
 
-    def state(self, commit: ObjectId) -> Overlay:
+    def state(self, commit: ObjectId) -> StateOverlay:
         """The lake at a commit."""
         return state_of(self.objects, self.history.commit(commit))
 
@@ -250,7 +250,7 @@ class Kernel:
         base: ObjectId | None = None,
         create_namespaces: bool = False,
         **terms: Unpack[TermOptions],
-    ) -> Outcome:
+    ) -> RequestOutcome:
         """Carry out operations on a branch, all or none; ``CommitConflict`` names everything in the way."""
         request = CommitRequest(
             self.history,
@@ -263,7 +263,7 @@ class Kernel:
         )
         return self.submit(branch, request)
 
-    def submit(self, branch: str, request: Request) -> Outcome:
+    def submit(self, branch: str, request: Request) -> RequestOutcome:
         """Prepare a request, queue it, and finish what follows once it has landed.
 
         A request that is refused, or has nothing to do, because it landed before is answered by that.
@@ -279,7 +279,7 @@ class Kernel:
             self.follow(request, list(outcome.commits))
         return outcome
 
-    def _submit_or_repeat(self, branch: str, request: Request) -> Outcome:
+    def _submit_or_repeat(self, branch: str, request: Request) -> RequestOutcome:
         try:
             return self._submit(branch, request)
         except (ConflictError, RequestError):
@@ -291,10 +291,10 @@ class Kernel:
             require_unmoved(self.store)  # the tables of a lake that has moved go on without it
             raise
 
-    def _submit(self, branch: str, request: Request) -> Outcome:
+    def _submit(self, branch: str, request: Request) -> RequestOutcome:
         if self.checks.may_be_for(branch):
             return submit_checked(self, branch, request)
-        tries, line = Tries(self.settings), self._queue_of(branch).preparations
+        tries, line = WriteRetries(self.settings), self._queue_of(branch).preparations
         with line.turn() as turn:
             while True:
                 if request.needs_preparation:
@@ -303,7 +303,7 @@ class Kernel:
                     request.prepare(self.branch(branch))
                 try:
                     return self.enqueue(branch, request)
-                except Unchecked:
+                except MissingChecks:
                     break
                 except PrepareAgain:
                     turn.refuse()
@@ -316,11 +316,11 @@ class Kernel:
         write_s = self.settings.write_timeout_s
         return time_limit(min(LINE_WAITS_MAX * write_s, WRITE_MAX_S - write_s), "").seconds
 
-    def enqueue(self, branch: str, request: Request) -> Outcome:
+    def enqueue(self, branch: str, request: Request) -> RequestOutcome:
         """Queue a request that is prepared; ``PrepareAgain`` if that is not enough any more."""
         return self._queue_of(branch).submit(request)
 
-    def _find_landed_request(self, branch: str, request: Request) -> Outcome | None:
+    def _find_landed_request(self, branch: str, request: Request) -> RequestOutcome | None:
         """What a request came to under a key that Penstock made; from now on, the queue looks."""
         made_key = GeneratedKey.read(request.key)
         if made_key is None:
@@ -335,7 +335,7 @@ class Kernel:
                 )
         return self.earlier_outcome(branch, request)
 
-    def earlier_outcome(self, branch: str, request: Request) -> Outcome | None:
+    def earlier_outcome(self, branch: str, request: Request) -> RequestOutcome | None:
         """What a repeated request came to before."""
         if not request.key_is_given:
             return None
@@ -404,7 +404,7 @@ class Kernel:
 
     def outcome(
         self, name: str, key: str, digest: bytes | None = None, *, about_itself: bool | None = None
-    ) -> Outcome | None:
+    ) -> RequestOutcome | None:
         """What became of the request with an idempotency key; ``None`` if it has not been applied.
 
         The branch or tag of that name may have been deleted since. ``about_itself`` tells a request that
@@ -516,7 +516,7 @@ class Kernel:
     def _preview(self, reference: Reference, request: M) -> MergeResult:
         """The same code on the head as it is, without the queue and without a swap."""
         require_unmoved(self.store)
-        chain = Chain(self.objects, reference.head)
+        chain = CommitChain(self.objects, reference.head)
         request.prepare(reference)
         request.check_reference(reference, chain)
         with suppress(MergeConflict):
@@ -574,7 +574,7 @@ class Kernel:
 
         change_description(self.store, self.settings, change)
 
-    def set_grace(self, grace_s: float | None, data_grace_days: float | None) -> Grace:
+    def set_grace(self, grace_s: float | None, data_grace_days: float | None) -> GracePeriods:
         """Say how long a sweep leaves alone what nothing leads to; what is not given stays as it is.
 
         ``InvalidRequest`` below the least that a lake may say.
@@ -582,11 +582,11 @@ class Kernel:
         now_us = self.clock()
 
         def change(lake: LakeDescription) -> LakeDescription:
-            before = (lake.graces or (Grace(),))[-1]
+            before = (lake.graces or (GracePeriods(),))[-1]
             return with_new_grace(lake, new_grace(before, grace_s, data_grace_days, now_us))
 
         changed = change_description(self.store, self.settings, change)
-        return (changed.graces or (Grace(),))[-1]
+        return (changed.graces or (GracePeriods(),))[-1]
 
     def walk(self, start: ObjectId, all_parents: bool = False) -> CommitWalk:
         """Commits from one backwards."""

@@ -24,7 +24,8 @@ from penstock.errors import (
     PenstockError,
     Unavailable,
 )
-from penstock.kernel.grace import GRACE_MIN_S
+from penstock.kernel.grace_periods import GRACE_MIN_S
+from penstock.kernel.lake_state import prefix_end
 from penstock.kernel.leases import Lease, Leases
 from penstock.kernel.ledger import (
     LEDGER,
@@ -37,7 +38,6 @@ from penstock.kernel.ledger import (
     ledger_entry,
 )
 from penstock.kernel.objects import content_of
-from penstock.kernel.state import prefix_end
 from penstock.model.content import AnyContent, ManagedTable
 from penstock.model.encoding import NO_COMMIT, ObjectId, digest
 from penstock.model.objects import CommitObject, LogEntry
@@ -57,7 +57,7 @@ LIVE: Final = (Kind.TRANSACTION, Kind.BRANCH, Kind.TAG)
 way round."""
 
 
-class NewId:
+class NewTableId:
     """The id of a table that one request creates."""
 
     def __init__(self, id: UUID) -> None:  # noqa: A002
@@ -77,7 +77,7 @@ class KnownTables:
         self._kernel, self.reservations = kernel, Leases(kernel.store, good_s=RESERVED_S)
 
     @contextmanager
-    def reserve(self, identity: UUID, branch: str, key: str | None) -> Iterator[NewId]:
+    def reserve(self, identity: UUID, branch: str, key: str | None) -> Iterator[NewTableId]:
         """Keep the id of a new table for one request, until it is decided: no ledger has it before that.
 
         ``InvalidRequest`` if the lake knows the id, or another request is creating a table with it, on
@@ -91,7 +91,7 @@ class KnownTables:
                 f"another request is creating a table with the id {identity}; choose another id",
                 id=str(identity),
             )
-        new = NewId(identity)
+        new = NewTableId(identity)
         try:
             self.require_unknown(identity)
             yield new

@@ -8,9 +8,9 @@ from functools import cached_property
 
 from penstock.kernel.format import Formats, LaterCommit, LaterCommitLookup
 from penstock.kernel.history import History
+from penstock.kernel.lake_state import Difference, state_of
 from penstock.kernel.objects import content_of
 from penstock.kernel.request import NextBatch
-from penstock.kernel.state import Difference, state_of
 from penstock.kernel.three_way import Intents, changes_between, gather_intents, intents_of_format
 from penstock.model.content import AnyContent
 from penstock.model.encoding import ObjectId

@@ -18,7 +18,7 @@ from threading import Lock
 from typing import Final, NamedTuple
 
 from penstock.errors import OutcomeUnknown, RetriesExhausted, TryAgainError
-from penstock.kernel.records import Keep, RecordType, RemoveRow, ReplaceRow, Subject
+from penstock.kernel.records import KeepRow, RecordType, RemoveRow, ReplaceRow, RowSubject
 from penstock.kernel.settings import Settings
 from penstock.model.clock import elapsed_s
 from penstock.model.encoding import decoder, encode
@@ -70,12 +70,12 @@ class Leases:
         mine = LeaseTerm(holder or secrets.token_bytes(16), number, self.good_s)
         begun_s = self.elapsed_s()
 
-        def decide(term: LeaseTerm | None) -> ReplaceRow[LeaseTerm] | Keep[None]:
+        def decide(term: LeaseTerm | None) -> ReplaceRow[LeaseTerm] | KeepRow[None]:
             if term is not None and term.holder == holder:
                 return ReplaceRow(
                     term._replace(number=term.number + 1)
                 )  # who watches it must see that it was taken anew
-            return ReplaceRow(mine) if term is None or self._is_left(id, term) else Keep(None)
+            return ReplaceRow(mine) if term is None or self._is_left(id, term) else KeepRow(None)
 
         try:
             term = LEASES.update(self.store, TRIES, id, decide)
@@ -145,9 +145,9 @@ class Lease:
         if if_taken_once and self._is_retaken:
             return
 
-        def decide(term: LeaseTerm | None) -> RemoveRow[LeaseTerm] | Keep[None]:
+        def decide(term: LeaseTerm | None) -> RemoveRow[LeaseTerm] | KeepRow[None]:
             if term is None or not self._is_held_by(term) or (if_taken_once and term != self._term):
-                return Keep(None)
+                return KeepRow(None)
             return RemoveRow(term)
 
         with suppress(TryAgainError, OutcomeUnknown):
@@ -163,9 +163,9 @@ class Lease:
     def _renew(self) -> None:
         begun_s = self._leases.elapsed_s()
 
-        def decide(term: LeaseTerm | None) -> ReplaceRow[LeaseTerm] | Keep[None]:
+        def decide(term: LeaseTerm | None) -> ReplaceRow[LeaseTerm] | KeepRow[None]:
             if term is None or not self._is_held_by(term):
-                return Keep(None)
+                return KeepRow(None)
             return ReplaceRow(term._replace(number=term.number + 1))
 
         renewed = LEASES.update(self._leases.store, TRIES, self._id, decide)
@@ -189,9 +189,9 @@ class _Watched(NamedTuple):
     since_s: float
 
 
-def _lease_subject(id: str) -> Subject:  # noqa: A002
+def _lease_subject(id: str) -> RowSubject:  # noqa: A002
     advice = f"The lease lasts {GOOD_S:g} s; after that, another process can take it."
-    return Subject(f"the lease '{id}'", advice, {"lease": id})
+    return RowSubject(f"the lease '{id}'", advice, {"lease": id})
 
 
 LEASES: Final[RecordType[LeaseTerm]] = RecordType(

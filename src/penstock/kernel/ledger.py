@@ -65,7 +65,7 @@ class LedgerEntry(msgspec.Struct, frozen=True, array_like=True):
     """The content that it had then. The entry holds what it held, so that the table can go on from it."""
 
 
-class Claim(msgspec.Struct, frozen=True, array_like=True):
+class LocationClaim(msgspec.Struct, frozen=True, array_like=True):
     """What is known of a location beside the table that came there last."""
 
     arrived: bytes = b""
@@ -81,7 +81,7 @@ class TablesBelow(msgspec.Struct, frozen=True, array_like=True):
 
 
 _decode = decoder(LedgerEntry).decode
-_decode_claim = decoder(Claim).decode
+_decode_claim = decoder(LocationClaim).decode
 _decode_below = decoder(TablesBelow).decode
 
 
@@ -135,10 +135,10 @@ def _count_below(lookup: Look, folder: str) -> int:
     return below.count
 
 
-def _claim_of(entry: AnyContent | None, location: str) -> Claim:
+def _claim_of(entry: AnyContent | None, location: str) -> LocationClaim:
     try:
         payload = entry.payload if isinstance(entry, Unknown) else b""
-        claim: Claim = _decode_claim(payload) if payload else Claim()
+        claim: LocationClaim = _decode_claim(payload) if payload else LocationClaim()
     except msgspec.MsgspecError as problem:
         raise Damaged(f"the lake's index of table locations is damaged at {location}: {problem}") from None
     return claim
@@ -310,18 +310,18 @@ class LedgerChange:
                 and has_come_to_nothing
                 and stored not in self._coming
             ):
-                yield stored, None if claim.former is None else _claim(claim.former, Claim())
+                yield stored, None if claim.former is None else _claim(claim.former, LocationClaim())
         for identity, (location, content) in self._places.items():
             former = holder(self._look, location)
             if former != identity:
-                yield place_key(location), _claim(identity, Claim(_hash_content(content), former))
+                yield place_key(location), _claim(identity, LocationClaim(_hash_content(content), former))
 
 
 _FOLDER_ID: Final = UUID(int=0)
 """A folder is no table, but an entry has an id."""
 
 
-def _claim(identity: UUID, claim: Claim) -> AnyContent:
+def _claim(identity: UUID, claim: LocationClaim) -> AnyContent:
     return Unknown(id=identity, type_name=TYPE_NAME, payload=encode(claim))
 
 

@@ -8,20 +8,20 @@ from typing import NamedTuple
 from uuid import UUID
 
 from penstock.errors import MergeConflict
-from penstock.kernel.chain import Chain, Draft
+from penstock.kernel.chain import CommitChain, CommitDraft
 from penstock.kernel.edit import Edit, EditContext
 from penstock.kernel.format import Formats, PrepareAgain
 from penstock.kernel.history import History
 from penstock.kernel.isolation import check_reads
+from penstock.kernel.lake_state import Difference, state_of
 from penstock.kernel.later_commits import OwnCommits
 from penstock.kernel.objects import content_of
 from penstock.kernel.request import NextBatch
-from penstock.kernel.state import Difference, state_of
 from penstock.kernel.three_way import (
     CrossedIntents,
     Intents,
     MergeOptions,
-    Renamed,
+    RenamedKey,
     ThreeWayApply,
     ThreeWayRequest,
     ThreeWayTerms,
@@ -78,7 +78,7 @@ class MergeRequest(ThreeWayRequest):
                 self._check_reads(edit, plan.changes, head)
                 plan.apply_difference(self._three_way_apply(edit, plan, reference.head), managed)
 
-    def apply(self, chain: Chain, reference: Reference) -> list[Draft]:
+    def apply(self, chain: CommitChain, reference: Reference) -> list[CommitDraft]:
         if chain.has_merge_drafts:
             raise NextBatch  # the common ancestor depends on a merge that has no id yet
         if self._plan is None or not self._plan.holds_at(chain):
@@ -133,7 +133,7 @@ class MergePlan(NamedTuple):
     intents: Intents
     ambiguous: frozenset[bytes]
     crossed: dict[bytes, CrossedIntents]
-    renamed: dict[bytes, Renamed]
+    renamed: dict[bytes, RenamedKey]
     bases: dict[bytes, tuple[Value | None, ...]]
     """What tables and namespaces are in each of the common ancestors, if there are several."""
 
@@ -151,7 +151,7 @@ class MergePlan(NamedTuple):
             changes, self.intents, self.ambiguous, self.crossed, self.renamed, self.bases
         )
 
-    def holds_at(self, chain: Chain) -> bool:
+    def holds_at(self, chain: CommitChain) -> bool:
         """Whether the plan still fits: the branch only grew since, and nothing was merged into it."""
         if chain.tip == self.head:
             return True
@@ -170,7 +170,7 @@ def plan_merge(history: History, formats: Formats, source: ObjectId, head: Objec
     crossed = _find_crossed(history, bases, source, head) if intents else {}
     places = find_former_keys(history, formats, changes, history.commit(bases[0]))
     renamed = {
-        stored: Renamed(
+        stored: RenamedKey(
             before, None if crossed or len(bases) > 1 else _intents_of(history, source, head, table_id)
         )
         for stored, (before, table_id) in places.items()

@@ -8,10 +8,10 @@ from typing import Final
 
 from penstock.errors import Damaged
 from penstock.kernel.kernel import Kernel
+from penstock.kernel.lake_seal import KINDS
 from penstock.kernel.objects import check_object
 from penstock.kernel.reference_rows import decode_reference_row
 from penstock.kernel.reflog import BEFORE_FIRST, receipt_id
-from penstock.kernel.seal import KINDS
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.objects import CommitObject, LogEntry
 from penstock.stores.port import Row

@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Iterable
 
 from penstock.errors import Damaged
 from penstock.kernel.kernel import Kernel
+from penstock.kernel.lake_state import differing, state_of
 from penstock.kernel.objects import check_object, parts_of
-from penstock.kernel.state import differing, state_of
 from penstock.kernel.table_horizons import TableHorizons
 from penstock.model.content import decode_content
 from penstock.model.encoding import NO_COMMIT, ObjectId

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from penstock.errors import InvalidRequest
-from penstock.kernel.records import RecordType, ReplaceRow, Subject
+from penstock.kernel.records import RecordType, ReplaceRow, RowSubject
 from penstock.kernel.settings import Settings
 from penstock.model.encoding import decoder, encode
 from penstock.stores.port import Store
@@ -79,10 +79,10 @@ def _find_last(request: RangeRequest, last: int | None, name: str) -> int:
     return reserved
 
 
-def _range_subject(id: str) -> Subject:  # noqa: A002
+def _range_subject(id: str) -> RowSubject:  # noqa: A002
     table = str(UUID(hex=id))
     advice = "Repeating the write is safe: it reserves other numbers."
-    return Subject(f"the numbers of table {table}", advice, {"table": table})
+    return RowSubject(f"the numbers of table {table}", advice, {"table": table})
 
 
 NUMBERS: Final[RecordType[NumberRanges]] = RecordType(

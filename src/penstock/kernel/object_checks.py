@@ -57,7 +57,7 @@ class _Place(NamedTuple):
     """Whether it is the last one of its level."""
 
 
-class Trees:
+class TreeChecker:
     """Checks the nodes of many trees, those that they share once."""
 
     def __init__(self, objects: Objects) -> None:

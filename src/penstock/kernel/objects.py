@@ -136,13 +136,13 @@ class Objects:
         return intents
 
 
-class Pending(Objects):
+class PendingObjects(Objects):
     """Objects of a store together with some that are not stored yet."""
 
     def __init__(self, below: Objects, fresh: MutableMapping[ObjectId, bytes] | None = None) -> None:
         self.store = below.store
         self._below = below
-        self._stored: Objects = below._stored if isinstance(below, Pending) else below
+        self._stored: Objects = below._stored if isinstance(below, PendingObjects) else below
         """Those of the store, below all that is pending."""
         self.fresh: MutableMapping[ObjectId, bytes] = {} if fresh is None else fresh
         self._decoded: dict[ObjectId, Any] = {}

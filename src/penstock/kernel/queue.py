@@ -22,13 +22,13 @@ from threading import Condition, Lock
 from time import monotonic
 from typing import Final
 
-from penstock.kernel.batch import Batch, BatchInFlight, Outcome, Ticket
-from penstock.kernel.chain import Chain
+from penstock.kernel.batch import Batch, BatchInFlight, RequestOutcome, Ticket
+from penstock.kernel.chain import CommitChain
 from penstock.kernel.objects import Objects
 from penstock.kernel.reflog import RefLog
 from penstock.kernel.request import MADE_KEY_CHARS, Request, label_of
 from penstock.kernel.settings import Settings
-from penstock.kernel.time_limits import paced
+from penstock.kernel.time_limits import paced_reads
 from penstock.metrics.meter import SILENT, Meter
 from penstock.metrics.table import BATCH_REQUESTS, QUEUE_DEPTH, QUEUE_WAIT_SECONDS
 from penstock.model.clock import Clock
@@ -63,7 +63,7 @@ class BranchQueue:
         self._leader: Ticket | None = None
         self._ahead: BatchInFlight | None = None
         self._row: Row | None = None
-        self._chain: Chain | None = None
+        self._chain: CommitChain | None = None
         self.remembered: Row | None = None
         """The row as this queue left it: it still is so, unless somebody else moved it."""
 
@@ -71,12 +71,12 @@ class BranchQueue:
     def is_idle(self) -> bool:
         return self._leader is None and self._ahead is None and not len(self.preparations)
 
-    def submit(self, request: Request) -> Outcome:
+    def submit(self, request: Request) -> RequestOutcome:
         """Queue a request, and return what became of it or raise why it was refused."""
-        with paced(None):  # who leads works for others too
+        with paced_reads(None):  # who leads works for others too
             return self._submit(request)
 
-    def _submit(self, request: Request) -> Outcome:
+    def _submit(self, request: Request) -> RequestOutcome:
         ticket = Ticket(request)
         try:
             with self._lock:
@@ -225,17 +225,17 @@ class BranchQueue:
 
     # -- the head in memory ------------------------------------------------------------------------------
 
-    def chain_at(self, row: Row, reference: Reference) -> Chain:
+    def chain_at(self, row: Row, reference: Reference) -> CommitChain:
         """The branch's head in memory: as it was left, or read anew if another process moved it."""
         chain = self._chain
         if chain is None or self._row != row:
-            chain = self._chain = Chain(self.objects, reference.head)
+            chain = self._chain = CommitChain(self.objects, reference.head)
             if self._forget_horizons is not None:
                 self._forget_horizons()
             self._row = row
         return chain
 
-    def keep(self, row: Row, chain: Chain) -> None:
+    def keep(self, row: Row, chain: CommitChain) -> None:
         """The branch is at this row and this chain now."""
         chain.settle()
         self._row, self._chain, self.remembered = row, chain, row

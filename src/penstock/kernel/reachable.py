@@ -39,7 +39,7 @@ def silent(subject: str, count: int) -> None:
     """No progress shown."""
 
 
-class Horizon(NamedTuple):
+class HistoryHorizon(NamedTuple):
     """How much of a reference's history is kept: so many commits, and all that are younger."""
 
     max_commits: int | None = None
@@ -56,7 +56,7 @@ class Horizon(NamedTuple):
         return by_count or by_age or commit.time_us >= self.young_us
 
 
-class Reach:
+class ReachableObjects:
     """Walks over everything reachable, a block of objects at a time."""
 
     def __init__(
@@ -90,7 +90,7 @@ class Reach:
         """Parents of kept commits that the horizon cuts off."""
         return self._cut - self._kept
 
-    def commits(self, heads: Iterable[ObjectId], horizon: Horizon) -> None:
+    def commits(self, heads: Iterable[ObjectId], horizon: HistoryHorizon) -> None:
         """Everything that commits lead to, as far back as the horizon reaches; their heads always stay."""
         waiting = {head: 0 for head in heads if head != NO_COMMIT}
         kept_at: dict[ObjectId, int] = {}

@@ -1,7 +1,7 @@
 """Reading chains ahead: commits and log entries by the hundred, where each names only the next one.
 
 Whoever follows a chain learns the id of a link from the one before it, and asks for one object at a time. A
-jump (see ``skips``) leads further back, so that a few requests find all links between it and here.
+jump (see ``skip_pointers``) leads further back, so that a few requests find all links between it and here.
 """
 
 from __future__ import annotations

@@ -13,15 +13,15 @@ import msgspec
 
 from penstock.errors import CommitVetoed, MergeConflict
 from penstock.kernel.batch import outcome_of
-from penstock.kernel.chain import Chain
+from penstock.kernel.chain import CommitChain
 from penstock.kernel.checks import proposal_of, run, turn_of
 from penstock.kernel.default_branch_moves import check_move
 from penstock.kernel.format import DRY_RUN, PrepareAgain
-from penstock.kernel.records import Keep
+from penstock.kernel.lake_state import differing
+from penstock.kernel.records import KeepRow
 from penstock.kernel.references import ReferenceDecision
-from penstock.kernel.state import differing
 from penstock.kernel.three_way import MergeOptions, ThreeWayTerms
-from penstock.kernel.time_limits import Tries
+from penstock.kernel.time_limits import WriteRetries
 from penstock.kernel.transplant import TransplantRequest
 from penstock.model.commits import CommitMeta
 from penstock.model.encoding import ObjectId
@@ -54,7 +54,7 @@ class BranchRebase:
         self._results: list[MergedKey] = []
         self._commits: list[ObjectId] = []
         self._request: TransplantRequest | None = None
-        self._built: tuple[ObjectId, Chain] | None = None
+        self._built: tuple[ObjectId, CommitChain] | None = None
         self._checked: tuple[ObjectId, bytes] | None = None
         """The head, and the note of the row, for which checks have agreed to what was built."""
 
@@ -64,7 +64,7 @@ class BranchRebase:
             return self._run(request)
 
     def _run(self, request: bytes | None) -> MergeResult:
-        kernel, tries = self._kernel, Tries(self._kernel.settings)
+        kernel, tries = self._kernel, WriteRetries(self._kernel.settings)
         while True:
             reference = kernel.branch(self._branch)
             try:  # what is met here counts only if this is not a repetition
@@ -87,8 +87,8 @@ class BranchRebase:
         """What it would do; conflicts are among the keys."""
         self._notes[DRY_RUN] = True
 
-        def stay(row: Row | None) -> Keep[Reference]:
-            return Keep(self._require_expected(row))
+        def stay(row: Row | None) -> KeepRow[Reference]:
+            return KeepRow(self._require_expected(row))
 
         reference = self._kernel.references.swap(self._branch, stay, self._meta.committer, self._key)
         if not self._is_done(reference):
@@ -119,10 +119,10 @@ class BranchRebase:
     def _require_expected(self, row: Row | None) -> Reference:
         return self._kernel.references.require_expected(self._branch, row, self._if_head, Kind.BRANCH)
 
-    def _decide(self, row: Row | None) -> ReferenceDecision | Keep[MergeResult]:
+    def _decide(self, row: Row | None) -> ReferenceDecision | KeepRow[MergeResult]:
         reference = self._require_expected(row)
         if self._is_done(reference):
-            return Keep(self._unchanged_result(reference))
+            return KeepRow(self._unchanged_result(reference))
         chain = self._build(reference, may_read=False)
         if self._kernel.checks.checks_for(reference) and self._checked != (reference.head, reference.note):
             raise PrepareAgain
@@ -134,7 +134,7 @@ class BranchRebase:
         after = msgspec.structs.replace(reference, head=chain.tip)
         return ReferenceDecision(after, Event.TRANSPLANT, chain.objects.fresh, landed)
 
-    def _check(self, reference: Reference, chain: Chain) -> None:
+    def _check(self, reference: Reference, chain: CommitChain) -> None:
         """Show the checks of the branch, if it has any, what it is about to become."""
         checks, objects = self._kernel.checks.checks_for(reference), chain.objects
         if not checks or self._is_done(reference):
@@ -143,7 +143,7 @@ class BranchRebase:
         run(checks, proposal_of(reference, chain, self._meta, [key for key, _, _ in changed]))
         self._checked = reference.head, reference.note
 
-    def _build(self, reference: Reference, *, may_read: bool) -> Chain:
+    def _build(self, reference: Reference, *, may_read: bool) -> CommitChain:
         """The new chain, sealed. It is built once for a head."""
         if self._built is None or self._built[0] != reference.head:
             chain = self._build_chain(reference, may_read=may_read)
@@ -151,11 +151,11 @@ class BranchRebase:
             self._built = reference.head, chain
         return self._built[1]
 
-    def _build_chain(self, reference: Reference, *, may_read: bool) -> Chain:
+    def _build_chain(self, reference: Reference, *, may_read: bool) -> CommitChain:
         """The new chain, its drafts not yet sealed; also where there are conflicts, the results are kept."""
         kernel = self._kernel
         self._base = kernel.history.merge_bases(reference.head, self._onto)[0]
-        chain = Chain(kernel.objects, self._onto)
+        chain = CommitChain(kernel.objects, self._onto)
         kernel.formats.forget_horizons()
         own = self._own_commits(reference.head)
         if not own:

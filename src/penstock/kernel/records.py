@@ -21,7 +21,7 @@ import msgspec
 
 from penstock.errors import Damaged, OutcomeUnknown, TryAgainError, Unavailable
 from penstock.kernel.settings import Settings
-from penstock.kernel.time_limits import Tries, paced, reason_of
+from penstock.kernel.time_limits import WriteRetries, paced_reads, reason_of
 from penstock.model.encoding import ObjectId
 from penstock.model.references import Kind
 from penstock.stores.port import Row, Store
@@ -35,7 +35,7 @@ A_co = TypeVar("A_co", covariant=True)
 V_co = TypeVar("V_co", covariant=True)
 
 
-class Keep(msgspec.Struct, Generic[A_co], frozen=True):
+class KeepRow(msgspec.Struct, Generic[A_co], frozen=True):
     """The decision to leave a row as it is."""
 
     answer: A_co
@@ -59,7 +59,7 @@ class RemoveRow(msgspec.Struct, Generic[V_co], frozen=True):
     value: V_co
 
 
-class Swap(msgspec.Struct, Generic[A_co], frozen=True):
+class RowSwap(msgspec.Struct, Generic[A_co], frozen=True):
     """The decision about a row as it is stored: what it becomes, ``None`` to remove it."""
 
     row: Row | None
@@ -71,10 +71,10 @@ class Swap(msgspec.Struct, Generic[A_co], frozen=True):
     """See ``ReplaceRow.is_counted``."""
 
 
-Decision: TypeAlias = ReplaceRow[V] | RemoveRow[V] | Keep[A]
+Decision: TypeAlias = ReplaceRow[V] | RemoveRow[V] | KeepRow[A]
 
 
-class Subject(NamedTuple):
+class RowSubject(NamedTuple):
     """What a row stands for, as errors name it."""
 
     label: str
@@ -98,32 +98,32 @@ def swap_row(
     store: Store,
     settings: Settings,
     name: str,
-    subject: Subject,
-    decide: Callable[[Row | None, bool], Swap[A] | Keep[A]],
+    subject: RowSubject,
+    decide: Callable[[Row | None, bool], RowSwap[A] | KeepRow[A]],
 ) -> A:
     """Change one row as ``decide`` says, which gets the row, and whether an earlier try may have swapped it.
 
     ``RetriesExhausted`` if other processes are always faster, ``Unavailable`` if the store stays away: then
     nothing was changed. ``OutcomeUnknown`` if the row may have been changed.
     """
-    tries, in_doubt = Tries(settings), False
+    tries, in_doubt = WriteRetries(settings), False
     doubtful: dict[Row | None, A] = {}
     reason: str | Unavailable | OutcomeUnknown
     while True:
-        decision: Swap[A] | Keep[A] | None = None
+        decision: RowSwap[A] | KeepRow[A] | None = None
         try:
-            with paced(None), store.turn(name) as turn:
+            with paced_reads(None), store.turn(name) as turn:
                 if turn.row in doubtful:
                     return doubtful[turn.row]
                 decision = decide(turn.row, in_doubt)
-                if isinstance(decision, Keep):
+                if isinstance(decision, KeepRow):
                     return decision.answer
                 if turn.advance(decision.objects, decision.row, decision.fresh).swapped:
                     return decision.answer
             reason = subject.lost()
         except OutcomeUnknown as unknown:
             in_doubt, reason = True, unknown
-            if isinstance(decision, Swap) and not decision.is_counted:
+            if isinstance(decision, RowSwap) and not decision.is_counted:
                 doubtful[decision.row] = decision.answer
         except Unavailable as unavailable:
             reason = unavailable
@@ -144,7 +144,7 @@ class RecordType(NamedTuple, Generic[V]):
     """Under which kind a value is listed."""
     encode: Callable[[V], bytes]
     decode: Callable[[bytes], V]
-    subject: Callable[[str], Subject]
+    subject: Callable[[str], RowSubject]
     """What the row of an id stands for."""
     id: Callable[[V], str] | None = None
     """The id that a value holds itself, if it does."""
@@ -181,14 +181,14 @@ class RecordType(NamedTuple, Generic[V]):
     ) -> V | A:
         """Change the row of an id as ``decide`` says, which gets its value (see ``swap_row``)."""
 
-        def decide_row(row: Row | None, _: bool) -> Swap[V | A] | Keep[V | A]:
+        def decide_row(row: Row | None, _: bool) -> RowSwap[V | A] | KeepRow[V | A]:
             decision = decide(None if row is None else self.decode_row(row))
-            if isinstance(decision, Keep):
+            if isinstance(decision, KeepRow):
                 return decision
             if isinstance(decision, RemoveRow):
-                return Swap(None, decision.value)
+                return RowSwap(None, decision.value)
             value = decision.value
-            return Swap(self.row(id, value), value, decision.objects, is_counted=decision.is_counted)
+            return RowSwap(self.row(id, value), value, decision.objects, is_counted=decision.is_counted)
 
         return swap_row(store, settings, self.prefix + id, self.subject(id), decide_row)
 

@@ -23,10 +23,10 @@ from penstock.errors import (
 from penstock.kernel.description import HistoryRule, find_description, lake_moved_error
 from penstock.kernel.expired import expired_commits
 from penstock.kernel.format import PrepareAgain
-from penstock.kernel.grace import Graces
+from penstock.kernel.grace_periods import GracePeriodRules
 from penstock.kernel.history import History
 from penstock.kernel.objects import Objects
-from penstock.kernel.records import PAGE, Keep, Subject, Swap, rows_of_kind, swap_row
+from penstock.kernel.records import PAGE, KeepRow, RowSubject, RowSwap, rows_of_kind, swap_row
 from penstock.kernel.reference_rows import (
     branch_or_tag_in,
     decode_reference_row,
@@ -62,7 +62,7 @@ class ReferenceDecision(NamedTuple):
 
 
 A = TypeVar("A")
-Decide: TypeAlias = Callable[[Row | None], ReferenceDecision | Keep[A]]
+Decide: TypeAlias = Callable[[Row | None], ReferenceDecision | KeepRow[A]]
 
 
 class References:
@@ -75,7 +75,7 @@ class References:
         history: History,
         clock: Clock,
         settings: Settings,
-        graces: Graces,
+        graces: GracePeriodRules,
         meter: Meter = SILENT,
         moved: Callable[[str], None] = lambda _: None,
         check_move: Callable[[Reference, ObjectId], None] = lambda _reference, _to: None,
@@ -172,10 +172,12 @@ class References:
         if lake is None or lake.sealed is None:
             return
 
-        def decide(row: Row | None, _: bool) -> Swap[bool] | Keep[bool]:
-            return Swap(None, True) if row == row_of(created) else Keep(False)
+        def decide(row: Row | None, _: bool) -> RowSwap[bool] | KeepRow[bool]:
+            return RowSwap(None, True) if row == row_of(created) else KeepRow(False)
 
-        subject = Subject(f"'{created.name}'", "Look at it when the store answers.", {"name": created.name})
+        subject = RowSubject(
+            f"'{created.name}'", "Look at it when the store answers.", {"name": created.name}
+        )
         if swap_row(self._store, self._settings, created.name, subject, decide):
             raise lake_moved_error(lake.sealed, self._store)
 
@@ -438,21 +440,23 @@ class _ReferenceMove(Generic[A]):
         """Whether the row was moved, by this request or by an earlier sending of it."""
 
     @property
-    def subject(self) -> Subject:
+    def subject(self) -> RowSubject:
         key = given_key(self._key)
         advice = f"Look at it when the store answers, or repeat the request with idempotency key {key}."
-        return Subject(f"'{self._name}'", advice, {"key": key, "name": self._name}, "moved")
+        return RowSubject(f"'{self._name}'", advice, {"key": key, "name": self._name}, "moved")
 
-    def decide(self, row: Row | None, in_doubt: bool) -> Swap[Reference | A] | Keep[Reference | A]:
+    def decide(self, row: Row | None, in_doubt: bool) -> RowSwap[Reference | A] | KeepRow[Reference | A]:
         before = decode_reference_row(row) if row is not None else None
         earlier, failed_receipts = self._find_earlier_outcome(before, in_doubt)
         if earlier is not None:
             self.has_moved = True
-            return Keep(earlier)
+            return KeepRow(earlier)
         self._last = before
         decision = self._decide(row)
-        self.has_moved = not isinstance(decision, Keep)
-        return decision if isinstance(decision, Keep) else self._make_swap(decision, before, failed_receipts)
+        self.has_moved = not isinstance(decision, KeepRow)
+        return (
+            decision if isinstance(decision, KeepRow) else self._make_swap(decision, before, failed_receipts)
+        )
 
     def _find_earlier_outcome(
         self, before: Reference | None, in_doubt: bool
@@ -476,13 +480,13 @@ class _ReferenceMove(Generic[A]):
 
     def _make_swap(
         self, move: ReferenceDecision, before: Reference | None, failed_receipts: Mapping[ObjectId, bytes]
-    ) -> Swap[Reference]:
+    ) -> RowSwap[Reference]:
         """The swap of the row, with an entry in its log, and a receipt if the caller gave a key."""
         after, event, objects, landed = move
         if after is None:
             assert before is not None
             self._log.require_unsealed(before)
-            return Swap(None, before)
+            return RowSwap(None, before)
         entry_id, data, entry = self._log.entry(
             before,
             event,
@@ -499,7 +503,7 @@ class _ReferenceMove(Generic[A]):
             mine = receipt_id(self._name.encode(), self._key, len(failed_receipts))
             receipts[mine] = receipt(self._request, entry.position - 1, entry.time_us)
         result = msgspec.structs.replace(after, log=entry_id, position=entry.position)
-        return Swap(
+        return RowSwap(
             row_of(result),
             result,
             {**objects, **failed_receipts, **receipts, entry_id: data},

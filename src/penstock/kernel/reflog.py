@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from penstock.errors import Damaged, IdempotencyKeyReused
-from penstock.kernel import skips
+from penstock.kernel import skip_pointers
 from penstock.kernel.description import require_unmoved
 from penstock.kernel.objects import Objects, check_object
 from penstock.kernel.request import GeneratedKey
@@ -69,7 +69,7 @@ class RefLog:
             self._require_unsealed_after(previous)
         entry = LogEntry(
             previous=last,
-            jump=skips.next_jump(self._read_entry, last) if before else BEFORE_FIRST,
+            jump=skip_pointers.next_jump(self._read_entry, last) if before else BEFORE_FIRST,
             position=before.position + 1 if before else 1,
             time_us=max(now_us, previous.time_us + 1) if previous else now_us,
             kind=event.value,
@@ -110,7 +110,7 @@ class RefLog:
             return BEFORE_FIRST
         if position > reference.position:
             return reference.log
-        return skips.back_to_depth(self._read_entry, reference.log, position - 1)[0]
+        return skip_pointers.back_to_depth(self._read_entry, reference.log, position - 1)[0]
 
     def find(
         self,
@@ -127,7 +127,7 @@ class RefLog:
         start, width = after, 16
         while start < reference.position:
             stop = min(start + width, reference.position)
-            newest_id, _ = skips.back_to_depth(self._read_entry, reference.log, stop)
+            newest_id, _ = skip_pointers.back_to_depth(self._read_entry, reference.log, stop)
             oldest: LogEntry | None = None
             for entry_id, entry in self.walk(newest_id):
                 if entry.position <= start:
@@ -147,9 +147,9 @@ class RefLog:
         """The entry that landed a request under a key that Penstock made: soon after it was made."""
         if generated_key.position >= reference.position:
             return None
-        _, first = skips.back_to_depth(self._read_entry, reference.log, generated_key.position + 1)
+        _, first = skip_pointers.back_to_depth(self._read_entry, reference.log, generated_key.position + 1)
         since_us = max(generated_key.time_us, first.time_us if first is not None else 0)
-        _, before = skips.back_to(
+        _, before = skip_pointers.back_to(
             self._read_entry,
             reference.log,
             lambda entry: entry.time_us <= generated_key.time_us - RECEIPT_WINDOW_US,

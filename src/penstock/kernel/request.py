@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, TypedDict
 import msgspec
 
 from penstock.errors import PenstockError, ReferenceChanged
-from penstock.kernel.chain import Chain, Draft
+from penstock.kernel.chain import CommitChain, CommitDraft
 from penstock.kernel.format import PrepareAgain
 from penstock.metrics.meter import SILENT, Meter
 from penstock.metrics.table import REQUEST_SECONDS, REQUESTS
@@ -36,14 +36,14 @@ class CheckedDrafts(NamedTuple):
     incarnation: bytes
     note: bytes
     """Of the branch's row, which says what is expected of it."""
-    drafts: tuple[Draft, ...]
+    drafts: tuple[CommitDraft, ...]
 
     def is_of(self, reference: Reference) -> bool:
         """Whether the branch is still as it was then."""
         return self[:3] == (reference.head, reference.incarnation, reference.note)
 
 
-class Unchecked(PrepareAgain):
+class MissingChecks(PrepareAgain):
     """The branch expects something, and the request comes without having been asked about that."""
 
 
@@ -112,19 +112,19 @@ class Request(ABC):
         """Read and check what needs I/O, against the branch as it is now; called if it is needed."""
 
     @abstractmethod
-    def apply(self, chain: Chain, reference: Reference) -> list[Draft]:
+    def apply(self, chain: CommitChain, reference: Reference) -> list[CommitDraft]:
         """The commits to add to the chain; none if there is nothing to do.
 
         Leaves the chain as it is. Raises an error of ``penstock.errors`` to be refused, ``PrepareAgain`` to
         go round once more, ``NextBatch`` to be asked again once what is before it has landed.
         """
 
-    def drafts(self, chain: Chain, reference: Reference) -> Sequence[Draft]:
+    def drafts(self, chain: CommitChain, reference: Reference) -> Sequence[CommitDraft]:
         """As ``apply``; where checks looked at that before, it is just what they agreed to."""
         checked = self.checked
         if checked is None:
             if reference.note and has_expectations(reference):
-                raise Unchecked
+                raise MissingChecks
             return self.apply(chain, reference)
         if chain.has_drafts or not checked.is_of(reference):
             raise PrepareAgain
@@ -133,7 +133,7 @@ class Request(ABC):
     def after_commit(self, commits: list[ObjectId]) -> None:  # noqa: B027
         """The commits are visible now."""
 
-    def check_reference(self, reference: Reference, chain: Chain) -> None:
+    def check_reference(self, reference: Reference, chain: CommitChain) -> None:
         """Refuse a branch that is not where, or not what, the writer expected."""
         if self.incarnation is not None and self.incarnation != reference.incarnation:
             raise ReferenceChanged(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.errors import IdempotencyKeyReused, NotFound
 from penstock.kernel.batch import is_called_off, outcome_of
-from penstock.kernel.records import Keep
+from penstock.kernel.records import KeepRow
 from penstock.kernel.reference_rows import decode_reference_row, reference_in
 from penstock.kernel.references import ReferenceDecision
 from penstock.kernel.reflog import RefLog, find_earlier_request, receipt, receipt_id
@@ -61,16 +61,16 @@ class OutcomeLookup:
     def call_off(self, sent: SubmittedRequest) -> ObjectId | None:
         """Make sure that a request does not land any more; returns its commit if it has."""
 
-        def decide(row: Row | None) -> ReferenceDecision | Keep[LogEntry | None]:
+        def decide(row: Row | None) -> ReferenceDecision | KeepRow[LogEntry | None]:
             reference = reference_in(row)
             if row is None or reference is None or reference.incarnation != sent.incarnation:
                 # No commit lands on a branch that is gone; what did before, its log may tell.
-                return Keep(
+                return KeepRow(
                     self._find_log_entry(sent, decode_reference_row(row)) if row is not None else None
                 )
             entry = self._find_log_entry(sent, reference)
             if entry is not None:
-                return Keep(entry)
+                return KeepRow(entry)
             return ReferenceDecision(
                 reference,
                 Event.ABORT,

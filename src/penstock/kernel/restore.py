@@ -11,14 +11,14 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from penstock.errors import InvalidRequest, KeyNotFound
-from penstock.kernel.chain import Chain, Draft
+from penstock.kernel.chain import CommitChain, CommitDraft
 from penstock.kernel.edit import Edit
-from penstock.kernel.format import AppliedChange, Format, Formats, PrepareAgain, Refused
+from penstock.kernel.format import AppliedChange, Format, FormatRefused, Formats, PrepareAgain
 from penstock.kernel.history import History
+from penstock.kernel.lake_state import Difference, StateView, diff_commits, prefix_end, state_of
 from penstock.kernel.ledger import find_table
 from penstock.kernel.objects import Objects, content_of
 from penstock.kernel.request import NextBatch
-from penstock.kernel.state import Difference, View, diff_commits, prefix_end, state_of
 from penstock.kernel.three_way import KeySides, MergeOptions, ThreeWayApply, ThreeWayRequest, ThreeWayTerms
 from penstock.model.commits import CommitMeta
 from penstock.model.content import AnyContent, Namespace
@@ -84,7 +84,7 @@ class RestoreRequest(ThreeWayRequest):
             with suppress(PrepareAgain):
                 self._make_apply(edit).apply_difference(managed, {})
 
-    def apply(self, chain: Chain, reference: Reference) -> list[Draft]:
+    def apply(self, chain: CommitChain, reference: Reference) -> list[CommitDraft]:
         if chain.has_drafts and not self._scope.keys:
             raise NextBatch  # what differs is told by commits, and some have no id yet
         changes = self._find_changes(chain.objects, chain.view, chain.commit, reference)
@@ -99,7 +99,7 @@ class RestoreRequest(ThreeWayRequest):
     # -- what differs --------------------------------------------------------------------------------------
 
     def _find_changes(
-        self, objects: Objects, view: View, head: CommitObject, reference: Reference
+        self, objects: Objects, view: StateView, head: CommitObject, reference: Reference
     ) -> Difference:
         """What each key holds that is to become another: now, and at the commit that is wanted."""
         if isinstance(self._to, int):
@@ -118,7 +118,7 @@ class RestoreRequest(ThreeWayRequest):
         changes = parents | diff_commits(objects, head, commit, start, stop)
         return {key: changes[key] for key in sorted(changes) if not self._scope.leaves(key)}
 
-    def _version_change(self, objects: Objects, view: View, reference: Reference) -> Difference:
+    def _version_change(self, objects: Objects, view: StateView, reference: Reference) -> Difference:
         (key,) = self._scope.keys
         value = view.get(key.encode())
         content = content_of(objects, value)
@@ -145,7 +145,7 @@ class RestoreRequest(ThreeWayRequest):
         return {key.encode(): (value, value)}
 
     def _key_changes(
-        self, objects: Objects, view: View, then: View, reference: Reference
+        self, objects: Objects, view: StateView, then: StateView, reference: Reference
     ) -> Iterator[tuple[bytes, tuple[Value | None, Value | None]]]:
         assert isinstance(self._to, bytes)
         for key in self._scope.keys:
@@ -171,14 +171,14 @@ class RestoreRequest(ThreeWayRequest):
             yield from _missing_parents(view, then, key)
             yield stored, (now, after)
 
-    def _renamed_since(self, objects: Objects, then: View, now: AnyContent | None) -> Value | None:
+    def _renamed_since(self, objects: Objects, then: StateView, now: AnyContent | None) -> Value | None:
         """What a table was that has another key now than it had then."""
         if now is None or now.id is None or self._formats.managing(now) is None:
             return None
         key = find_table(lambda stored: content_of(objects, then.get(stored)), now.id)
         return None if key is None else then.get(key.encode())
 
-    def _check_namespace(self, objects: Objects, then: View, namespace: Key) -> None:
+    def _check_namespace(self, objects: Objects, then: StateView, namespace: Key) -> None:
         assert isinstance(self._to, bytes)
         if not isinstance(content_of(objects, then.get(namespace.encode())), Namespace):
             raise KeyNotFound(
@@ -187,7 +187,7 @@ class RestoreRequest(ThreeWayRequest):
 
 
 def _missing_parents(
-    view: View, then: View, key: Key
+    view: StateView, then: StateView, key: Key
 ) -> Iterator[tuple[bytes, tuple[Value | None, Value | None]]]:
     """The namespaces above a key that have gone since."""
     for parent in key.parents:
@@ -227,7 +227,7 @@ class _RestoreApply(ThreeWayApply):
     def _set(self, meeting: KeySides) -> None:
         now, after = self._decode_content(meeting.now), self._decode_content(meeting.wanted)
         if (reason := self._explain_refusal(now, after)) is not None:
-            self._edit.refuse(meeting.key, Refused(reason))
+            self._edit.refuse(meeting.key, FormatRefused(reason))
             return
         if now is not None and after is not None and now.id != after.id:
             # Another table: the one that is there goes, and then the key is free for what was there.

@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 
 from penstock.errors import InvalidRequest
-from penstock.kernel.chain import Chain, Draft
+from penstock.kernel.chain import CommitChain, CommitDraft
 from penstock.kernel.edit import Edit, compare
-from penstock.kernel.format import Format, Formats, PrepareAgain, Refused
+from penstock.kernel.format import Format, FormatRefused, Formats, PrepareAgain
 from penstock.kernel.history import History
+from penstock.kernel.lake_state import Difference, state_of
 from penstock.kernel.later_commits import LaterCommits
-from penstock.kernel.state import Difference, state_of
 from penstock.kernel.three_way import KeySides, MergeOptions, ThreeWayApply, ThreeWayRequest, ThreeWayTerms
 from penstock.model.commits import CommitMeta
 from penstock.model.encoding import ObjectId, encode, object_id
@@ -56,7 +56,7 @@ class RevertRequest(ThreeWayRequest):
             with suppress(PrepareAgain):
                 self._make_apply(edit, reference.head).apply_difference(managed, {})
 
-    def apply(self, chain: Chain, reference: Reference) -> list[Draft]:
+    def apply(self, chain: CommitChain, reference: Reference) -> list[CommitDraft]:
         self._require_in(reference, chain.tip)
         edit = self._edit(chain.objects, chain.view, reference, self.may_read)
         reverting = self._make_apply(edit, None if chain.has_drafts else chain.tip)
@@ -138,7 +138,7 @@ class _RevertApply(ThreeWayApply):
             self._refuse_erased(before, after)
             states = self._drop_erased(before), self._drop_erased(after)
             applied = managing.revert(table, *states, self._since(meeting.stored))
-        except Refused as refused:
+        except FormatRefused as refused:
             self._edit.refuse(meeting.key, refused)
             return
         if applied is None and is_as_it_was:

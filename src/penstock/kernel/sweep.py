@@ -28,8 +28,8 @@ from penstock.kernel.description import (
 )
 from penstock.kernel.expired import ID_BYTES, blobs_of, expired_commits, with_expired
 from penstock.kernel.objects import Objects, check_object
-from penstock.kernel.reachable import Horizon, Progress, Reach, silent
-from penstock.kernel.records import Keep, ReplaceRow, Subject, Swap, swap_row
+from penstock.kernel.reachable import HistoryHorizon, Progress, ReachableObjects, silent
+from penstock.kernel.records import KeepRow, ReplaceRow, RowSubject, RowSwap, swap_row
 from penstock.kernel.reference_rows import decode_reference_row
 from penstock.kernel.settings import DAY_US
 from penstock.kernel.table_horizons import TableHorizons
@@ -49,7 +49,7 @@ DELETE_MAX = 50_000
 """How many objects are deleted by one request: some stores must wait before every deletion."""
 
 
-class Swept(msgspec.Struct, frozen=True, kw_only=True):
+class SweepResult(msgspec.Struct, frozen=True, kw_only=True):
     """What a sweep found and did."""
 
     kept: int
@@ -65,7 +65,7 @@ class Swept(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: bool
 
 
-def sweep(kernel: Kernel, *, dry_run: bool = False, progress: Progress = silent) -> Swept:
+def sweep(kernel: Kernel, *, dry_run: bool = False, progress: Progress = silent) -> SweepResult:
     """Remove what is unreachable and older than the grace period; a dry run only counts.
 
     ``Damaged`` if something reachable is missing or unreadable: nothing is removed then. ``InvalidRequest``
@@ -108,7 +108,7 @@ def sweep(kernel: Kernel, *, dry_run: bool = False, progress: Progress = silent)
     counts = _collect(kernel, marked.seen, oldest_us, receipts_until_us, dry_run, progress)
     if not dry_run:
         kernel.store.tidy(oldest_us)
-    return Swept(**counts, tombstones=len(tombstones), dry_run=dry_run)
+    return SweepResult(**counts, tombstones=len(tombstones), dry_run=dry_run)
 
 
 def _note_expired(
@@ -121,9 +121,9 @@ def _note_expired(
     The next sweep that is alone drops those that nothing leads to any more.
     """
 
-    def change(lake: LakeDescription) -> ReplaceRow[LakeDescription] | Keep[None]:
+    def change(lake: LakeDescription) -> ReplaceRow[LakeDescription] | KeepRow[None]:
         if {backup.id for backup in lake.backups} - {backup.id for backup in before.backups}:
-            return Keep(None)
+            return KeepRow(None)
         others = () if lake.horizon == before.horizon else expired_commits(lake, kernel.objects)
         return ReplaceRow(*with_expired(lake, (*expired, *others)))
 
@@ -142,7 +142,7 @@ def heads_of_backup(backup: RegisteredBackup, objects: Objects) -> set[ObjectId]
     return {data[start : start + ID_BYTES] for start in range(0, len(data), ID_BYTES)} - {NO_COMMIT}
 
 
-class KeptHeads(NamedTuple):
+class RetainedHeads(NamedTuple):
     """The commits from which all kept history can be walked."""
 
     live: set[ObjectId]
@@ -151,7 +151,7 @@ class KeptHeads(NamedTuple):
     """Where references were within the grace period. A sweep with a shorter one may have taken any of it."""
 
 
-def kept_heads(kernel: Kernel) -> KeptHeads:
+def kept_heads(kernel: Kernel) -> RetainedHeads:
     """Where references are, and where they were, as a sweep of now would go by them."""
     oldest_us = kernel.clock() - kernel.graces.of_sweeps().objects_us
     references = _all_references(kernel)
@@ -160,7 +160,7 @@ def kept_heads(kernel: Kernel) -> KeptHeads:
     left_heads = {
         head for reference in references for head in kernel.references.left_by(reference, oldest_us)
     }
-    return KeptHeads(live, left_heads - live - {NO_COMMIT})
+    return RetainedHeads(live, left_heads - live - {NO_COMMIT})
 
 
 def _all_references(kernel: Kernel) -> set[Reference]:
@@ -187,29 +187,29 @@ def _sweep_once(kernel: Kernel) -> set[Reference]:
 
 def _mark_reachable(
     kernel: Kernel, lake: LakeDescription, references: set[Reference], oldest_us: int, progress: Progress
-) -> Reach:
+) -> ReachableObjects:
     """Everything that references lead to, and what they left behind within the grace period."""
     horizons = TableHorizons.read(kernel.store, kernel.formats)
-    reach = Reach(
+    reach = ReachableObjects(
         _checked_fetch(kernel, progress), expired_commits(lake, kernel.objects), horizons.objects_of
     )
     reach.seen.update(blobs_of(lake))  # somebody may have read the row, and not yet the blobs that it names
     reach.log(reference.log for reference in references)
     reach.log(reference.log for reference in kernel.references.all(Kind.ENDED_TRANSACTION))
-    live: dict[Horizon, set[ObjectId]] = {}
-    heads_by_horizon: dict[Horizon, set[ObjectId]] = {}
+    live: dict[HistoryHorizon, set[ObjectId]] = {}
+    heads_by_horizon: dict[HistoryHorizon, set[ObjectId]] = {}
     begin_times = _begin_times(kernel, references)
     for reference in references:
         transaction = transaction_of(reference)
         name = reference.name if transaction is None else transaction.target
-        of_transactions = Horizon(oldest_us=begin_times.get(name), young_us=oldest_us)
+        of_transactions = HistoryHorizon(oldest_us=begin_times.get(name), young_us=oldest_us)
         horizon = _delay_horizon(lake.rule_for(name), oldest_us) if transaction is None else of_transactions
         if reference.kind is not Kind.DELETED:
             live.setdefault(horizon, set()).add(reference.head)
-            if name in begin_times and horizon != Horizon():
+            if name in begin_times and horizon != HistoryHorizon():
                 live.setdefault(of_transactions, set()).add(reference.head)
         heads_by_horizon.setdefault(horizon, set()).update(kernel.references.left_by(reference, oldest_us))
-    live.setdefault(Horizon(), set()).update(backed_up_heads(lake, kernel.objects))
+    live.setdefault(HistoryHorizon(), set()).update(backed_up_heads(lake, kernel.objects))
     for horizon, heads in live.items():
         reach.commits(heads, horizon)
     damaged = dict(reach.damaged)
@@ -232,12 +232,12 @@ def _begin_times(kernel: Kernel, references: set[Reference]) -> dict[str, int]:
     return begin_times
 
 
-def _delay_horizon(rule: HistoryRule | None, oldest_us: int) -> Horizon:
+def _delay_horizon(rule: HistoryRule | None, oldest_us: int) -> HistoryHorizon:
     """Later than the rule by the grace period, so that a writer who found a commit kept can still land."""
     if rule is None or rule.since_us > oldest_us:
-        return Horizon()
+        return HistoryHorizon()
     days_us = None if rule.max_days is None else oldest_us - int(rule.max_days * DAY_US)
-    return Horizon(rule.max_commits, days_us, oldest_us)
+    return HistoryHorizon(rule.max_commits, days_us, oldest_us)
 
 
 def _checked_fetch(
@@ -272,11 +272,11 @@ def _expired_tombstones(kernel: Kernel, references: set[Reference], before_us: i
 def _forget(kernel: Kernel, tombstone: Reference) -> bool:
     """Remove a tombstone, unless its name was taken up again since it was seen; whether it is gone."""
 
-    def decide(row: Row | None, _: bool) -> Swap[bool] | Keep[bool]:
+    def decide(row: Row | None, _: bool) -> RowSwap[bool] | KeepRow[bool]:
         is_same = row is not None and decode_reference_row(row) == tombstone
-        return Swap(None, True) if is_same else Keep(row is None)
+        return RowSwap(None, True) if is_same else KeepRow(row is None)
 
-    subject = Subject(f"the log of '{tombstone.name}'", "The next sweep removes it.", verb="removed")
+    subject = RowSubject(f"the log of '{tombstone.name}'", "The next sweep removes it.", verb="removed")
     return swap_row(kernel.store, kernel.settings, tombstone.name, subject, decide)
 
 

@@ -22,7 +22,7 @@ import msgspec
 from penstock.errors import HistoryExpired
 from penstock.kernel.description import HORIZONS_VERSION, raise_version, require_unmoved
 from penstock.kernel.ledger import LEDGER, dropped_content
-from penstock.kernel.records import Keep, RecordType, ReplaceRow, Subject, rows_of_kind
+from penstock.kernel.records import KeepRow, RecordType, ReplaceRow, RowSubject, rows_of_kind
 from penstock.kernel.settings import Settings
 from penstock.model.clock import utc
 from penstock.model.content import content_bytes
@@ -53,7 +53,7 @@ def _hashes_in(spared: bytes) -> frozenset[bytes]:
     return frozenset(spared[start : start + SPARED_BYTES] for start in range(0, len(spared), SPARED_BYTES))
 
 
-class Removed(msgspec.Struct, frozen=True, array_like=True):
+class ErasedTotals(msgspec.Struct, frozen=True, array_like=True):
     """How much an erase has removed, over all of its runs."""
 
     rewritten_files: int = 0
@@ -62,9 +62,9 @@ class Removed(msgspec.Struct, frozen=True, array_like=True):
     data_bytes: int = 0
     objects: int = 0
 
-    def __add__(self, other: Removed) -> Removed:
+    def __add__(self, other: ErasedTotals) -> ErasedTotals:
         pairs = zip(msgspec.structs.astuple(self), msgspec.structs.astuple(other), strict=True)
-        return Removed(*(first + more for first, more in pairs))
+        return ErasedTotals(*(first + more for first, more in pairs))
 
 
 class TableHorizon(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
@@ -93,7 +93,7 @@ class TableHorizon(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     state: bytes = b""
     """The hash of the table as the last erase left it, if no deleted rows are in it: as long as the table is
     so, there is nothing more to erase."""
-    removed: Removed = Removed()
+    removed: ErasedTotals = ErasedTotals()
     """By the last erase."""
 
     @property
@@ -143,10 +143,10 @@ class TableHorizon(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
         )
 
 
-def _horizon_subject(id: str) -> Subject:  # noqa: A002
+def _horizon_subject(id: str) -> RowSubject:  # noqa: A002
     table = str(UUID(hex=id))
     advice = "Repeating the erase is safe: it continues where it stopped."
-    return Subject(f"the horizon of table {table}", advice, {"table": table})
+    return RowSubject(f"the horizon of table {table}", advice, {"table": table})
 
 
 HORIZONS: Final[RecordType[TableHorizon]] = RecordType(
@@ -247,9 +247,9 @@ def change_horizon(
     """
     raise_version(store, settings, HORIZONS_VERSION)
 
-    def decide(horizon: TableHorizon | None) -> ReplaceRow[TableHorizon] | Keep[TableHorizon]:
+    def decide(horizon: TableHorizon | None) -> ReplaceRow[TableHorizon] | KeepRow[TableHorizon]:
         require_unmoved(store)
         after = change(horizon)
-        return Keep(after) if after == horizon else ReplaceRow(after)
+        return KeepRow(after) if after == horizon else ReplaceRow(after)
 
     return HORIZONS.update(store, settings, table.hex, decide)

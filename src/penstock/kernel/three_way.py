@@ -18,24 +18,24 @@ from uuid import UUID
 import msgspec
 
 from penstock.errors import InvalidRequest, MergeConflict
-from penstock.kernel.chain import Draft
+from penstock.kernel.chain import CommitDraft
 from penstock.kernel.edit import Edit, EditContext, LandingNotice, compare
 from penstock.kernel.format import (
     DRY_RUN,
     AppliedChange,
     CrossedHistory,
     Format,
+    FormatRefused,
     Formats,
     LaterCommitLookup,
     PrepareAgain,
-    Refused,
 )
 from penstock.kernel.history import History
+from penstock.kernel.lake_state import Difference, StateView, diff_commits, prefix_end, state_of
 from penstock.kernel.ledger import find_table, ledger_key
 from penstock.kernel.objects import Objects, content_of
-from penstock.kernel.reads import Reads
 from penstock.kernel.request import Request, RequestTerms
-from penstock.kernel.state import Difference, View, diff_commits, prefix_end, state_of
+from penstock.kernel.transaction_reads import TransactionReads
 from penstock.model.commits import CommitMeta
 from penstock.model.conflicts import Conflict
 from penstock.model.content import AnyContent, Namespace, encode_content
@@ -66,7 +66,7 @@ class MergeOptions(NamedTuple):
     default: MergeMode = MergeMode.NORMAL
     is_snapshot: bool = False
     """Whether a key that both sides changed is a conflict, whatever its format could make of that."""
-    reads: Reads | None = None
+    reads: TransactionReads | None = None
     """What the source has read, if it is a transaction: that must be so still on the target."""
 
     def check(self) -> MergeOptions:
@@ -151,7 +151,7 @@ class ThreeWayRequest(Request):
     def _edit(
         self,
         objects: Objects,
-        below: View,
+        below: StateView,
         reference: Reference,
         may_read: bool,
         earlier: Mapping[ObjectId, bytes] = MappingProxyType({}),
@@ -172,7 +172,7 @@ class ThreeWayRequest(Request):
 
     def _conclude(
         self, edit: Edit, applied: ThreeWayApply, reference: Reference, subject: str
-    ) -> list[Draft]:
+    ) -> list[CommitDraft]:
         """The commit of what was applied, if it changes anything. ``MergeConflict`` if something is in the
         way; ``subject`` says of what."""
         applied.finish()
@@ -181,7 +181,7 @@ class ThreeWayRequest(Request):
             raise MergeConflict(edit.conflicts, subject=subject)
         return [self._draft(edit, reference)] if edit.has_changes else []
 
-    def _draft(self, edit: Edit, reference: Reference, parents: tuple[ObjectId, ...] = ()) -> Draft:
+    def _draft(self, edit: Edit, reference: Reference, parents: tuple[ObjectId, ...] = ()) -> CommitDraft:
         """A commit, and what formats are to be told once it has landed."""
         self._landing = LandingNotice(self._formats, reference.name)
         self._landing.add(edit.tables)
@@ -221,7 +221,7 @@ class CrossedIntents(NamedTuple):
         return CrossedHistory(earlier, None if target is None else tuple(target))
 
 
-class Renamed(NamedTuple):
+class RenamedKey(NamedTuple):
     """What is to be known of a key that is new on the source, but whose table is not.
 
     It counts where the target has the same table there: then both sides renamed it alike.
@@ -257,7 +257,7 @@ class ThreeWayApply:
         intents: Intents,
         ambiguous: frozenset[bytes] = frozenset(),
         crossed: Mapping[bytes, CrossedIntents] = MappingProxyType({}),
-        renamed: Mapping[bytes, Renamed] = MappingProxyType({}),
+        renamed: Mapping[bytes, RenamedKey] = MappingProxyType({}),
         bases: Mapping[bytes, tuple[Value | None, ...]] = MappingProxyType({}),
     ) -> None:
         """Bring every key of a difference; conflicts are collected in the edit."""
@@ -359,7 +359,7 @@ class ThreeWayApply:
         if managing is not None and given_content not in sides:
             try:
                 managing.admit(self._edit.table(key_sides.key, sides[-1], given_content), given_content)
-            except Refused as refused:
+            except FormatRefused as refused:
                 self._edit.refuse(key_sides.key, refused)
                 return
         self._restore(key_sides, given_content)
@@ -454,7 +454,7 @@ class ThreeWayApply:
             self._refuse_erased(source)
             states = self._drop_erased(base), self._drop_erased(source)
             applied = managing.merge(table, *states, intents_of_format(managing, key_sides.intents))
-        except Refused as refused:
+        except FormatRefused as refused:
             self._edit.refuse(key_sides.key, refused)
             return
         self._edit.put_applied(key_sides.stored, applied)
@@ -488,7 +488,7 @@ class ThreeWayApply:
         """Let a key hold the state that a format restores, or note why it refuses to."""
         try:
             applied = restore()
-        except Refused as refused:
+        except FormatRefused as refused:
             self._edit.refuse(key_sides.key, refused)
         else:
             self._edit.put_applied(key_sides.stored, applied)
@@ -515,7 +515,9 @@ class ThreeWayApply:
                 f"{len(missing)} of its data files are gone from storage"
                 f" ({', '.join(missing[:MISSING_SHOWN])}{more}), as after a VACUUM by another engine"
             )
-            self._edit.refuse(key_sides.key, Refused(self._describe_missing(managing, key_sides, message)))
+            self._edit.refuse(
+                key_sides.key, FormatRefused(self._describe_missing(managing, key_sides, message))
+            )
 
     def _describe_missing(self, managing: Format, key_sides: KeySides, missing: str) -> str:  # noqa: ARG002
         """Why a state cannot be, some of whose files are gone."""
@@ -533,8 +535,8 @@ class ThreeWayApply:
             self._check_files(key_sides)
 
     def _refuse_erased(self, *contents: AnyContent | None, version: int | None = None) -> None:
-        """``Refused`` if a state of a table is to be brought back that was erased, or is about to be; or an
-        earlier version of it.
+        """``FormatRefused`` if a state of a table is to be brought back that was erased, or is about to be;
+        or an earlier version of it.
 
         At its turn, horizons are read after whatever an erase has committed: it sets them before.
         """
@@ -542,7 +544,7 @@ class ThreeWayApply:
             self._horizons = self._formats.horizons()
         reason = self._horizons.refusal(*contents, version=version) if self._horizons else None
         if reason is not None:
-            raise Refused(reason)
+            raise FormatRefused(reason)
 
     def _drop_erased(self, content: AnyContent | None) -> AnyContent | None:
         """A state of a table without what was erased of it; one that was erased as a whole as it is."""
@@ -636,7 +638,7 @@ def values_at_bases(
     return values_by_key
 
 
-def _value_of(objects: Objects, view: View, stored: bytes, table: UUID) -> Value | None:
+def _value_of(objects: Objects, view: StateView, stored: bytes, table: UUID) -> Value | None:
     """A table in a state: at a key, or at another one that it has there."""
     value = view.get(stored)
     if (content := content_of(objects, value)) is not None and content.id == table:

@@ -32,7 +32,7 @@ DOUBLINGS_MAX = 30
 R = TypeVar("R")
 
 
-class Tries:
+class WriteRetries:
     """The tries that one write has.
 
     >>> tries = Tries(Settings(tries_max=2, backoff_min_ms=0))
@@ -86,7 +86,7 @@ class Tries:
 
 def retry_reads(settings: Settings, ask: Callable[[], R]) -> R:
     """Ask a store for something that bears repetition, again where it does not answer for a moment."""
-    tries = Tries(settings)
+    tries = WriteRetries(settings)
     while True:
         try:
             return ask()
@@ -110,7 +110,7 @@ class TimeLimit(NamedTuple):
 _DUE: Final[ContextVar[tuple[float, str] | None]] = ContextVar("penstock_due", default=None)
 
 
-class due:  # noqa: N801 - it is used as a function is
+class deadline:  # noqa: N801 - it is used as a function is
     """Let the work of this thread be due at a time, as ``time.monotonic`` tells it, because of an option."""
 
     __slots__ = ("_before", "_due")
@@ -143,7 +143,7 @@ def step() -> None:
         take()
 
 
-class paced:  # noqa: N801 - it is used as a function is
+class paced_reads:  # noqa: N801 - it is used as a function is
     """Have ``take`` called at every step of the reads of this thread; nothing, where it must not be stopped.
 
     A step may wait, or raise. So nobody holds a lock around one that others need, and who moves a row, or
@@ -163,7 +163,7 @@ class paced:  # noqa: N801 - it is used as a function is
         _STEP.reset(self._before)
 
 
-def limit_reads(limit_s: float) -> paced:
+def limit_reads(limit_s: float) -> paced_reads:
     """Have the reads of this thread end with ``TimedOut`` once they have taken so long, beside whatever else
     their steps do: for what is shown only if it is found soon."""
     outer, ends_s = _STEP.get(), monotonic() + limit_s
@@ -174,4 +174,4 @@ def limit_reads(limit_s: float) -> paced:
         if monotonic() > ends_s:
             raise TimedOut(f"this took longer than {limit_s:g} s and was stopped")
 
-    return paced(take)
+    return paced_reads(take)

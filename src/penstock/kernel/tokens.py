@@ -19,7 +19,7 @@ from penstock.kernel.description import (
     raise_version,
     require_unmoved,
 )
-from penstock.kernel.records import Keep, RecordType, RemoveRow, ReplaceRow, Subject, rows_of_kind
+from penstock.kernel.records import KeepRow, RecordType, RemoveRow, ReplaceRow, RowSubject, rows_of_kind
 from penstock.kernel.settings import Settings
 from penstock.kernel.time_limits import reason_of
 from penstock.model.references import Kind
@@ -30,9 +30,9 @@ PREFIX: Final = "@token/"
 """No branch or tag has a name that begins so."""
 
 
-def _token_subject(id: str) -> Subject:  # noqa: A002
+def _token_subject(id: str) -> RowSubject:  # noqa: A002
     advice = "'penstock token list' shows it once the store answers; repeating the request is safe."
-    return Subject(f"token '{id}'", advice, {"id": id})
+    return RowSubject(f"token '{id}'", advice, {"id": id})
 
 
 TOKENS: Final[RecordType[Token]] = RecordType(
@@ -64,9 +64,9 @@ def put_token(store: Store, settings: Settings, token: Token, replaces: str | No
         if any(grant.role not in FIRST_ROLES for grant in token.grants):
             raise_version(store, settings, GRANTS_VERSION)
 
-    def decide(stored_token: Token | None) -> ReplaceRow[Token] | Keep[Token]:
+    def decide(stored_token: Token | None) -> ReplaceRow[Token] | KeepRow[Token]:
         require_unmoved(store)
-        return ReplaceRow(token) if stored_token is None else Keep(_require_same(stored_token, token))
+        return ReplaceRow(token) if stored_token is None else KeepRow(_require_same(stored_token, token))
 
     stored_token = TOKENS.update(store, settings, token.id, decide)
     if encode_token(stored_token) == encode_token(token):
@@ -151,9 +151,9 @@ def _withdraw_if_moved(store: Store, settings: Settings, token: Token) -> None:
     if lake is None or lake.sealed is None:
         return
 
-    def decide(stored_token: Token | None) -> RemoveRow[Token] | Keep[None]:
+    def decide(stored_token: Token | None) -> RemoveRow[Token] | KeepRow[None]:
         is_ours = stored_token is not None and encode_token(stored_token) == encode_token(token)
-        return RemoveRow(token) if is_ours else Keep(None)
+        return RemoveRow(token) if is_ours else KeepRow(None)
 
     TOKENS.update(store, settings, token.id, decide)
     raise lake_moved_error(lake.sealed, store)

@@ -30,14 +30,14 @@ from penstock.errors import (
 )
 from penstock.kernel.checks import require_able
 from penstock.kernel.hand_off import HandOff
-from penstock.kernel.reads import ReadEntry, Reads, noted_entries
-from penstock.kernel.records import Keep
+from penstock.kernel.lake_state import prefix_end
+from penstock.kernel.records import KeepRow
 from penstock.kernel.reference_rows import reference_in, transaction_over_error
 from penstock.kernel.references import ReferenceDecision
 from penstock.kernel.request_outcome import OutcomeLookup
 from penstock.kernel.settings import DAY_US
-from penstock.kernel.state import prefix_end
 from penstock.kernel.three_way import MergeOptions
+from penstock.kernel.transaction_reads import ReadEntry, TransactionReads, noted_entries
 from penstock.kernel.transaction_rows import (
     TransactionRecord,
     TransactionRows,
@@ -159,9 +159,9 @@ class TransactionCommits(TransactionRows):
         """Remove the row of a transaction that ended long ago. It leaves no tombstone: its end is in the log
         of its target."""
 
-        def decide(row: Row | None) -> ReferenceDecision | Keep[None]:
+        def decide(row: Row | None) -> ReferenceDecision | KeepRow[None]:
             if row is None or not self.is_old(record_in_row(row)):
-                return Keep(None)
+                return KeepRow(None)
             return ReferenceDecision(None, Event.DELETE)
 
         self._swap_transaction(record.transaction.id, decide, "")
@@ -178,13 +178,13 @@ class TransactionCommits(TransactionRows):
 
         def decide(
             transaction: StoredTransaction, now_us: int
-        ) -> StoredTransaction | Keep[LackingChecks] | None:
+        ) -> StoredTransaction | KeepRow[LackingChecks] | None:
             if transaction.has_ended:
                 return None
             if transaction.is_expired(now_us):
                 return abort_if_expired(transaction, now_us)
             if lacking := sorted(set(transaction.checks) - checks):
-                return Keep(LackingChecks(lacking))
+                return KeepRow(LackingChecks(lacking))
             sent_transaction = msgspec.structs.replace(
                 transaction,
                 state=TransactionState.COMMITTING,
@@ -259,7 +259,7 @@ class TransactionCommits(TransactionRows):
             transaction.meta,
             MergeOptions(
                 is_snapshot=transaction.policy is Policy.SNAPSHOT,
-                reads=Reads(transaction.base, transaction.isolation, entries) if entries else None,
+                reads=TransactionReads(transaction.base, transaction.isolation, entries) if entries else None,
             ),
             grown_from=transaction.base,
             incarnation=transaction.incarnation,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 import msgspec
 
 from penstock.errors import InvalidRequest, PenstockError
-from penstock.kernel.records import PAGE, Keep, rows_of_kind
+from penstock.kernel.records import PAGE, KeepRow, rows_of_kind
 from penstock.kernel.reference_rows import (
     decode_reference_row,
     transaction_not_found_error,
@@ -122,7 +122,7 @@ class TransactionRows:
     def _move(
         self,
         id: str,  # noqa: A002
-        decide: Callable[[StoredTransaction, int], StoredTransaction | Keep[A] | None],
+        decide: Callable[[StoredTransaction, int], StoredTransaction | KeepRow[A] | None],
     ) -> TransactionRecord | A:
         """Move a row to what is decided; ``None`` keeps it as it is, and is answered with that.
 
@@ -130,14 +130,14 @@ class TransactionRows:
         """
         check_transaction_id(id)
 
-        def decide_row(row: Row | None) -> ReferenceDecision | Keep[TransactionRecord | A]:
+        def decide_row(row: Row | None) -> ReferenceDecision | KeepRow[TransactionRecord | A]:
             if row is None:
                 raise transaction_not_found_error(id)
             record = record_in_row(row)
             changed = decide(record.transaction, self._kernel.clock())
             if changed is None:
-                return Keep(record)
-            if isinstance(changed, Keep):
+                return KeepRow(record)
+            if isinstance(changed, KeepRow):
                 return changed
             kind = Kind.ENDED_TRANSACTION if changed.has_ended else Kind.TRANSACTION
             note = encode_transaction(changed)
@@ -150,11 +150,11 @@ class TransactionRows:
     def change_committing(
         self,
         record: TransactionRecord,
-        change: Callable[[StoredTransaction, int], StoredTransaction | Keep[A]],
+        change: Callable[[StoredTransaction, int], StoredTransaction | KeepRow[A]],
     ) -> TransactionRecord | A:
         """Change the row of one that is committing; any other stays. It is returned as it is then."""
 
-        def decide(transaction: StoredTransaction, now_us: int) -> StoredTransaction | Keep[A] | None:
+        def decide(transaction: StoredTransaction, now_us: int) -> StoredTransaction | KeepRow[A] | None:
             return change(transaction, now_us) if transaction.state is TransactionState.COMMITTING else None
 
         return self._move(record.transaction.id, decide)

@@ -15,11 +15,11 @@ import msgspec
 
 from penstock.errors import CommitNotFound, HistoryExpired, InvalidRequest
 from penstock.kernel.description import require_unmoved
-from penstock.kernel.reads import ReadsRequest
-from penstock.kernel.records import Keep
+from penstock.kernel.records import KeepRow
 from penstock.kernel.references import ReferenceDecision
 from penstock.kernel.settings import DAY_US
 from penstock.kernel.transaction_commit import TransactionCommits
+from penstock.kernel.transaction_reads import ReadsRequest
 from penstock.kernel.transaction_rows import TransactionRecord, check_row_size, record_in, record_in_row
 from penstock.model.encoding import NO_COMMIT
 from penstock.model.keys import Key
@@ -96,9 +96,9 @@ class Transactions(TransactionCommits):
         return record
 
     def _begin(self, transaction: StoredTransaction) -> TransactionRecord:
-        def decide(row: Row | None) -> ReferenceDecision | Keep[TransactionRecord]:
+        def decide(row: Row | None) -> ReferenceDecision | KeepRow[TransactionRecord]:
             if row is not None:
-                return Keep(record_in_row(row))
+                return KeepRow(record_in_row(row))
             reference = Reference(
                 kind=Kind.TRANSACTION,
                 name=transaction.branch,

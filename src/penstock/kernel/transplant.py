@@ -10,18 +10,18 @@ from typing import NamedTuple
 import msgspec
 
 from penstock.errors import CommitNotFound, InvalidRequest, MergeConflict
-from penstock.kernel.chain import Chain, Draft
+from penstock.kernel.chain import CommitChain, CommitDraft
 from penstock.kernel.edit import Edit, LandingNotice
 from penstock.kernel.format import Formats, LaterCommitLookup, PrepareAgain
 from penstock.kernel.history import History
+from penstock.kernel.lake_state import Difference, StateOverlay, StateView, differing, state_of
 from penstock.kernel.later_commits import LaterCommits, OwnCommits
 from penstock.kernel.merge import merge_plainly, plan_merge
 from penstock.kernel.objects import Objects, content_of
-from penstock.kernel.state import Difference, Overlay, View, differing, state_of
 from penstock.kernel.three_way import (
     Intents,
     MergeOptions,
-    Renamed,
+    RenamedKey,
     ThreeWayApply,
     ThreeWayRequest,
     ThreeWayTerms,
@@ -44,7 +44,7 @@ from penstock.model.references import Event, Reference
 class _Repeated(NamedTuple):
     """What comes of repeating commits."""
 
-    drafts: list[Draft]
+    drafts: list[CommitDraft]
     results: dict[Key, MergedKey]
     conflicts: list[Conflict]
     landing: LandingNotice
@@ -108,7 +108,7 @@ class TransplantRequest(ThreeWayRequest):
         with suppress(PrepareAgain):
             self._repeat(self._history.objects, view, reference, reference.head, may_read=True)
 
-    def apply(self, chain: Chain, reference: Reference) -> list[Draft]:
+    def apply(self, chain: CommitChain, reference: Reference) -> list[CommitDraft]:
         head = None if chain.has_drafts else chain.tip
         repeated = self._repeat(chain.objects, chain.view, reference, head, may_read=self.may_read)
         self.results = list(repeated.results.values())
@@ -124,11 +124,17 @@ class TransplantRequest(ThreeWayRequest):
         return repeated.drafts
 
     def _repeat(
-        self, objects: Objects, view: View, reference: Reference, head: ObjectId | None, *, may_read: bool
+        self,
+        objects: Objects,
+        view: StateView,
+        reference: Reference,
+        head: ObjectId | None,
+        *,
+        may_read: bool,
     ) -> _Repeated:
         landed: dict[bytes, Value | None] = {}
         blobs: dict[ObjectId, bytes] = {}
-        below = Overlay(view, landed)
+        below = StateOverlay(view, landed)
         repeated = _Repeated([], {}, [], LandingNotice(self._formats, reference.name))
         for commit_id in self._commits:
             commit, change = self._history.commit(commit_id), self._find_effect(commit_id, reference)
@@ -181,7 +187,7 @@ class TransplantRequest(ThreeWayRequest):
         options, own = self._options._replace(keys=keys), self._own
         bringing = ThreeWayApply(edit, self._formats, options, since, own=lambda key: own.since(head, key))
         renamed = {
-            key: Renamed(before, own_change.intents.get(key, []))
+            key: RenamedKey(before, own_change.intents.get(key, []))
             for key, before in own_change.renamed.items()
         }
         bringing.apply_difference(own_change.changes, own_change.intents, own_change.unclear, renamed=renamed)

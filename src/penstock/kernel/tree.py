@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from zlib import crc32
 
 from penstock.errors import Damaged
-from penstock.kernel.objects import Objects, Pending
+from penstock.kernel.objects import Objects, PendingObjects
 from penstock.kernel.time_limits import step
 from penstock.model.encoding import ObjectId, encode
 from penstock.model.objects import EMPTY_ROOT, Leaf, Node, Value
@@ -192,7 +192,7 @@ def apply_changes(
     objects: Objects, root: ObjectId, changes: Mapping[bytes, Value | None]
 ) -> tuple[ObjectId, dict[ObjectId, bytes]]:
     """The root of a tree with some keys set or removed, and those nodes of it that are new."""
-    pending = Pending(objects)
+    pending = PendingObjects(objects)
     new = update(pending, root, changes)
     needed: dict[ObjectId, bytes] = {}
     waiting = [new]
@@ -207,7 +207,7 @@ def apply_changes(
     return new, needed
 
 
-def update(objects: Pending, root: ObjectId, changes: Mapping[bytes, Value | None]) -> ObjectId:
+def update(objects: PendingObjects, root: ObjectId, changes: Mapping[bytes, Value | None]) -> ObjectId:
     """The root of the tree with some keys set or, where the value is ``None``, removed.
 
     New nodes are added to ``objects``. Level by level, the nodes that an edit touches are cut anew, on to
@@ -247,7 +247,7 @@ def _collapse(objects: Objects, root: ObjectId) -> ObjectId:
     return root
 
 
-def _rewrite(objects: Pending, root: ObjectId, level: int, edits: Sequence[_Edit]) -> list[_Edit]:
+def _rewrite(objects: PendingObjects, root: ObjectId, level: int, edits: Sequence[_Edit]) -> list[_Edit]:
     """Apply edits to the nodes of one level, and return what that means for the level above."""
     above: dict[bytes, ObjectId | None] = {}
     position = 0
@@ -264,7 +264,7 @@ def _rewrite(objects: Pending, root: ObjectId, level: int, edits: Sequence[_Edit
 
 
 def _replace_values(
-    objects: Pending, level: int, node_id: ObjectId, node: Any, edits: Sequence[_Edit]
+    objects: PendingObjects, level: int, node_id: ObjectId, node: Any, edits: Sequence[_Edit]
 ) -> dict[bytes, ObjectId | None] | None:
     """The short way: edits that only replace values of existing keys leave all cuts where they are."""
     keys = node.keys
@@ -279,7 +279,7 @@ def _replace_values(
 
 
 def _rewrite_nodes_from(
-    objects: Pending,
+    objects: PendingObjects,
     root: ObjectId,
     level: int,
     edits: Sequence[_Edit],
@@ -374,7 +374,7 @@ def _is_node_end(level: int, keys: Sequence[bytes]) -> bool:
     return last == len(keys)
 
 
-def _cut(objects: Pending, level: int, keys: list[bytes], values: list[Any]) -> list[_Edit]:
+def _cut(objects: PendingObjects, level: int, keys: list[bytes], values: list[Any]) -> list[_Edit]:
     """Cut entries into new nodes, and return the last key and the id of each."""
     nodes, start = [], 0
     for end in (*cuts(level, keys), len(keys)):
@@ -384,7 +384,7 @@ def _cut(objects: Pending, level: int, keys: list[bytes], values: list[Any]) -> 
     return nodes
 
 
-def _add(objects: Pending, level: int, keys: list[bytes], values: list[Any]) -> ObjectId:
+def _add(objects: PendingObjects, level: int, keys: list[bytes], values: list[Any]) -> ObjectId:
     packed, whole = pack(level, keys, values)
     return objects.add_node(packed, whole)
 

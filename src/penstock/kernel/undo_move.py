@@ -15,11 +15,17 @@ from uuid import uuid4
 import msgspec
 
 from penstock.errors import InvalidRequest
-from penstock.kernel.description import Arrival, LakeDescription, Phase, lake_moved_error, read_description
+from penstock.kernel.description import (
+    CopyArrival,
+    CopyPhase,
+    LakeDescription,
+    lake_moved_error,
+    read_description,
+)
 from penstock.kernel.kernel import Kernel
+from penstock.kernel.lake_seal import KINDS, cancel, finish, reopen, seal, sealed_rows
 from penstock.kernel.records import rows_of_kind
 from penstock.kernel.reference_rows import decode_reference_row
-from penstock.kernel.seal import KINDS, cancel, finish, reopen, seal, sealed_rows
 from penstock.kernel.table_horizons import horizon_rows
 from penstock.kernel.tokens import token_rows
 from penstock.model.encoding import NO_COMMIT, ObjectId
@@ -63,7 +69,7 @@ def take_back(
     reopen(source.store, source.settings, arrival.copy)
 
 
-def _undo_of(arrival: Arrival) -> str:
+def _undo_of(arrival: CopyArrival) -> str:
     """How the ids of seals begin that undo a move. Each try has its own: one that was cancelled is void."""
     return f"{arrival.copy}/undo/"
 
@@ -74,7 +80,7 @@ def _require_moved(
     source: Kernel,
     source_place: str,
     target_place: str,
-) -> Arrival:
+) -> CopyArrival:
     """How the lake came to the target, if it moved there from the source."""
     arrival = target_description.arrival
     is_ours = (
@@ -89,7 +95,7 @@ def _require_moved(
         return arrival
     if here.sealed is None or here.sealed.copy != arrival.copy:
         raise InvalidRequest(f"the lake at {source_place} was not moved to {target_place}")
-    if arrival.phase is not Phase.COMPLETE or not here.sealed.is_final:
+    if arrival.phase is not CopyPhase.COMPLETE or not here.sealed.is_final:
         raise InvalidRequest(
             f"the move of {source_place} is not complete; 'penstock move SOURCE --cancel' cancels it; if it "
             "is too late for that, run the same move again to complete it"

@@ -54,7 +54,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     """Behind a server: how long a request without an answer may still be carried out."""
 
 
-class Resolved(msgspec.Struct, frozen=True, kw_only=True):
+class ResolvedCommit(msgspec.Struct, frozen=True, kw_only=True):
     """The commit that a revision names."""
 
     commit: str
@@ -63,7 +63,7 @@ class Resolved(msgspec.Struct, frozen=True, kw_only=True):
     """The reference that the revision starts from, if it names one."""
 
 
-class Entry(msgspec.Struct, frozen=True):
+class CatalogEntry(msgspec.Struct, frozen=True):
     """A key and what it holds."""
 
     key: Key
@@ -227,7 +227,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """How many commits only the second one has."""
 
 
-class Landing(msgspec.Struct, frozen=True, kw_only=True):
+class LandedRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of a request: its commits, oldest first, and the head after them."""
 
     commits: tuple[str, ...]
@@ -347,7 +347,7 @@ class SweptFiles(msgspec.Struct, frozen=True, kw_only=True):
     """Whether nothing was removed or noted."""
 
 
-class RatifiedTable(msgspec.Struct, frozen=True, kw_only=True):
+class CommittedTable(msgspec.Struct, frozen=True, kw_only=True):
     """A version that a table got."""
 
     key: Key
@@ -361,12 +361,12 @@ class RatifiedTable(msgspec.Struct, frozen=True, kw_only=True):
     before."""
 
 
-class Ratified(msgspec.Struct, frozen=True, kw_only=True):
+class TableCommitResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a commit to Delta tables."""
 
     commit: Commit
     """The lake's commit that contains all of them."""
-    tables: tuple[RatifiedTable, ...]
+    tables: tuple[CommittedTable, ...]
     """In the order of the request."""
 
     @property

@@ -16,8 +16,8 @@ import msgspec
 
 from penstock.errors import Denied, InvalidRequest, LakeNotFound, PenstockError
 from penstock.kernel.backup import (
-    BackedUp,
     BackupMaker,
+    BackupResult,
     Retention,
     verify_kernel,
 )
@@ -39,19 +39,19 @@ from penstock.kernel.backup_registry import (
     take_over_registration,
     unregister_backups,
 )
-from penstock.kernel.copy import Copied, CopyProgress, copy, silent, target_taken_error
+from penstock.kernel.copy import CopyProgress, CopyResult, copy, silent, target_taken_error
 from penstock.kernel.description import (
+    CopyPhase,
     LakeDescription,
-    Phase,
     RegisteredBackup,
     change_description,
     find_description,
     read_description,
 )
-from penstock.kernel.fsck import Checked, Damage
+from penstock.kernel.fsck import CheckResult, Damage
+from penstock.kernel.lake_seal import finish, seal
 from penstock.kernel.object_copy import WORKERS
 from penstock.kernel.objects import Objects
-from penstock.kernel.seal import finish, seal
 from penstock.kernel.settings import Settings
 from penstock.lake.backup_files import (
     BackupFiles,
@@ -91,7 +91,7 @@ MISSING_MAX: Final = 10
 class RestoredLake(msgspec.Struct, frozen=True, kw_only=True):
     """What a restore came to."""
 
-    copied: Copied
+    copied: CopyResult
     point: BackupPoint
     owns_tables: bool
     """Whether commits to managed tables are taken; else they can only be read."""
@@ -135,7 +135,7 @@ def backup_lake(
     data: bool = False,
     progress: CopyProgress = silent,
     **opening: Unpack[OpenOptions],
-) -> BackedUp:
+) -> BackupResult:
     """Back up a lake in use, with references, history, hashes of tokens, expectations and settings.
 
     ``target`` is an address like that of a lake, or a file whose name ends in ``.backup``. If it already
@@ -269,7 +269,7 @@ def verify_backup(
     settings: Settings | None = None,
     progress: CopyProgress = silent,
     clock: Clock = now_us,
-) -> Checked:
+) -> CheckResult:
     """Verify a backup, by default the newest: it is restored in memory, and all of it is checked.
 
     For a backup with data, the sizes of all files are checked.
@@ -475,7 +475,7 @@ def _cannot_own_error(place: Place, owner: _Owner) -> InvalidRequest:
 def _is_restored(description: LakeDescription, point: BackupPoint, is_to_own: bool) -> bool:
     """Whether a lake was restored from a point, as its owner or as a copy, and is complete."""
     arrival = description.arrival
-    if arrival is None or arrival.point != point.id or arrival.phase is not Phase.COMPLETE:
+    if arrival is None or arrival.point != point.id or arrival.phase is not CopyPhase.COMPLETE:
         return False
     return arrival.is_fork is not is_to_own
 
@@ -494,7 +494,7 @@ def _take_over(
         )
 
     change_description(store, lake.kernel.settings, change)
-    copied = Copied(
+    copied = CopyResult(
         id=lake.id,
         source=arrival.source,
         target=place_of(store),
@@ -606,7 +606,7 @@ def _look_for_owner(
         if description is None or description.id != lake_id or description.is_backup:
             return _FoundOwner(_Owner.GONE, looked_at)
         arrival = description.arrival
-        if arrival is not None and arrival.point and arrival.phase is not Phase.COMPLETE:
+        if arrival is not None and arrival.point and arrival.phase is not CopyPhase.COMPLETE:
             return _FoundOwner(_Owner.GONE, looked_at)  # a restore that has not ended looks again
         if description.sealed is None or not description.sealed.is_final:
             return _FoundOwner(_Owner.LIVE, looked_at)

@@ -44,7 +44,7 @@ from penstock.kernel.backup_data import (
 from penstock.kernel.backup_points import BackupPoint, PointStore, description_of, read_points
 from penstock.kernel.copy import CopyProgress, silent
 from penstock.kernel.settings import Settings
-from penstock.kernel.time_limits import Tries
+from penstock.kernel.time_limits import WriteRetries
 from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
 from penstock.lake.missing_files import missing_files
@@ -58,7 +58,7 @@ from penstock.storage.moved_roots import MovedRoots
 from penstock.storage.places import Place, Places
 from penstock.storage.remote import SCHEMES, RemoteBucket
 from penstock.stores import DATABASE_FILE, place_of
-from penstock.stores.directory import directory_of
+from penstock.stores.lake_directory import directory_of
 from penstock.stores.port import Store
 from penstock.stores.urls import options
 
@@ -444,12 +444,12 @@ class BackupFiles:
 
     def _retry(self, work: Callable[[], T]) -> T:
         """Do something that may be done again, and again where storage does not answer for a moment."""
-        tries: Tries | None = None
+        tries: WriteRetries | None = None
         while True:
             try:
                 return work()
             except (Unavailable, OutcomeUnknown) as problem:
-                tries = tries or Tries(self._settings)  # a large file may have taken long until then
+                tries = tries or WriteRetries(self._settings)  # a large file may have taken long until then
                 tries.again(problem)
 
 

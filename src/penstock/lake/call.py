@@ -23,7 +23,7 @@ from penstock.model.encoding import ObjectId, encode, object_id
 
 if TYPE_CHECKING:
     from penstock.errors import PenstockError
-    from penstock.lake.answers import Landing
+    from penstock.lake.answers import LandedRequest
 
 R = TypeVar("R")
 
@@ -31,7 +31,7 @@ PAGE_MAX: Final = 1000
 """How many items a call asks for at once, where it goes through a list page by page."""
 
 
-class Retry(Enum):
+class RetrySafety(Enum):
     """What it means to send a call again whose answer was lost."""
 
     READ = auto()
@@ -50,7 +50,7 @@ class Call(msgspec.Struct, Generic[R], frozen=True, kw_only=True, forbid_unknown
     method: ClassVar[str] = "GET"
     path: ClassVar[str]
     answer: ClassVar[Any]
-    retry: ClassVar[Retry]
+    retry: ClassVar[RetrySafety]
     """A ``GET`` is a read; every other call says it. See ``retry_of``."""
     makes_lake: ClassVar[bool]
     """Whether it brings something into the lake, so that one is made for it where there is none yet. No
@@ -98,11 +98,11 @@ Ask: TypeAlias = Callable[[Call[Any]], Any]
 """Answers calls, to find out what came of another one."""
 
 
-class Write(Call[R], frozen=True, kw_only=True):
+class WriteCall(Call[R], frozen=True, kw_only=True):
     """A call that changes a branch or tag, once, however often it is sent with the same key."""
 
     method: ClassVar[str] = "POST"
-    retry: ClassVar[Retry] = Retry.BY_KEY
+    retry: ClassVar[RetrySafety] = RetrySafety.BY_KEY
     target: ClassVar[str]
     """The field that names the reference it is about; nothing there is the default branch."""
     moves: ClassVar[bool] = False
@@ -149,22 +149,24 @@ class Write(Call[R], frozen=True, kw_only=True):
         """What takes the place of fields that do not make it another request."""
         return {"who": "", "idempotency_key": None, **dict.fromkeys(self.unhashed)}
 
-    def recover(self, ask: Ask, landing: Landing) -> R:
+    def recover(self, ask: Ask, landing: LandedRequest) -> R:
         """The answer, if it is known to have landed: with as much as can still be found out."""
         raise NotImplementedError
 
 
-def retry_of(call: Call[Any]) -> Retry:
+def retry_of(call: Call[Any]) -> RetrySafety:
     """What it means to send this call again: a dry run changes nothing."""
-    return Retry.READ if getattr(call, "dry_run", False) else call.retry
+    return RetrySafety.READ if getattr(call, "dry_run", False) else call.retry
 
 
 def _check_class(kind: type[Call[Any]]) -> None:
     """``TypeError`` for a call class that does not say what nobody else can know."""
     if kind.method == "GET":
-        if getattr(kind, "retry", Retry.READ) is not Retry.READ or getattr(kind, "makes_lake", False):
+        if getattr(kind, "retry", RetrySafety.READ) is not RetrySafety.READ or getattr(
+            kind, "makes_lake", False
+        ):
             raise TypeError(f"{kind.__name__} is a GET, so it must not change anything")
-        kind.retry, kind.makes_lake, kind.counted = Retry.READ, False, ()
+        kind.retry, kind.makes_lake, kind.counted = RetrySafety.READ, False, ()
     types = {
         name: str(annotation) for base in kind.__mro__ for name, annotation in get_annotations(base).items()
     }
@@ -174,15 +176,15 @@ def _check_class(kind: type[Call[Any]]) -> None:
         required.append("counted")
     else:
         kind.counted = ()
-    if issubclass(kind, Write):
+    if issubclass(kind, WriteCall):
         required += ["target", "unhashed", "revisions"]
     if missing := [name for name in required if not hasattr(kind, name)]:
         raise TypeError(f"{kind.__name__} does not declare its {' and '.join(missing)}")
-    if issubclass(kind, Write) != (kind.retry is Retry.BY_KEY):
+    if issubclass(kind, WriteCall) != (kind.retry is RetrySafety.BY_KEY):
         raise TypeError(f"{kind.__name__}: a call has an idempotency key if and only if it is a Write")
     named = [*kind.counted, *kind.pinned_by]
-    if issubclass(kind, Write):
-        if kind.recover is Write.recover:
+    if issubclass(kind, WriteCall):
+        if kind.recover is WriteCall.recover:
             raise TypeError(f"{kind.__name__} does not declare its answer after it was committed")
         named += [kind.target, *kind.unhashed, *kind.revisions]
     if unknown := [name for name in named if name not in fields]:
@@ -312,7 +314,7 @@ class _FirstCommitDescription(msgspec.Struct, frozen=True, kw_only=True):
     properties: dict[str, tuple[str, ...]]
 
 
-def request_digest(call: Write[Any]) -> bytes:
+def request_digest(call: WriteCall[Any]) -> bytes:
     """A hash of a request as its writer put it, with the names that it had, wherever they lead by now.
 
     Neither who sends it matters, nor which branch it is for: each has keys of its own.

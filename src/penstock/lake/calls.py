@@ -17,10 +17,10 @@ from typing import Any, ClassVar, Final
 import msgspec
 
 from penstock.errors import InvalidRequest, PenstockError, RequestError, TokenNotFound
-from penstock.kernel.fsck import Checked
-from penstock.kernel.sweep import Swept
+from penstock.kernel.fsck import CheckResult
+from penstock.kernel.sweep import SweepResult
 from penstock.lake import resync_calls
-from penstock.lake.answers import About, ErasedTable, Landing, SweptTable
+from penstock.lake.answers import About, ErasedTable, LandedRequest, SweptTable
 from penstock.lake.audits import calls as audit_calls
 from penstock.lake.call import (
     PAGE_MAX,
@@ -28,12 +28,11 @@ from penstock.lake.call import (
     Call,
     CommitDescription,
     ReadAt,
-    Retry,
-    Write,
+    RetrySafety,
+    WriteCall,
     describe_commit,
     retry_of,
 )
-from penstock.lake.outcomes import landed_commit, left_reference
 from penstock.lake.plugins import plugin_types
 from penstock.lake.read_calls import (
     Compare,
@@ -57,6 +56,7 @@ from penstock.lake.read_calls import (
     Resolve,
     SearchLog,
 )
+from penstock.lake.recovered_answers import landed_commit, left_reference
 from penstock.lake.transactions import calls as transaction_calls
 from penstock.model.commits import Commit
 from penstock.model.content import encode_content
@@ -95,9 +95,9 @@ __all__ = [
     "ListTokens",
     "ReadAt",
     "Resolve",
-    "Retry",
+    "RetrySafety",
     "SearchLog",
-    "Write",
+    "WriteCall",
     "describe_commit",
     "retry_of",
 ]
@@ -112,7 +112,7 @@ class ChangeRoots(Call[About], frozen=True, kw_only=True):
     method = "POST"
     path = "/roots"
     answer = About
-    retry = Retry.SAFE
+    retry = RetrySafety.SAFE
     makes_lake = True
     counted = ()
     location_fields = ("add", "remove")
@@ -146,7 +146,7 @@ class PutSetting(Call[str | None], frozen=True, kw_only=True):
     method = "PUT"
     path = "/settings/{name}"
     answer = str | None
-    retry = Retry.ONCE  # a repetition would not know what was there before
+    retry = RetrySafety.ONCE  # a repetition would not know what was there before
     makes_lake = True
 
     name: str
@@ -163,7 +163,7 @@ class KeepHistory(Call[None], frozen=True, kw_only=True):
     method = "PUT"
     path = "/history-rules"
     answer = None
-    retry = Retry.SAFE
+    retry = RetrySafety.SAFE
     makes_lake = True
 
     pattern: str = "*"
@@ -185,7 +185,7 @@ class SetGrace(Call[About], frozen=True, kw_only=True):
     method = "PUT"
     path = "/grace"
     answer = About
-    retry = Retry.SAFE
+    retry = RetrySafety.SAFE
     makes_lake = False
 
     grace_s: float | None = None
@@ -194,13 +194,13 @@ class SetGrace(Call[About], frozen=True, kw_only=True):
     """In days, for data files that no commit references: 4 or more. Unchanged if left out."""
 
 
-class Sweep(Call[Swept], frozen=True, kw_only=True):
+class Sweep(Call[SweepResult], frozen=True, kw_only=True):
     """Remove objects that nothing leads to any more and that are older than the grace period."""
 
     method = "POST"
     path = "/sweep"
-    answer = Swept
-    retry = Retry.ONCE  # it answers what it removed
+    answer = SweepResult
+    retry = RetrySafety.ONCE  # it answers what it removed
     makes_lake = False
     is_long = True
     goes_on = True
@@ -219,7 +219,7 @@ class SweepTables(Call[tuple[SweptTable, ...]], frozen=True, kw_only=True):
     method = "POST"
     path = "/sweep/tables"
     answer = tuple[SweptTable, ...]
-    retry = Retry.ONCE  # it answers what it removed
+    retry = RetrySafety.ONCE  # it answers what it removed
     makes_lake = False
     is_long = True
     goes_on = True
@@ -250,7 +250,7 @@ class EraseTable(Call[ErasedTable], frozen=True, kw_only=True):
     method = "POST"
     path = "/erase"
     answer = ErasedTable
-    retry = Retry.SAFE  # one that has ended is answered as it was
+    retry = RetrySafety.SAFE  # one that has ended is answered as it was
     makes_lake = False
     is_long = True
     goes_on = True
@@ -271,13 +271,13 @@ class EraseTable(Call[ErasedTable], frozen=True, kw_only=True):
     """Who acts. A server puts the name of the caller's token here, if there is one."""
 
 
-class Fsck(Call[Checked], frozen=True, kw_only=True):
+class Fsck(Call[CheckResult], frozen=True, kw_only=True):
     """Check every reachable object's hash, order and shape."""
 
     method = "POST"
     path = "/fsck"
-    answer = Checked
-    retry = Retry.READ
+    answer = CheckResult
+    retry = RetrySafety.READ
     makes_lake = False
     is_long = True
 
@@ -295,7 +295,7 @@ class PutToken(Call[Token], frozen=True, kw_only=True):
     method = "PUT"
     path = "/tokens/{id}"
     answer = Token
-    retry = Retry.SAFE
+    retry = RetrySafety.SAFE
     makes_lake = True
     counted = ()
 
@@ -320,7 +320,7 @@ class RevokeToken(Call[Token], frozen=True, kw_only=True):
     method = "DELETE"
     path = "/tokens/{id}"
     answer = Token
-    retry = Retry.SAFE
+    retry = RetrySafety.SAFE
     makes_lake = False
 
     id: str
@@ -340,7 +340,7 @@ class RevokeToken(Call[Token], frozen=True, kw_only=True):
 # -- references --------------------------------------------------------------------------------------------
 
 
-class CreateReference(Write[Reference], frozen=True, kw_only=True):
+class CreateReference(WriteCall[Reference], frozen=True, kw_only=True):
     """Create a branch or tag."""
 
     path = "/references"
@@ -359,11 +359,11 @@ class CreateReference(Write[Reference], frozen=True, kw_only=True):
     def check_sendable(self) -> None:
         check_name(self.name)
 
-    def recover(self, ask: Ask, landing: Landing) -> Reference:
+    def recover(self, ask: Ask, landing: LandedRequest) -> Reference:
         return left_reference(ask, self.name, self.kind, landing)
 
 
-class AssignReference(Write[Reference], frozen=True, kw_only=True):
+class AssignReference(WriteCall[Reference], frozen=True, kw_only=True):
     """Move a branch or tag to another commit."""
 
     method = "PUT"
@@ -386,11 +386,11 @@ class AssignReference(Write[Reference], frozen=True, kw_only=True):
     def check_sendable(self) -> None:
         check_name(self.name)
 
-    def recover(self, ask: Ask, landing: Landing) -> Reference:
+    def recover(self, ask: Ask, landing: LandedRequest) -> Reference:
         return left_reference(ask, self.name, self.kind, landing)
 
 
-class DeleteReference(Write[Reference], frozen=True, kw_only=True):
+class DeleteReference(WriteCall[Reference], frozen=True, kw_only=True):
     """Delete a branch or tag; its log can still be read for a while. Answers what it was."""
 
     method = "DELETE"
@@ -411,14 +411,14 @@ class DeleteReference(Write[Reference], frozen=True, kw_only=True):
     def check_sendable(self) -> None:
         check_name(self.name)
 
-    def recover(self, ask: Ask, landing: Landing) -> Reference:
+    def recover(self, ask: Ask, landing: LandedRequest) -> Reference:
         return left_reference(ask, self.name, self.kind, landing, is_deleted=True)
 
 
 # -- writing -----------------------------------------------------------------------------------------------
 
 
-class CommitOperations(Write[Commit], frozen=True, kw_only=True):
+class CommitOperations(WriteCall[Commit], frozen=True, kw_only=True):
     """Carry out operations on a branch, all or none."""
 
     path = "/commits"
@@ -452,11 +452,11 @@ class CommitOperations(Write[Commit], frozen=True, kw_only=True):
             if isinstance(operation, Put):
                 encode_content(operation.content)
 
-    def recover(self, ask: Ask, landing: Landing) -> Commit:
+    def recover(self, ask: Ask, landing: LandedRequest) -> Commit:
         return landed_commit(ask, self, landing)
 
 
-class MergeCall(Write[MergeResult], frozen=True, kw_only=True):
+class MergeCall(WriteCall[MergeResult], frozen=True, kw_only=True):
     """A call that brings changes from elsewhere to a branch."""
 
     answer = MergeResult
@@ -477,11 +477,11 @@ class MergeCall(Write[MergeResult], frozen=True, kw_only=True):
             if how.content is not None:
                 encode_content(how.content)
 
-    def recover(self, ask: Ask, landing: Landing) -> MergeResult:  # noqa: ARG002
+    def recover(self, ask: Ask, landing: LandedRequest) -> MergeResult:  # noqa: ARG002
         return recovered_merge(landing)
 
 
-def recovered_merge(landing: Landing) -> MergeResult:
+def recovered_merge(landing: LandedRequest) -> MergeResult:
     """What is known of a merge, or the like, of which only is known that it landed."""
     return MergeResult(commits=landing.commits, head=landing.head, applied=True)
 
@@ -539,7 +539,7 @@ class Revert(MergeCall, frozen=True, kw_only=True):
     """Message, authors and properties of the new commit."""
 
 
-class Restore(Write[MergeResult], frozen=True, kw_only=True):
+class Restore(WriteCall[MergeResult], frozen=True, kw_only=True):
     """Restore tables of a branch to their state at an earlier commit, by one new commit.
 
     Exactly one of `keys`, `namespace` and `all` says what, and one of `to` and `version` says when.
@@ -575,7 +575,7 @@ class Restore(Write[MergeResult], frozen=True, kw_only=True):
     dry_run: bool = False
     """Change nothing; only report what would be done to each table, and the conflicts."""
 
-    def recover(self, ask: Ask, landing: Landing) -> MergeResult:  # noqa: ARG002
+    def recover(self, ask: Ask, landing: LandedRequest) -> MergeResult:  # noqa: ARG002
         return recovered_merge(landing)
 
 

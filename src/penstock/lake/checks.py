@@ -40,7 +40,7 @@ class CheckInfo(msgspec.Struct, frozen=True, kw_only=True):
 class Proposed:
     """What is about to be published on a branch. No reference has it yet, and none may ever have it."""
 
-    def __init__(self, lake: Embedded, proposal: checks.Proposal) -> None:
+    def __init__(self, lake: Embedded, proposal: checks.BranchProposal) -> None:
         self._lake, self._proposal = lake, proposal
 
     def __repr__(self) -> str:

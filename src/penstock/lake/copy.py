@@ -9,10 +9,10 @@ from contextlib import contextmanager, suppress
 from typing import NamedTuple, TypedDict
 
 from penstock.errors import InvalidRequest, PenstockError
-from penstock.kernel.copy import Copied, CopyProgress, copy, silent
+from penstock.kernel.copy import CopyProgress, CopyResult, copy, silent
 from penstock.kernel.description import LakeDescription, Seal, find_description
+from penstock.kernel.lake_seal import cancel
 from penstock.kernel.object_copy import WORKERS
-from penstock.kernel.seal import cancel
 from penstock.kernel.settings import Settings
 from penstock.kernel.undo_move import take_back
 from penstock.lake.embedded import Embedded
@@ -37,7 +37,7 @@ def copy_lake(
     settings: Settings | None = None,
     progress: CopyProgress = silent,
     clock: Clock = now_us,
-) -> Copied:
+) -> CopyResult:
     """Copy a lake with its whole history to an empty location; the source does not change.
 
     The copy is a lake with its own id. After an interruption, the same call continues. Tables stay where they
@@ -75,7 +75,7 @@ def move_lake(
     settings: Settings | None = None,
     progress: CopyProgress = silent,
     clock: Clock = now_us,
-) -> Copied:
+) -> CopyResult:
     """Move a lake with its whole history to an empty location; afterwards the source is read-only.
 
     The lake keeps its id. After an interruption, the same call continues; ``cancel_move`` cancels the move

@@ -16,7 +16,7 @@ from penstock.kernel.ledger import find_table, holder
 from penstock.kernel.objects import content_of
 from penstock.kernel.table_horizons import GONE
 from penstock.lake.answers import SweptTable
-from penstock.lake.erase import FirstVersionKept, Leftovers, TableHolder, leftovers_of
+from penstock.lake.erase import FirstVersionKept, LeftoverFiles, TableHolder, leftovers_of
 from penstock.lake.fork_notes import ForkNotes
 from penstock.model.commits import CommitMeta
 from penstock.model.content import AnyContent, ManagedTable
@@ -141,7 +141,7 @@ class DroppedErasure:
         """Remove the files of the table that nobody can be about to commit."""
         raise NotImplementedError
 
-    def find_leftovers(self, horizon: TableHorizon) -> Leftovers:  # noqa: ARG002 - nothing of it is retained
+    def find_leftovers(self, horizon: TableHorizon) -> LeftoverFiles:  # noqa: ARG002 - nothing of it is retained
         times_us = [entry.modified_us for entry in self.place.entries()]
         return leftovers_of(times_us, self.forks.pinned_us(), self.grace_us)
 

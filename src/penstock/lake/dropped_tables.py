@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
+from penstock.kernel.lake_state import prefix_end
 from penstock.kernel.ledger import LEDGER, ledger_entry
 from penstock.kernel.objects import content_of
-from penstock.kernel.state import prefix_end
 from penstock.model.content import AnyContent, ManagedTable, decode_content
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import Key

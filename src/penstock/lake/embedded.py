@@ -26,18 +26,18 @@ from penstock.kernel.description import (
     read_description,
 )
 from penstock.kernel.kernel import Kernel
+from penstock.kernel.lake_state import StateOverlay, prefix_end
 from penstock.kernel.ledger import LEDGER
 from penstock.kernel.objects import content_of
 from penstock.kernel.reachable import Progress, silent
 from penstock.kernel.request import request_key
-from penstock.kernel.state import Overlay, prefix_end
 from penstock.lake import calls
 from penstock.lake.answers import (
-    Entry,
+    CatalogEntry,
     Figures,
-    Landing,
+    LandedRequest,
     RequestCounts,
-    Resolved,
+    ResolvedCommit,
 )
 from penstock.lake.audits import calls as audit_calls
 from penstock.lake.audits.embedded import ExpectationHandlers
@@ -48,7 +48,7 @@ from penstock.lake.handlers.description import DescriptionHandlers, roots_of
 from penstock.lake.handlers.history import HistoryHandlers
 from penstock.lake.handlers.merges import MergeHandlers
 from penstock.lake.handlers.references import ReferenceHandlers
-from penstock.lake.log import (
+from penstock.lake.log_search import (
     ranges,
 )
 from penstock.lake.moved_locations import answer_outside, call_inside, note_in_error
@@ -134,7 +134,7 @@ class Embedded:
     def _run_call(self, call: calls.Call[R], progress: Progress) -> R:
         if call.is_long:
             return cast("R", self._long_handler_for(call)(call, progress))
-        if isinstance(call, calls.Write) and call.idempotency_key is not None:
+        if isinstance(call, calls.WriteCall) and call.idempotency_key is not None:
             return cast("R", self._do_keyed(call))
         return cast("R", self._handler_for(call)(call))
 
@@ -172,9 +172,11 @@ class Embedded:
     def _long_handler_for(self, call: calls.Call[Any]) -> Callable[[Any, Progress], Any]:
         """What answers a call that tells how far it is."""
         if not self._long_handlers:
-            from penstock.lake.handlers.care import CareHandlers  # few programs ask, and it takes a while
+            from penstock.lake.handlers.maintenance import (
+                MaintenanceHandlers,  # few programs ask, and it takes a while
+            )
 
-            self._long_handlers = CareHandlers(self).by_call
+            self._long_handlers = MaintenanceHandlers(self).by_call
         if (handler := self._long_handlers.get(type(call))) is not None:
             return handler
         plugin = self._find(lambda candidate: type(call) in candidate.long_handlers)
@@ -305,7 +307,7 @@ class Embedded:
     def _has_tables_at(self, commit: ObjectId) -> bool:
         return any(True for _ in self.kernel.state(commit).scan(LEDGER, prefix_end(LEDGER)))
 
-    def _do_keyed(self, call: calls.Write[Any]) -> Any:
+    def _do_keyed(self, call: calls.WriteCall[Any]) -> Any:
         request_key(call.idempotency_key)
         try:
             return self._handler_for(call)(call)
@@ -317,9 +319,9 @@ class Embedded:
                 raise
             return earlier
 
-    def _repeated_answer(self, call: calls.Write[Any]) -> Any:
+    def _repeated_answer(self, call: calls.WriteCall[Any]) -> Any:
         """What a request came to before that cannot even be tried now: a name in it may lead nowhere."""
-        if call.idempotency_key is None or calls.retry_of(call) is calls.Retry.READ:
+        if call.idempotency_key is None or calls.retry_of(call) is calls.RetrySafety.READ:
             return None
         if call.fixed_key is not None or call.is_checked_again:
             return None  # what remembers it has told
@@ -330,7 +332,7 @@ class Embedded:
         if outcome is None:
             return None
         ids = tuple(commit_id.hex() for commit_id in outcome.commits)
-        return call.recover(self.do, Landing(commits=ids, head=outcome.head.hex()))
+        return call.recover(self.do, LandedRequest(commits=ids, head=outcome.head.hex()))
 
     def close(self) -> None:
         self.stop_background()
@@ -383,32 +385,32 @@ class Embedded:
         (references.require_reachable if reference is None else references.require_kept)(commit)
         return commit
 
-    def _resolve(self, call: calls.Resolve) -> Resolved:
+    def _resolve(self, call: calls.Resolve) -> ResolvedCommit:
         commit, reference = self.kernel.resolve(self.or_default(call.revision))
-        return Resolved(commit=commit.hex(), name=reference.name if reference is not None else None)
+        return ResolvedCommit(commit=commit.hex(), name=reference.name if reference is not None else None)
 
     def content_at(self, commit: ObjectId, key: Key) -> AnyContent | None:
         """What a key holds at a commit."""
         self.kernel.history.commit(commit)  # it may have expired since
         return self._decode_content(self._states(commit).get(key.encode()))
 
-    def _read_state(self, at: str | None) -> Overlay:
+    def _read_state(self, at: str | None) -> StateOverlay:
         commit = self.commit_of(at)
         self.kernel.history.commit(commit)  # it may have expired since
         return self._states(commit)
 
-    def _get_contents(self, call: calls.GetContents) -> tuple[Entry, ...]:
+    def _get_contents(self, call: calls.GetContents) -> tuple[CatalogEntry, ...]:
         values = self._read_state(call.at).get_many([key.encode() for key in call.key])
         contents = ((key, self._decode_content(values.get(key.encode()))) for key in dict.fromkeys(call.key))
-        return tuple(Entry(key, content) for key, content in contents if content is not None)
+        return tuple(CatalogEntry(key, content) for key, content in contents if content is not None)
 
     def _decode_content(self, value: Any) -> AnyContent | None:
         return content_of(self.kernel.objects, value)
 
-    def _list_entries(self, call: calls.ListEntries) -> tuple[Entry, ...]:
+    def _list_entries(self, call: calls.ListEntries) -> tuple[CatalogEntry, ...]:
         return tuple(first(self._scan(self._read_state(call.at), call.prefix, call.after), call.limit))
 
-    def _scan(self, state: Overlay, prefix: Key | None, after: Key | None) -> Iterator[Entry]:
+    def _scan(self, state: StateOverlay, prefix: Key | None, after: Key | None) -> Iterator[CatalogEntry]:
         for start, stop in ranges(prefix):
             begin = max(start, after.encode() + b"\0") if after is not None else start
             if stop is not None and begin >= stop:
@@ -416,7 +418,7 @@ class Embedded:
             for key, value in state.scan(begin, stop):
                 content = self._decode_content(value)
                 if content is not None and not key.startswith(RESERVED):
-                    yield Entry(Key.decode(key), content)
+                    yield CatalogEntry(Key.decode(key), content)
 
     # -- writing -------------------------------------------------------------------------------------------
 

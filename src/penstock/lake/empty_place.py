@@ -14,7 +14,7 @@ from penstock.errors import InvalidRequest, LakeNotFound
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake.call import Call
 from penstock.lake.embedded import Embedded
-from penstock.stores.directory import directory_of
+from penstock.stores.lake_directory import directory_of
 
 R = TypeVar("R")
 

@@ -50,12 +50,12 @@ from penstock.kernel.description import RegisteredBackup, read_description
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.ledger import find_table, ledger_entry
 from penstock.kernel.objects import check_object, content_of
-from penstock.kernel.reachable import Progress, Reach, silent
+from penstock.kernel.reachable import Progress, ReachableObjects, silent
 from penstock.kernel.settings import DAY_US
 from penstock.kernel.sweep import heads_of_backup, sweep
 from penstock.kernel.table_horizons import (
     GONE,
-    Removed,
+    ErasedTotals,
     TableHorizon,
     TableHorizons,
     change_horizon,
@@ -87,7 +87,7 @@ HOLDERS_MAX: Final = 20
 STRANGERS_MAX: Final = 5
 
 
-class Leftovers(NamedTuple):
+class LeftoverFiles(NamedTuple):
     """Files that no retained state of the table names and that are there still."""
 
     files: int = 0
@@ -103,11 +103,11 @@ class Leftovers(NamedTuple):
     """Where files of other tables may hold rows of this one: one sentence each."""
 
 
-def leftovers_of(times_us: Sequence[int], pinned_us: int, grace_us: int) -> Leftovers:
+def leftovers_of(times_us: Sequence[int], pinned_us: int, grace_us: int) -> LeftoverFiles:
     """What is left of files that were written at some times, of which forks may need those until one."""
     young_us = [time_us for time_us in times_us if time_us > pinned_us]
     until_us = max(young_us, default=0) + grace_us
-    return Leftovers(len(young_us), until_us, forked=len(times_us) - len(young_us))
+    return LeftoverFiles(len(young_us), until_us, forked=len(times_us) - len(young_us))
 
 
 class FirstVersionKept(NamedTuple):
@@ -139,7 +139,7 @@ class Erasure(Protocol):
     def unneeded_files(self) -> list[int]: ...
     def cut(self, first_version: int) -> tuple[int, int, str]: ...
     def sweep(self, progress: Progress) -> SweptTable: ...
-    def find_leftovers(self, horizon: TableHorizon) -> Leftovers: ...
+    def find_leftovers(self, horizon: TableHorizon) -> LeftoverFiles: ...
 
 
 class TableHolder(NamedTuple):
@@ -545,7 +545,7 @@ class EraseRun:
 
         return self._change_horizon(change)
 
-    def _note_run(self, horizon: TableHorizon, removed: Removed, *, is_ended: bool) -> TableHorizon:
+    def _note_run(self, horizon: TableHorizon, removed: ErasedTotals, *, is_ended: bool) -> TableHorizon:
         """Add what a run has removed, and whether that was the last of it."""
         removed_before = horizon.removed
 
@@ -585,7 +585,7 @@ class EraseRun:
             self._left.append("another erase ended at the same time; erase again")
             is_waiting = True
         finished = not is_waiting and not self._needed
-        run = Removed(rewritten, log_files, swept.data_files, swept.data_bytes, objects)
+        run = ErasedTotals(rewritten, log_files, swept.data_files, swept.data_bytes, objects)
         total = self._note_run(horizon, run, is_ended=not is_waiting).removed
         is_later = horizon.moment_us is None and self._format.latest_version() > horizon.first + 1
         if is_waiting and is_later:  # one more belongs to the erase
@@ -650,7 +650,7 @@ class EraseRun:
     def _erased_objects(self) -> set[ObjectId]:
         """Objects that only states of the table from before its horizon hold."""
         horizons = TableHorizons.read(self._store, self._kernel.formats)
-        erased_reach, kept_reach = Reach(self._fetch), Reach(self._fetch)
+        erased_reach, kept_reach = ReachableObjects(self._fetch), ReachableObjects(self._fetch)
         for content in states_of(self._kernel, self._table, self._progress):
             erased_reach.blobs(content.objects, "by the table")
             kept_reach.blobs(horizons.objects_of(content), "by the table")

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from penstock.errors import NotManaged
-from penstock.formats.plugin import DescribedTable, FileFacts, PastSize, VersionFacts
+from penstock.formats.plugin import DescribedTable, FileFacts, PastTableSize, VersionFacts
 from penstock.formats.registry import load_member
 from penstock.lake.answers import (
     DayCount,
@@ -137,7 +137,7 @@ class SizeCounter:
         return True
 
     def figures(
-        self, key: Key, versions: Iterable[VersionFacts], sizes: Iterable[PastSize], *, are_all: bool
+        self, key: Key, versions: Iterable[VersionFacts], sizes: Iterable[PastTableSize], *, are_all: bool
     ) -> TableFigures:
         """What was counted, with the sizes of the past, of which the newest comes first."""
         times = {version.version: version.time for version in versions}

@@ -22,12 +22,12 @@ from penstock.lake.answers import (
 from penstock.lake.audits.calls import AddExpectation, ListExpectations, RemoveExpectation
 from penstock.lake.call import CommitOptions, commit_fields
 from penstock.lake.calls import Call
-from penstock.lake.care import LakeCare
 from penstock.lake.catalogue import Catalogue
 from penstock.lake.checks import CheckInfo, Proposed, add_check, checks_of, remove_check
 from penstock.lake.embedded import Embedded
 from penstock.lake.empty_place import EmptyPlace
 from penstock.lake.history import LOG_LIMIT, LakeHistory
+from penstock.lake.maintenance import LakeMaintenance
 from penstock.lake.merges import LakeMerges
 from penstock.lake.notebook_progress import show_progress
 from penstock.lake.options import TransactionOptions
@@ -52,14 +52,14 @@ if TYPE_CHECKING:
     from penstock.formats.public_types import (
         DeltaCreation,
         DeltaTables,
-        Exported,
+        ExportResult,
         FilesSystem,
-        Imported,
+        ImportResult,
         JobInfo,
         PenstockNamespace,
     )
     from penstock.kernel.kernel import Kernel
-    from penstock.lake.audits.publication import Published, PublishOptions
+    from penstock.lake.audits.publication import PublishOptions, PublishResult
     from penstock.lake.sql.result import SqlResult
     from penstock.lake.sql.row_diff import RowDiff
 
@@ -73,7 +73,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-class Lake(LakeHistory, LakeMerges, LakeCare):
+class Lake(LakeHistory, LakeMerges, LakeMaintenance):
     """A versioned catalogue of tables. Made by ``penstock.open``; may be used by many threads."""
 
     def __init__(self, catalogue: Catalogue, author: str | None = None) -> None:
@@ -380,23 +380,25 @@ class Lake(LakeHistory, LakeMerges, LakeCare):
         *,
         dry_run: bool = False,
         **options: Unpack[CommitOptions],
-    ) -> Imported:
+    ) -> ImportResult:
         """Register all tables of a Lance directory namespace on the default branch, in one commit.
 
         The tables stay where they are, below a root of the lake, and keep their names, below ``namespace`` if
         one is given. If some tables cannot be registered, none is, and ``InvalidRequest`` lists them.
         """
         load_tables = load_member("lake.import_lance")
-        imported: Imported = load_tables(self, root, namespace, dry_run=dry_run, **options)
+        imported: ImportResult = load_tables(self, root, namespace, dry_run=dry_run, **options)
         return imported
 
-    def export_lance(self, root: str | Path, ref: str | None = None, *, dry_run: bool = False) -> Exported:
+    def export_lance(
+        self, root: str | Path, ref: str | None = None, *, dry_run: bool = False
+    ) -> ExportResult:
         """Export the Lance tables of a branch as a directory namespace at a folder above them.
 
         Programs that open the folder do not need the lake, and see promoted versions. Called again, it adds
         new tables. If some tables cannot be listed there, none is, and ``InvalidRequest`` names them.
         """
-        exported: Exported = load_member("lake.export_lance")(self, root, ref, dry_run=dry_run)
+        exported: ExportResult = load_member("lake.export_lance")(self, root, ref, dry_run=dry_run)
         return exported
 
     def tables(self, prefix: str | Key | None = None, ref: str | None = None) -> list[Table]:
@@ -634,7 +636,9 @@ class Lake(LakeHistory, LakeMerges, LakeCare):
         """Remove an expectation from a branch; returns the remaining ones."""
         return self.do(RemoveExpectation(branch=self._or_default(branch), name=name, who=self.author))
 
-    def publish(self, branch: str, into: str | None = None, **options: Unpack[PublishOptions]) -> Published:
+    def publish(
+        self, branch: str, into: str | None = None, **options: Unpack[PublishOptions]
+    ) -> PublishResult:
         """Publish a branch: check its present commit, and merge exactly that if all ``checks`` hold.
 
         Each check has a name, and is a query that must return no row, with tables named by their keys, or a

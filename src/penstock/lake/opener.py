@@ -34,7 +34,7 @@ from penstock.model.names import check_name
 from penstock.model.references import Kind
 from penstock.storage.locations import normalise
 from penstock.stores import DATABASE_FILE, is_local, open_store
-from penstock.stores.directory import directory_of, require_room
+from penstock.stores.lake_directory import directory_of, require_room
 from penstock.stores.made_on_write import StoreMadeOnWrite
 from penstock.stores.observed import ObservedStore
 from penstock.stores.port import Store
@@ -74,9 +74,9 @@ def open_lake(
                 f"{place} is a server: settings, formats and meter can only be given where the server is "
                 "started"
             )
-        from penstock.lake.remote import Remote
+        from penstock.lake.remote import RemoteCatalogue
 
-        return Lake(Remote(place, token), author)
+        return Lake(RemoteCatalogue(place, token), author)
     if token is not None:
         raise InvalidRequest("a token can only be used with a server, at http:// or https://")
     opening = _Opening(settings, tuple(formats), clock, meter, catch_up)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 
-class Pin(msgspec.Struct, frozen=True, kw_only=True):
+class PinnedCommit(msgspec.Struct, frozen=True, kw_only=True):
     """The commit that a query reads at a revision."""
 
     commit: str

@@ -12,15 +12,15 @@ from typing import Final
 from penstock.errors import InvalidRequest
 from penstock.lake.answers import (
     About,
+    CatalogEntry,
     Comparison,
     Difference,
-    Entry,
     Figures,
-    Landing,
+    LandedRequest,
     LogLine,
     LogSearch,
     RequestCounts,
-    Resolved,
+    ResolvedCommit,
 )
 from penstock.lake.call import Call, ReadAt
 from penstock.model.commits import Commit
@@ -109,11 +109,11 @@ class GetReferenceLog(Call[tuple[LogLine, ...]], frozen=True, kw_only=True):
         check_name(self.name)
 
 
-class Resolve(Call[Resolved], frozen=True, kw_only=True):
+class Resolve(Call[ResolvedCommit], frozen=True, kw_only=True):
     """The commit that a revision such as ``main~3`` names."""
 
     path = "/resolve"
-    answer = Resolved
+    answer = ResolvedCommit
 
     revision: str | None = None
     """The default branch if nothing is given."""
@@ -123,22 +123,22 @@ class Resolve(Call[Resolved], frozen=True, kw_only=True):
             parse_revision(self.revision)
 
 
-class GetContents(ReadAt[tuple[Entry, ...]], frozen=True, kw_only=True):
+class GetContents(ReadAt[tuple[CatalogEntry, ...]], frozen=True, kw_only=True):
     """The contents of keys; keys without a content are left out."""
 
     path = "/contents"
-    answer = tuple[Entry, ...]
+    answer = tuple[CatalogEntry, ...]
     pinned_by = ("at",)
 
     key: tuple[Key, ...]
     """May be given several times."""
 
 
-class ListEntries(ReadAt[tuple[Entry, ...]], frozen=True, kw_only=True):
+class ListEntries(ReadAt[tuple[CatalogEntry, ...]], frozen=True, kw_only=True):
     """Keys and what they hold, in order; the next page is ``after`` the last key."""
 
     path = "/entries"
-    answer = tuple[Entry, ...]
+    answer = tuple[CatalogEntry, ...]
     pinned_by = ("at",)
 
     prefix: Key | None = None
@@ -325,11 +325,11 @@ class Compare(Call[Comparison], frozen=True, kw_only=True):
     """Another one."""
 
 
-class GetOutcome(Call[Landing | None], frozen=True, kw_only=True):
+class GetOutcome(Call[LandedRequest | None], frozen=True, kw_only=True):
     """The outcome of the request with an idempotency key; null if it was not applied."""
 
     path = "/outcomes/{key}"
-    answer = Landing | None
+    answer = LandedRequest | None
 
     key: str
     """The idempotency key."""

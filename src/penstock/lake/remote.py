@@ -17,8 +17,8 @@ import msgspec
 
 from penstock.kernel.reachable import Progress, silent
 from penstock.kernel.request import request_key
-from penstock.lake.answers import About, Entry
-from penstock.lake.call import PAGE_MAX, Call, Retry, Write, retry_of
+from penstock.lake.answers import About, CatalogEntry
+from penstock.lake.call import PAGE_MAX, Call, RetrySafety, WriteCall, retry_of
 from penstock.lake.read_calls import GetContents, Resolve
 from penstock.lake.remote_connection import Connection
 from penstock.lake.remote_sender import SETTLE_S, RemoteSender
@@ -32,7 +32,7 @@ KEYS_MAX_CHARS: Final = 5_000
 _COMMIT: Final = re.compile("[0-9a-f]{64}")
 
 
-class Patience(msgspec.Struct, frozen=True, kw_only=True):
+class RemoteTimeouts(msgspec.Struct, frozen=True, kw_only=True):
     """How long a remote lake waits, and goes on trying."""
 
     connect_timeout_s: float = 5.0
@@ -51,7 +51,7 @@ class Patience(msgspec.Struct, frozen=True, kw_only=True):
     wait_max_s: float = 2.0
 
 
-class Remote:
+class RemoteCatalogue:
     """A catalogue behind a server's address. May be used by many threads.
 
     ``token`` is that of ``PENSTOCK_TOKEN``, or in the file that ``PENSTOCK_TOKEN_FILE`` names, if it is not
@@ -60,7 +60,9 @@ class Remote:
 
     page_max: int | None = PAGE_MAX
 
-    def __init__(self, url: str, token: str | None = None, patience: Patience = Patience()) -> None:
+    def __init__(
+        self, url: str, token: str | None = None, patience: RemoteTimeouts = RemoteTimeouts()
+    ) -> None:
         self._patience = patience
         self._connection = Connection(url, token, patience.connect_timeout_s)
         self._told_settle_s: float | None = None
@@ -88,13 +90,13 @@ class Remote:
         return self._send_call(call, progress)
 
     def _send_call(self, call: Call[R], progress: Progress = silent) -> R:
-        given_key = call.idempotency_key if isinstance(call, Write) else None
-        if given_key is None and isinstance(call, Write) and call.fixed_key is not None:
+        given_key = call.idempotency_key if isinstance(call, WriteCall) else None
+        if given_key is None and isinstance(call, WriteCall) and call.fixed_key is not None:
             given_key = call.fixed_key
             call = cast("Call[R]", msgspec.structs.replace(call, idempotency_key=given_key))
         if given_key is not None:
             request_key(given_key)
-        needs_key = given_key is None and retry_of(call) is Retry.BY_KEY
+        needs_key = given_key is None and retry_of(call) is RetrySafety.BY_KEY
         if needs_key:
             call = msgspec.structs.replace(call, idempotency_key=uuid4().hex)
         sending = RemoteSender(
@@ -112,7 +114,7 @@ class Remote:
             self._told_settle_s = answer.settle_s
         return cast("R", answer)
 
-    def _get_contents(self, call: GetContents) -> tuple[Entry, ...]:
+    def _get_contents(self, call: GetContents) -> tuple[CatalogEntry, ...]:
         """What keys hold. More than an address can name are asked for by several requests, at one commit."""
         parts = list(_split_keys(tuple(dict.fromkeys(call.key))))
         if len(parts) == 1:

@@ -49,7 +49,7 @@ _NOT_TLS: Final = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "
 _NESSIE: Final = re.compile("/api/v[12]/*$")
 
 
-class NotSent(Exception):
+class RequestNotSent(Exception):
     """No connection was made: the server knows nothing of the request."""
 
     def __init__(self, why: str, *, is_final: bool = False, error: PenstockError | None = None) -> None:
@@ -64,7 +64,7 @@ class LostAnswer(Exception):
     """The connection was lost before the whole answer came: the request may have been carried out."""
 
 
-class Reply(msgspec.Struct, frozen=True, kw_only=True):
+class ServerReply(msgspec.Struct, frozen=True, kw_only=True):
     """What a server answered."""
 
     status: int
@@ -116,12 +116,12 @@ class Connection:
     def close(self) -> None:
         self._pool.close()
 
-    def exchange(self, request: WireRequest, timeout_s: float) -> Reply:
-        """Send a request and wait for its whole answer; ``NotSent`` or ``Lost`` if there is none."""
+    def exchange(self, request: WireRequest, timeout_s: float) -> ServerReply:
+        """Send a request and wait for its whole answer; ``RequestNotSent`` or ``Lost`` if there is none."""
         with self._classify_loss():
             return _read_reply(self._open(request, timeout_s, preload=True))
 
-    def follow(self, request: WireRequest, timeout_s: float, progress: Progress) -> Reply:
+    def follow(self, request: WireRequest, timeout_s: float, progress: Progress) -> ServerReply:
         """As ``exchange``, for long work: tells how far it is; so long the server may say nothing."""
         with self._classify_loss():
             response = self._open(request, timeout_s, preload=False)
@@ -134,7 +134,7 @@ class Connection:
                         progress(*line.progress)
                         continue
                     is_error = bytes(line.error) != b""
-                    return Reply(
+                    return ServerReply(
                         status=500 if is_error else 200,
                         headers={"content-type": "application/json"},
                         body=text if is_error else bytes(line.result),
@@ -160,9 +160,9 @@ class Connection:
             yield
         except ClosedPoolError:
             closed = InvalidRequest(f"{self.url} was closed; open the lake again")
-            raise NotSent("closed", is_final=True, error=closed) from None
+            raise RequestNotSent("closed", is_final=True, error=closed) from None
         except (NewConnectionError, ConnectTimeoutError) as problem:
-            raise NotSent(_describe_problem(problem), is_final=not self.has_answered) from None
+            raise RequestNotSent(_describe_problem(problem), is_final=not self.has_answered) from None
         except (HTTPError, OSError) as problem:
             raise LostAnswer(_describe_problem(problem)) from None
 
@@ -231,7 +231,7 @@ class _SecureConnection(HTTPSConnection):
                 f"its certificate is not trusted ({problem.verify_message}); set SSL_CERT_FILE to a file "
                 "with the certificates to trust"
             )
-            raise NotSent(reason, is_final=True) from None
+            raise RequestNotSent(reason, is_final=True) from None
         except ssl.SSLError as problem:
             if problem.reason in _NOT_TLS:
                 raise _no_tls_error(self.host, self.port) from None
@@ -248,18 +248,18 @@ class _SecurePool(urllib3.HTTPSConnectionPool):
     ConnectionCls = _SecureConnection
 
 
-def _no_tls_error(host: str, port: int) -> NotSent:
+def _no_tls_error(host: str, port: int) -> RequestNotSent:
     """The server does not speak TLS, and will not do so the next time."""
     place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     error = InvalidRequest(
         f"the server at {place} does not speak TLS; use http://{place}, or the address of a proxy that does"
     )
-    return NotSent(str(error), is_final=True, error=error)
+    return RequestNotSent(str(error), is_final=True, error=error)
 
 
-def _read_reply(response: urllib3.BaseHTTPResponse) -> Reply:
+def _read_reply(response: urllib3.BaseHTTPResponse) -> ServerReply:
     headers = {name.lower(): value for name, value in response.headers.items()}
-    return Reply(status=response.status, headers=headers, body=response.data)
+    return ServerReply(status=response.status, headers=headers, body=response.data)
 
 
 def _read_lines(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:

@@ -20,8 +20,8 @@ from penstock.errors import (
     TooLarge,
     UnsupportedMediaType,
 )
-from penstock.lake.answers import Landing
-from penstock.lake.call import Ask, Call, Write
+from penstock.lake.answers import LandedRequest
+from penstock.lake.call import Ask, Call, WriteCall
 
 R = TypeVar("R")
 
@@ -31,7 +31,7 @@ _HOLDS_FOR_EVERY_TRY: Final = (InvalidKey, InvalidName, MethodNotAllowed, TooLar
 _COMMIT: Final = re.compile("[0-9a-f]{64}")
 
 
-def holds_for_every_try(call: Write[Any], error: PenstockError) -> bool:
+def holds_for_every_try(call: WriteCall[Any], error: PenstockError) -> bool:
     """Whether no earlier try of a call can escape what a later one was refused for, wherever it is by now.
 
     A conflict was decided by the branch's queue, which would decide an earlier try alike, unless that began
@@ -44,7 +44,7 @@ def holds_for_every_try(call: Write[Any], error: PenstockError) -> bool:
     return isinstance(error, _HOLDS_FOR_EVERY_TRY)
 
 
-def recover(ask: Ask, call: Write[R], landing: Landing) -> R:
+def recover(ask: Ask, call: WriteCall[R], landing: LandedRequest) -> R:
     """The answer of a write that is known to have landed.
 
     Who may read only some keys, and only its branch, cannot read what it made once that is gone or elsewhere.
@@ -65,13 +65,13 @@ def unknown_outcome_error(call: Call[Any], why: PenstockError) -> OutcomeUnknown
     """What to raise if it cannot be found out. Its details are what `penstock outcome` asks for."""
     reason = why.message.partition("\n")[0].partition("; ")[0].rstrip(".")
     if (
-        isinstance(call, Write)
+        isinstance(call, WriteCall)
         and isinstance(why, OutcomeUnknown)
         and str(call.idempotency_key) in why.message
     ):
         # The server has said it already.
         error = OutcomeUnknown(why.message, **_describe_request(call))
-    elif isinstance(call, Write):
+    elif isinstance(call, WriteCall):
         doubt = f"whether request {call.idempotency_key} was applied; repeating it with that key is safe"
         error = OutcomeUnknown(f"{reason}, so it is not known {doubt}", **_describe_request(call))
     else:
@@ -81,7 +81,7 @@ def unknown_outcome_error(call: Call[Any], why: PenstockError) -> OutcomeUnknown
     return error
 
 
-def _describe_request(call: Write[Any]) -> dict[str, str | None]:
+def _describe_request(call: WriteCall[Any]) -> dict[str, str | None]:
     """How errors name a request: by its key, and the reference that it is about."""
     name = call.target_name
     return {"key": call.idempotency_key, **({"name": name} if name is not None else {})}

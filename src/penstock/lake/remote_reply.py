@@ -23,8 +23,8 @@ from penstock.errors import (
     Unavailable,
     UnsupportedFormat,
 )
-from penstock.lake.call import Call, Retry, retry_of
-from penstock.lake.remote_connection import LostAnswer, NotSent, Reply
+from penstock.lake.call import Call, RetrySafety, retry_of
+from penstock.lake.remote_connection import LostAnswer, RequestNotSent, ServerReply
 from penstock.wire import json
 from penstock.wire.errors import decode_error, kind_for
 
@@ -63,9 +63,9 @@ class UnansweredTry(msgspec.Struct, frozen=True, kw_only=True):
 Verdict: TypeAlias = DoneVerdict | RefusedVerdict | UnansweredTry
 
 
-def judge(heard: Reply | LostAnswer | NotSent, call: Call[Any], url: str) -> Verdict:
+def judge(heard: ServerReply | LostAnswer | RequestNotSent, call: Call[Any], url: str) -> Verdict:
     """What was heard of the server at an address, after a call was sent to it."""
-    if isinstance(heard, NotSent):
+    if isinstance(heard, RequestNotSent):
         unsent = heard.error or Unavailable(f"cannot connect to {url}: {heard}", url=url)
         return UnansweredTry(error=unsent, in_doubt=False, again=not heard.is_final)
     if isinstance(heard, LostAnswer):
@@ -82,7 +82,7 @@ def judge(heard: Reply | LostAnswer | NotSent, call: Call[Any], url: str) -> Ver
     )
 
 
-def _judge_success(reply: Reply, call: Call[Any], url: str) -> Verdict:
+def _judge_success(reply: ServerReply, call: Call[Any], url: str) -> Verdict:
     if call.answer is None and reply.status == HTTPStatus.NO_CONTENT:
         return DoneVerdict(None)
     if not reply.is_json:
@@ -98,7 +98,7 @@ def _judge_success(reply: Reply, call: Call[Any], url: str) -> Verdict:
         return UnansweredTry(error=error, in_doubt=True, is_spoilt=True)
 
 
-def _judge_error(error: PenstockError, reply: Reply, call: Call[Any], url: str) -> Verdict:
+def _judge_error(error: PenstockError, reply: ServerReply, call: Call[Any], url: str) -> Verdict:
     if isinstance(error, StorageFull):  # it stays so until somebody makes room
         return UnansweredTry(error=error, in_doubt=False, again=False)
     if isinstance(error, Unavailable | Throttled):
@@ -107,7 +107,7 @@ def _judge_error(error: PenstockError, reply: Reply, call: Call[Any], url: str) 
         return UnansweredTry(error=error, in_doubt=True, wait_s=reply.retry_after_s)
     if isinstance(error, TimedOut):
         # A read that took too long would take as long again.
-        again = retry_of(call) is not Retry.READ
+        again = retry_of(call) is not RetrySafety.READ
         return UnansweredTry(error=error, in_doubt=True, again=again, wait_s=reply.retry_after_s)
     if type(error) is AdministratorError:  # a fault of the server, before or after it was carried out
         return UnansweredTry(error=error, in_doubt=True, is_spoilt=True)
@@ -129,10 +129,10 @@ def _no_route_error(error: RouteNotFound, call: Call[Any], url: str) -> Penstock
     return not_found
 
 
-def _judge_proxy_reply(reply: Reply, call: Call[Any], url: str) -> Verdict:
+def _judge_proxy_reply(reply: ServerReply, call: Call[Any], url: str) -> Verdict:
     """The answer is from a proxy, or there is no Penstock at that address."""
     is_passing = reply.status in _PASSING
-    if retry_of(call) is not Retry.READ:  # it may have been passed on, whatever is said of it then
+    if retry_of(call) is not RetrySafety.READ:  # it may have been passed on, whatever is said of it then
         is_passing = reply.status == HTTPStatus.REQUEST_TIMEOUT or reply.status >= 500
     if is_passing:
         error = Unavailable(f"{url} returned {reply.status} from a proxy, not from Penstock", url=url)
@@ -143,7 +143,7 @@ def _judge_proxy_reply(reply: Reply, call: Call[Any], url: str) -> Verdict:
     return RefusedVerdict(_proxy_error(reply, url))
 
 
-def _proxy_error(reply: Reply, url: str) -> PenstockError:
+def _proxy_error(reply: ServerReply, url: str) -> PenstockError:
     if 300 <= reply.status < 400:
         place = reply.headers.get("location", "somewhere else")
         return InvalidRequest(f"{url} redirects to {place}; open that instead, if it is the lake's server")

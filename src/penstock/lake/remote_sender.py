@@ -24,16 +24,16 @@ from penstock.errors import (
     Unauthenticated,
 )
 from penstock.kernel.reachable import Progress
-from penstock.lake.answers import Landing
-from penstock.lake.call import AFTER_DOUBT, Ask, Call, Retry, Write, request_digest, retry_of
+from penstock.lake.answers import LandedRequest
+from penstock.lake.call import AFTER_DOUBT, Ask, Call, RetrySafety, WriteCall, request_digest, retry_of
 from penstock.lake.read_calls import GetOutcome
-from penstock.lake.remote_connection import Connection, LostAnswer, NotSent, Reply
+from penstock.lake.remote_connection import Connection, LostAnswer, RequestNotSent, ServerReply
 from penstock.lake.remote_outcome import holds_for_every_try, recover, unknown_outcome_error
 from penstock.lake.remote_reply import DoneVerdict, RefusedVerdict, UnansweredTry, judge
 from penstock.wire.requests import WireRequest, request_of
 
 if TYPE_CHECKING:
-    from penstock.lake.remote import Patience
+    from penstock.lake.remote import RemoteTimeouts
 
 
 SETTLE_S: Final = 45.0
@@ -46,7 +46,7 @@ class RemoteSender:
     def __init__(
         self,
         connection: Connection,
-        patience: Patience,
+        patience: RemoteTimeouts,
         ask: Ask,
         *,
         key_is_new: bool,
@@ -82,8 +82,8 @@ class RemoteSender:
                 return verdict.answer
             if isinstance(verdict, RefusedVerdict):
                 return self._refuse(call, verdict.error, seen)
-            if verdict.in_doubt and retry_of(call) is not Retry.READ:
-                is_told = isinstance(heard, Reply) and heard.is_json
+            if verdict.in_doubt and retry_of(call) is not RetrySafety.READ:
+                is_told = isinstance(heard, ServerReply) and heard.is_json
                 if is_told or self._doubt is None:  # what the server says tells more than a loss
                     self._doubt = verdict.error
                 self._doubt_s = sent_s
@@ -94,22 +94,22 @@ class RemoteSender:
 
     def _send_once(
         self, call: Call[Any], request: WireRequest, progress: Progress
-    ) -> Reply | LostAnswer | NotSent:
+    ) -> ServerReply | LostAnswer | RequestNotSent:
         try:
             if call.is_long:
                 return self._connection.follow(request, self._patience.silence_timeout_s, progress)
             left_s = max(self._deadline_s - time.monotonic(), self._patience.connect_timeout_s)
             return self._connection.exchange(request, min(self._answer_timeout_s, left_s))
-        except (LostAnswer, NotSent) as problem:
+        except (LostAnswer, RequestNotSent) as problem:
             return problem
 
     def _may_repeat(self, call: Call[Any], verdict: UnansweredTry) -> bool:
         retry = retry_of(call)
-        if self._doubt is not None and retry is Retry.ONCE:
+        if self._doubt is not None and retry is RetrySafety.ONCE:
             return False
         if verdict.is_spoilt:
             is_second, self._was_spoilt = self._was_spoilt, True
-            return not is_second and retry is not Retry.READ
+            return not is_second and retry is not RetrySafety.READ
         return verdict.again
 
     def _wait(self, at_least_s: float) -> bool:
@@ -127,7 +127,7 @@ class RemoteSender:
         """Another try is of no use. If this one may have been carried out, the lake may know."""
         if self._doubt is None:
             raise error
-        if isinstance(call, Write) and (landing := self._look_up(call, self._doubt)) is not None:
+        if isinstance(call, WriteCall) and (landing := self._look_up(call, self._doubt)) is not None:
             return recover(self._ask, call, landing)
         raise unknown_outcome_error(call, self._doubt)
 
@@ -138,7 +138,7 @@ class RemoteSender:
         may_be_another = isinstance(error, IdempotencyKeyReused) and not self._key_is_new
         if may_be_another or isinstance(error, Denied | Unauthenticated):
             raise unknown_outcome_error(call, self._doubt) from error
-        if not isinstance(call, Write):
+        if not isinstance(call, WriteCall):
             if isinstance(error, LakeMoved) or not isinstance(error, RequestError | ConflictError):
                 raise unknown_outcome_error(call, self._doubt) from error
             try:
@@ -156,8 +156,8 @@ class RemoteSender:
         return recover(self._ask, call, landing)
 
     def _wait_for_outcome(
-        self, call: Write[Any], error: PenstockError, doubt: PenstockError
-    ) -> Landing | None:
+        self, call: WriteCall[Any], error: PenstockError, doubt: PenstockError
+    ) -> LandedRequest | None:
         """What an earlier try came to; ``None`` if to nothing, once none can still be running.
 
         A branch that a merge named may be gone by now, while a first try that still found it waits for a
@@ -173,7 +173,7 @@ class RemoteSender:
             time.sleep(min(wait_s, left_s))
             wait_s = min(wait_s * 2, self._patience.wait_max_s)
 
-    def _look_up(self, call: Write[Any], doubt: PenstockError) -> Landing | None:
+    def _look_up(self, call: WriteCall[Any], doubt: PenstockError) -> LandedRequest | None:
         assert call.idempotency_key is not None
         key, branch = call.idempotency_key, call.target_name
         try:
@@ -181,7 +181,7 @@ class RemoteSender:
                 None if self._key_is_new else request_digest(call)
             )  # others may have used the caller's key
             question = GetOutcome(key=key, branch=branch, asked=this_one)
-            landing: Landing | None = self._ask(question)
+            landing: LandedRequest | None = self._ask(question)
         except (InvalidName, InvalidKey, IdempotencyKeyReused):
             return None  # nothing can have been done under such a name, or with a key that another has
         except PenstockError as problem:

@@ -21,7 +21,7 @@ from penstock.formats.plugin import TableSync
 from penstock.kernel.reachable import Progress, silent
 from penstock.kernel.table_horizons import find_horizon
 from penstock.lake.dropped_tables import dropped_tables
-from penstock.lake.resync_calls import Resync, Resynced, ResyncedTable
+from penstock.lake.resync_calls import Resync, ResyncedTable, ResyncResult
 from penstock.model.content import AnyContent, ManagedTable
 from penstock.model.keys import Key
 from penstock.storage.locations import table_of_place
@@ -40,13 +40,13 @@ class TableResync:
             plugin.name: sync for plugin in lake.plugins if (sync := plugin.table_sync(call)) is not None
         }
 
-    def run(self) -> Resynced:
+    def run(self) -> ResyncResult:
         """Resync what was asked for. Of all tables, what stands against one keeps no other from going on."""
         tables, in_sync = list[ResyncedTable](), 0
         if self._call.key is not None:
             resynced = self._resync(self._call.key)
             tables = [] if resynced is None else [resynced]
-            return Resynced(tables=tuple(tables), in_sync=1 - len(tables), dry_run=self._call.dry_run)
+            return ResyncResult(tables=tuple(tables), in_sync=1 - len(tables), dry_run=self._call.dry_run)
         for count, (key, location) in enumerate(self._list_tables(), 1):
             self._progress("tables", count)
             try:
@@ -59,7 +59,7 @@ class TableResync:
             tables += () if resynced is None else (resynced,)
         tables += self._resync_dropped()
         tables += self._resync_unknown()
-        return Resynced(tables=tuple(tables), in_sync=in_sync, dry_run=self._call.dry_run)
+        return ResyncResult(tables=tuple(tables), in_sync=in_sync, dry_run=self._call.dry_run)
 
     def find(self) -> Iterator[ResyncedTable]:
         """The tables of the default branch that are out of sync, each with what a resync would say of it."""

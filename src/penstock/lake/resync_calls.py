@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from penstock.lake.call import Call, Retry
+from penstock.lake.call import Call, RetrySafety
 from penstock.model.commits import CommitMeta
 from penstock.model.keys import Key
 
@@ -47,7 +47,7 @@ def describe_ahead(table: ResyncedTable) -> str:
     )
 
 
-class Resynced(msgspec.Struct, frozen=True, kw_only=True):
+class ResyncResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a resync."""
 
     tables: tuple[ResyncedTable, ...]
@@ -57,7 +57,7 @@ class Resynced(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: bool = False
 
 
-class Resync(Call[Resynced], frozen=True, kw_only=True):
+class Resync(Call[ResyncResult], frozen=True, kw_only=True):
     """Import versions that tables' own logs and folders have and the lake does not know, as after a restore
     of the lake's database from a backup.
 
@@ -67,8 +67,8 @@ class Resync(Call[Resynced], frozen=True, kw_only=True):
 
     method = "POST"
     path = "/resync"
-    answer = Resynced
-    retry = Retry.ONCE  # it answers what it took over
+    answer = ResyncResult
+    retry = RetrySafety.ONCE  # it answers what it took over
     makes_lake = False
     is_long = True
     goes_on = True

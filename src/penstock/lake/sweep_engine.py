@@ -35,8 +35,8 @@ from penstock.kernel.reachable import Progress, silent
 from penstock.lake.answers import SweptTable
 from penstock.model.keys import Key
 from penstock.storage.buckets import BucketEntry
-from penstock.storage.fates import FileFate, JudgedFile
 from penstock.storage.places import Place
+from penstock.storage.sweep_decisions import JudgedFile, SweepDecision
 
 REMOVED_AT_ONCE: Final = 10_000
 """How many candidates are remembered, and removed, after one further look at references."""
@@ -63,7 +63,7 @@ class SweptFolder(Protocol):
     def look_again(self) -> None:
         """Gather references that came since. Raises ``PenstockError`` if that is not possible."""
 
-    def judge_again(self, candidate: JudgedFile) -> FileFate:
+    def judge_again(self, candidate: JudgedFile) -> SweepDecision:
         """The fate of a candidate by the references that are known now."""
 
     def remove(self, files: Sequence[JudgedFile]) -> None:
@@ -77,8 +77,8 @@ class SweepTally:
     """How many files there are of each fate, how large they are, and the names of some data files that go."""
 
     def __init__(self) -> None:
-        self.files: Counter[FileFate] = Counter()
-        self.bytes: Counter[FileFate] = Counter()
+        self.files: Counter[SweepDecision] = Counter()
+        self.bytes: Counter[SweepDecision] = Counter()
         self.names: list[str] = []
         self.youngest_us = 0
         """When the youngest file was written that is too young to be judged."""
@@ -86,14 +86,14 @@ class SweepTally:
     @property
     def stays(self) -> bool:
         """Whether any file stays."""
-        return any(self.files[fate] for fate in FileFate if not fate.is_to_go)
+        return any(self.files[fate] for fate in SweepDecision if not fate.is_to_go)
 
     def count(self, file: JudgedFile) -> None:
         self.files[file.fate] += 1
         self.bytes[file.fate] += file.entry.size
-        if file.fate is FileFate.WAITING:
+        if file.fate is SweepDecision.WAITING:
             self.youngest_us = max(self.youngest_us, file.entry.modified_us)
-        if file.fate is FileFate.DATA and len(self.names) < NAMES_MAX:
+        if file.fate is SweepDecision.DATA and len(self.names) < NAMES_MAX:
             self.names.append(file.entry.key)
 
 
@@ -115,10 +115,10 @@ class SweepEngine:
         self._batch = REMOVED_AT_ONCE if batch is None else batch
         self._listed = 0
 
-    def removes(self, fate: FileFate) -> bool:
+    def removes(self, fate: SweepDecision) -> bool:
         """Whether files of a fate are removed, or only counted."""
         return not self._dry_run and (
-            fate is FileFate.SCRATCH or (fate is FileFate.DATA and self._remove_data)
+            fate is SweepDecision.SCRATCH or (fate is SweepDecision.DATA and self._remove_data)
         )
 
     def answer(self, key: Key, location: str, tally: SweepTally, problem: str) -> SweptTable:
@@ -126,16 +126,16 @@ class SweepEngine:
         return SweptTable(
             key=key,
             location=location,
-            data_files=tally.files[FileFate.DATA],
-            data_bytes=tally.bytes[FileFate.DATA],
-            scratch_files=tally.files[FileFate.SCRATCH],
-            scratch_bytes=tally.bytes[FileFate.SCRATCH],
-            waiting=tally.files[FileFate.WAITING],
-            kept=tally.files[FileFate.KEPT],
-            forked=tally.files[FileFate.FORKED],
+            data_files=tally.files[SweepDecision.DATA],
+            data_bytes=tally.bytes[SweepDecision.DATA],
+            scratch_files=tally.files[SweepDecision.SCRATCH],
+            scratch_bytes=tally.bytes[SweepDecision.SCRATCH],
+            waiting=tally.files[SweepDecision.WAITING],
+            kept=tally.files[SweepDecision.KEPT],
+            forked=tally.files[SweepDecision.FORKED],
             names=tuple(tally.names),
             problem=problem,
-            data_removed=self.removes(FileFate.DATA),
+            data_removed=self.removes(SweepDecision.DATA),
             dry_run=self._dry_run,
         )
 
@@ -180,6 +180,6 @@ class SweepEngine:
             tally.count(entry)
 
 
-def _judge_again(folder: SweptFolder, candidate: JudgedFile, pinned_us: int) -> FileFate:
+def _judge_again(folder: SweptFolder, candidate: JudgedFile, pinned_us: int) -> SweepDecision:
     fate = folder.judge_again(candidate)
-    return FileFate.FORKED if fate.is_to_go and candidate.entry.modified_us <= pinned_us else fate
+    return SweepDecision.FORKED if fate.is_to_go and candidate.entry.modified_us <= pinned_us else fate

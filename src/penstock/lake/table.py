@@ -12,7 +12,7 @@ from penstock.formats.registry import TableFormat, load_member, table_formats
 from penstock.formats.rows.reader import RowReader, TableRows
 from penstock.formats.rows.schema import StructType, parse_schema
 from penstock.lake import calls
-from penstock.lake.answers import Ratified, SweptTable
+from penstock.lake.answers import SweptTable, TableCommitResult
 from penstock.lake.audits.rows import no_rows_error
 from penstock.lake.notebook_progress import show_bytes
 from penstock.lake.options import TableLogOptions
@@ -221,7 +221,7 @@ class Table(RowReader):
         message: str | None = None,
         author: str | None = None,
         idempotency_key: str | None = None,
-    ) -> Ratified | FilesWritten | None:
+    ) -> TableCommitResult | FilesWritten | None:
         """Write rows; the table is created if it does not exist.
 
         Rows are any object with Arrow's stream interface, a dict with a list for each column, or a list with
@@ -233,7 +233,7 @@ class Table(RowReader):
         nothing to do.
         """
         commit_meta = calls.describe_commit(message, author)
-        written: Ratified | FilesWritten | None = write(
+        written: TableCommitResult | FilesWritten | None = write(
             self, data, mode, format, partition_by, commit_meta, idempotency_key
         )
         return written
@@ -246,7 +246,7 @@ class Table(RowReader):
         message: str | None = None,
         author: str | None = None,
         idempotency_key: str | None = None,
-    ) -> Ratified:
+    ) -> TableCommitResult:
         """Append rows: any object with Arrow's stream interface (``__arrow_c_stream__``), or dicts.
 
         A dict has a list for each column; a list of dicts has one for each row. Appends never conflict with
@@ -269,7 +269,7 @@ class Table(RowReader):
         message: str | None = None,
         author: str | None = None,
         idempotency_key: str | None = None,
-    ) -> Ratified:
+    ) -> TableCommitResult:
         """Replace all rows that the table has when the commit is applied.
 
         ``partitions`` replaces only some partitions: ``{"day": "2026-11-14"}``. ``where`` replaces only rows
@@ -475,7 +475,7 @@ class Table(RowReader):
         message: str | None = None,
         author: str | None = None,
         idempotency_key: str | None = None,
-    ) -> Ratified:
+    ) -> TableCommitResult:
         """Ratify Delta actions as exactly this version; ``TableConflict`` if the table has it already.
 
         ``attempt`` identifies a repetition of the same commit, which gets the first answer again.
@@ -496,7 +496,7 @@ class Table(RowReader):
         message: str | None = None,
         author: str | None = None,
         idempotency_key: str | None = None,
-    ) -> Ratified:
+    ) -> TableCommitResult:
         """Ratify Delta actions that depend on no read, as the next version.
 
         Sent again under the same ``idempotency_key``, they are ratified once. ``attempt`` is only their

@@ -11,7 +11,7 @@ from penstock.lake.copy import Place, open_lake_at
 from penstock.model.clock import Clock, now_us
 
 
-class Upgraded(msgspec.Struct, frozen=True):
+class UpgradeResult(msgspec.Struct, frozen=True):
     """What an upgrade came to."""
 
     before: int
@@ -28,7 +28,7 @@ def upgrade_lake(
     backup: Place | None = None,
     settings: Settings | None = None,
     clock: Clock = now_us,
-) -> Upgraded:
+) -> UpgradeResult:
     """Raise a lake's format version to that of this release. Nothing else that is stored changes.
 
     An upgrade is optional: a lake of an earlier release works as it is, and the first write that an earlier
@@ -47,4 +47,4 @@ def upgrade_lake(
             return msgspec.structs.replace(description, format_version=version)
 
         after = change_description(lake.kernel.store, lake.kernel.settings, change).format_version
-    return Upgraded(before, after, backup_id)
+    return UpgradeResult(before, after, backup_id)

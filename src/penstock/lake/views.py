@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from penstock.errors import InvalidRequest, ReferenceNotFound
 from penstock.lake import calls
-from penstock.lake.answers import Entry, LogLine
+from penstock.lake.answers import CatalogEntry, LogLine
 from penstock.lake.call import CommitOptions
 from penstock.lake.options import (
     BranchCommitOptions,
@@ -245,7 +245,7 @@ class Snapshot:
             for entry in page:
                 yield entry.key, entry.content
 
-    def _list_pages(self, scope: Key | None, last: Key | None) -> Iterator[tuple[Entry, ...]]:
+    def _list_pages(self, scope: Key | None, last: Key | None) -> Iterator[tuple[CatalogEntry, ...]]:
         most, page_size = self._lake.page_max or calls.PAGE_MAX, FIRST_PAGE
         while True:
             page = self._lake.do(

@@ -9,7 +9,7 @@ run in a process of its own:
 
 - ``pool``: keeps processes ready, and has requests wait their turn.
 - ``process``: one of them as this process sees it; whoever waits for it also watches its memory.
-- ``child``: what runs in it, and the ``Task`` that a function is given there.
+- ``child_process``: what runs in it, and the ``ChildTask`` that a function is given there.
 - ``frames``: what the two say to each other.
 
 Nothing that comes back is unpickled: a process that was taken over can answer wrongly, and no more.

@@ -5,6 +5,6 @@ from __future__ import annotations
 import socket
 import sys
 
-from penstock.processes.child import work
+from penstock.processes.child_process import work
 
 work(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]))

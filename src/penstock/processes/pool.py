@@ -16,18 +16,18 @@ from time import monotonic
 from typing import Final
 
 from penstock.errors import PenstockError, Throttled, TimedOut, Unavailable, WorkerLost, WorkTooLarge
-from penstock.processes.child import Start
+from penstock.processes.child_process import ChildSettings
 from penstock.processes.limits import WorkerPoolLimits
-from penstock.processes.line import ProcessLine
 from penstock.processes.process import (
     Answer,
     FunctionFailed,
     FunctionRefused,
     MemoryExhausted,
-    Process,
     TaskOutput,
+    WorkerProcess,
     WorkNotBegun,
 )
+from penstock.processes.waiting_line import ProcessLine
 
 TASKS_MAX: Final = 1_000
 """Of one process."""
@@ -63,11 +63,11 @@ class ProcessPool:
         """``imports`` are modules that each process imports before it is given work. ``say`` is told what
         who looks after the program should know."""
         self.limits = limits
-        self._start = Start(tuple(imports), limits.memory_max_bytes)
+        self._start = ChildSettings(tuple(imports), limits.memory_max_bytes)
         self._say = say or (lambda _: None)
         self._changed = threading.Condition()
-        self._idle: list[Process] = []
-        self._all: set[Process] = set()
+        self._idle: list[WorkerProcess] = []
+        self._all: set[WorkerProcess] = set()
         self._starting = 0
         self._line = ProcessLine(limits.count)
         self._failed_starts = 0
@@ -109,7 +109,7 @@ class ProcessPool:
         deadline_s: float = inf,
         is_cancelled: Callable[[], bool] = never,
     ) -> TaskOutput:
-        """What ``module:function`` comes to, called with a ``Task`` that has the head and the body.
+        """What ``module:function`` comes to, called with a ``ChildTask`` that has the head and the body.
 
         ``caller`` is for whom it is done: callers take turns, and nobody has more processes than are left for
         others. ``answer`` answers what the function asks, in this thread. ``deadline_s`` is when nobody waits
@@ -180,7 +180,9 @@ class ProcessPool:
 
     # -- turns ---------------------------------------------------------------------------------------------
 
-    def _take_idle_process(self, caller: str, deadline_s: float, is_cancelled: Callable[[], bool]) -> Process:
+    def _take_idle_process(
+        self, caller: str, deadline_s: float, is_cancelled: Callable[[], bool]
+    ) -> WorkerProcess:
         """A process that is idle, when it is the caller's turn."""
         with self._changed:
             self._require_room(caller)
@@ -235,7 +237,7 @@ class ProcessPool:
             process.end()
         return bool(self._idle)
 
-    def _return_process(self, process: Process, caller: str) -> None:
+    def _return_process(self, process: WorkerProcess, caller: str) -> None:
         if process.tasks >= TASKS_MAX or self._has_kept_much(process):
             self._replace(process, caller)
             return
@@ -247,7 +249,7 @@ class ProcessPool:
                 return
         self._replace(process, caller)
 
-    def _replace(self, process: Process, caller: str, why: str = "") -> None:
+    def _replace(self, process: WorkerProcess, caller: str, why: str = "") -> None:
         if why:
             self._say(f"row worker {process.pid} {why}; another one is started")
         process.kill()
@@ -259,7 +261,7 @@ class ProcessPool:
             self._changed.notify_all()
         process.end()  # which may take a while, and nobody who waits for the other one has to wait for it
 
-    def _has_kept_much(self, process: Process) -> bool:
+    def _has_kept_much(self, process: WorkerProcess) -> bool:
         return process.used_bytes - process.idle_bytes > self.limits.memory_max_bytes // KEPT_SHARE
 
     def _start_process_if_needed(self, *, is_replaced: bool = False) -> None:
@@ -272,7 +274,7 @@ class ProcessPool:
     def _launch(self) -> None:
         """Start a process, in the thread that starts all of them; another one waits until it is ready."""
         try:
-            process = Process(self._start)
+            process = WorkerProcess(self._start)
         except OSError as problem:
             self._after_start(None, Unavailable(f"a row worker cannot be started: {problem}"))
             return
@@ -280,7 +282,7 @@ class ProcessPool:
             target=self._await_ready, args=(process,), name="penstock-start", daemon=True
         ).start()
 
-    def _await_ready(self, process: Process) -> None:
+    def _await_ready(self, process: WorkerProcess) -> None:
         try:
             process.await_ready()
         except PenstockError as problem:
@@ -289,7 +291,7 @@ class ProcessPool:
         else:
             self._after_start(process, None)
 
-    def _after_start(self, process: Process | None, problem: PenstockError | None) -> None:
+    def _after_start(self, process: WorkerProcess | None, problem: PenstockError | None) -> None:
         with self._changed:
             self._starting -= 1
             if problem is not None:
@@ -306,7 +308,7 @@ class ProcessPool:
     # -- limits --------------------------------------------------------------------------------------------
 
     def _watch(
-        self, process: Process, ends_s: float, deadline_s: float, is_cancelled: Callable[[], bool]
+        self, process: WorkerProcess, ends_s: float, deadline_s: float, is_cancelled: Callable[[], bool]
     ) -> None:
         if process.used_bytes > self.limits.memory_max_bytes:
             raise MemoryExhausted

@@ -23,7 +23,7 @@ from typing import IO, Final, NamedTuple
 import msgspec
 
 from penstock.errors import PenstockError, Unavailable, WorkerLost
-from penstock.processes.child import Start
+from penstock.processes.child_process import ChildSettings
 from penstock.processes.frames import (
     ASKED_MAX_BYTES,
     CLOSE_ON_EXEC,
@@ -92,10 +92,10 @@ class FunctionFailed(Exception):
     """A function raised what is no error of Penstock's: a bug. The text has where it was raised."""
 
 
-class Process:
+class WorkerProcess:
     """A process that does one piece of work at a time. Used by one thread at a time."""
 
-    def __init__(self, start: Start) -> None:
+    def __init__(self, start: ChildSettings) -> None:
         ours, theirs = socket.socketpair()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the process is
         self._folder = ScratchFolder()

@@ -22,7 +22,7 @@ from penstock.metrics.table import HTTP_REQUESTS
 from penstock.processes.frames import CLOSE_ON_EXEC
 from penstock.server import acceptor_process
 from penstock.server.acceptor_process import HEALTHY, STUCK
-from penstock.server.logs import Level, Log
+from penstock.server.logs import Log, LogLevel
 
 BEAT_EVERY_S: Final = 0.5
 STUCK_S: Final = 10.0
@@ -124,7 +124,7 @@ class Acceptor:
     def _after_connect(self, task: asyncio.Task[Any]) -> None:
         self._connecting.discard(task)
         if not task.cancelled() and (problem := task.exception()) is not None:
-            self._log.say(Level.WARNING, f"a connection was lost before its first request: {problem}")
+            self._log.say(LogLevel.WARNING, f"a connection was lost before its first request: {problem}")
 
     def _end_of_channel(self) -> None:
         self._loop.remove_reader(self._channel)
@@ -133,7 +133,7 @@ class Acceptor:
             self._end_process()
             status = self.process.returncode
             self._log.say(
-                Level.WARNING,
+                LogLevel.WARNING,
                 f"the process that accepts connections ended with status {status}: the server accepts them "
                 "itself from now on, and /healthz may be slow under load until the server is restarted",
             )

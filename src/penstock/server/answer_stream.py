@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from penstock.kernel.reachable import Progress
-from penstock.server.client_watch import Watch
+from penstock.server.client_watch import ClientWatch
 from penstock.server.request_handler import HandledRequest
 
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -29,7 +29,7 @@ async def stream(
     work: Callable[[Progress], HandledRequest],
     begin: Callable[[str], Awaitable[None]],
     send: Send,
-    watch: Watch | None = None,
+    watch: ClientWatch | None = None,
 ) -> HandledRequest:
     """Have work done in a thread, and send its lines once the answer was begun.
 

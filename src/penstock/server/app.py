@@ -4,7 +4,7 @@ The event loop finds the route, counts, and moves bytes. Everything that decodes
 ``handling`` in a worker thread, once the request is complete. A request that takes too long is answered, but
 its thread keeps its place among the open requests until it ends: a read ends at its next step, a write when
 it is done. Callers have a share of the places each (``places``), and of the time that reads compute
-(``turns``).
+(``read_turns``).
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ from penstock.metrics.table import HTTP_OPEN_REQUESTS, HTTP_REFUSALS, HTTP_REQUE
 from penstock.processes.pool import ProcessPool, never
 from penstock.server.access import AccessGate, Caller
 from penstock.server.answer_stream import Send, stream
-from penstock.server.body import ClientGone, Receive, RequestBody, body_size, too_large_error
-from penstock.server.client_watch import WATCH_AFTER_S, Watch
-from penstock.server.clients import send_file
+from penstock.server.client_watch import WATCH_AFTER_S, ClientWatch
+from penstock.server.file_sender import send_file
 from penstock.server.headers import Headers
 from penstock.server.large_bodies import LARGE_BODIES_MAX, LargeBodies
 from penstock.server.limits import Limits
-from penstock.server.logs import Level, Log, LogLineWriter, mask_secrets, now
-from penstock.server.read_starts import ReadStarter
+from penstock.server.logs import Log, LogLevel, LogLineWriter, mask_secrets, now
+from penstock.server.read_start_queue import ReadStarter
+from penstock.server.read_turns import ReadPace, ReadTurns
+from penstock.server.request_body import ClientGone, Receive, RequestBody, body_size, too_large_error
 from penstock.server.request_handler import (
     STATUS_CLIENT_GONE,
     HandledRequest,
@@ -47,8 +48,7 @@ from penstock.server.request_handler import (
 from penstock.server.request_slots import RequestSlot, RequestSlots, address_of
 from penstock.server.route_matcher import MatchedRoute, RouteMatcher
 from penstock.server.routes import Api, HttpAnswer, Route
-from penstock.server.threads import Ended, Threads, Work
-from penstock.server.turns import Pace, Turns
+from penstock.server.threads import Ended, HandlerThreads, Work
 from penstock.wire.requests import KEY_HEADER
 
 VITAL_MAX: Final = 16
@@ -73,7 +73,7 @@ came."""
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
-class Exchange(msgspec.Struct):
+class HttpExchange(msgspec.Struct):
     """One request and its answer, as the event loop sees them."""
 
     method: str
@@ -95,7 +95,7 @@ class Exchange(msgspec.Struct):
     """Whether a handler was given the request, so that it may have an effect."""
     is_answered: bool = False
     answer_bytes: int = 0
-    watch: Watch | None = None
+    watch: ClientWatch | None = None
 
     @property
     def address(self) -> str:
@@ -118,16 +118,16 @@ class Application:
         note: Note = lambda _: None,
     ) -> None:
         """``pool`` is for work on rows; without one, the application has its own."""
-        self._own_pool = ProcessPool(limits.processes, ROW_WORK_IMPORTS, partial(log.say, Level.WARNING))
+        self._own_pool = ProcessPool(limits.processes, ROW_WORK_IMPORTS, partial(log.say, LogLevel.WARNING))
         self.pool = pool or self._own_pool
         self._matching = RouteMatcher(apis)
         self._handling = RequestHandler(catalogue, gate, limits, log, self.pool, note)
         self._limits, self._log, self._meter = limits, log, meter
         self._gate = gate
-        self._threads = Threads(limits.open_requests_max)
-        self._vital_threads = Threads(VITAL_MAX)
+        self._threads = HandlerThreads(limits.open_requests_max)
+        self._vital_threads = HandlerThreads(VITAL_MAX)
         self._places = RequestSlots(limits.open_requests_max, limits.caller_requests_max)
-        self.turns = Turns(limits.long_reads_max, meter)
+        self.turns = ReadTurns(limits.long_reads_max, meter)
         self._large_bodies = LargeBodies()
         self._starts = ReadStarter(self._threads)
         self._arriving = 0
@@ -154,7 +154,7 @@ class Application:
         began_s = perf_counter()
         headers = _decode_headers(scope["headers"])
         path = scope["raw_path"].decode("latin-1")
-        exchange = Exchange(scope["method"], path, headers, headers["x-request-id"], send, began_s)
+        exchange = HttpExchange(scope["method"], path, headers, headers["x-request-id"], send, began_s)
         exchange.client = scope.get("client")
         exchange.is_read = body_size(headers) <= BODY_FROM_ANYBODY_MAX_BYTES
         try:
@@ -183,7 +183,7 @@ class Application:
         self._log_request(exchange, handled)
 
     async def _serve(
-        self, exchange: Exchange, match: MatchedRoute, query: bytes, receive: Receive
+        self, exchange: HttpExchange, match: MatchedRoute, query: bytes, receive: Receive
     ) -> HandledRequest:
         """Read the request and have it handled."""
         route = match.route
@@ -208,7 +208,7 @@ class Application:
         return handled
 
     def _run(
-        self, exchange: Exchange, request: ReceivedRequest, work: Work, ended: Ended
+        self, exchange: HttpExchange, request: ReceivedRequest, work: Work, ended: Ended
     ) -> asyncio.Future[Any]:
         """Have a request handled by a thread, when it is its time."""
         if request.pace is not None:
@@ -218,7 +218,7 @@ class Application:
 
     def _build_request(
         self,
-        exchange: Exchange,
+        exchange: HttpExchange,
         match: MatchedRoute,
         query: bytes,
         body: bytes,
@@ -230,10 +230,10 @@ class Application:
         deadline_s = monotonic() + limit_s if not match.route.streams else math.inf
         pace = None
         if not match.route.is_write and not match.route.is_vital:
-            pace = Pace(self.turns, exchange.share, deadline_s, self._meter)
+            pace = ReadPace(self.turns, exchange.share, deadline_s, self._meter)
         is_cancelled = never
         if exchange.is_read and (match.route.works_on_rows or match.route.ends_with_client):
-            exchange.watch = Watch(pace, receive)
+            exchange.watch = ClientWatch(pace, receive)
             is_cancelled = exchange.watch.is_gone
         return ReceivedRequest(
             match,
@@ -248,7 +248,7 @@ class Application:
             exchange.share,
         )
 
-    async def _run_with_time_limit(self, future: asyncio.Future[Any], exchange: Exchange) -> Any:
+    async def _run_with_time_limit(self, future: asyncio.Future[Any], exchange: HttpExchange) -> Any:
         """What a thread comes to; ``TimedOut`` if that takes too long. A client that is watched is looked at
         after a moment; most reads are answered before, and have one timer only."""
         patience = _ResponseTimer(future, exchange, self._limits.request_timeout_s)
@@ -257,13 +257,13 @@ class Application:
         finally:
             patience.end()
 
-    def _find_share(self, exchange: Exchange) -> str:
+    def _find_share(self, exchange: HttpExchange) -> str:
         """Whose share of the server a request uses: that of its token, if it is known already; else that of
         the address it comes from."""
         token = self._gate.recognise(exchange.headers)
         return f"token {token}" if token else f"address {exchange.address}"
 
-    def _require_room(self, route: Route, exchange: Exchange) -> None:
+    def _require_room(self, route: Route, exchange: HttpExchange) -> None:
         """``Throttled`` if there is no place for a request."""
         if route.is_vital:
             if self._vital_threads.busy >= VITAL_MAX:
@@ -291,12 +291,12 @@ class Application:
             open_requests_max=most,
         )
 
-    def _take_place(self, route: Route, exchange: Exchange) -> RequestSlot:
+    def _take_place(self, route: Route, exchange: HttpExchange) -> RequestSlot:
         self._require_room(route, exchange)
         return self._places.take(exchange.share) if not route.is_vital else RequestSlot()
 
     async def _read(
-        self, exchange: Exchange, match: MatchedRoute, receive: Receive
+        self, exchange: HttpExchange, match: MatchedRoute, receive: Receive
     ) -> tuple[bytes, Caller | None, RequestSlot | None]:
         """The body, and who sent it, with their place, if that had to be known first."""
         size, most = body_size(exchange.headers), self._limits.body_max_bytes
@@ -333,7 +333,7 @@ class Application:
         finally:
             self._arriving -= 1
 
-    async def _admit(self, exchange: Exchange, route: Route) -> Caller:
+    async def _admit(self, exchange: HttpExchange, route: Route) -> Caller:
         """Who sends a request, before all of it is there. It may take a look at the store."""
         place = self._take_place(route, exchange)
         admission = self._threads.run(partial(self._handling.admit, exchange.headers), place.give_back)
@@ -350,7 +350,7 @@ class Application:
                 body_timeout_s=limit_s,
             )
 
-    async def _send(self, exchange: Exchange, answer: HttpAnswer) -> None:
+    async def _send(self, exchange: HttpExchange, answer: HttpAnswer) -> None:
         exchange.answer_bytes = answer.size_bytes
         await exchange.send(_start(exchange, answer, exchange.answer_bytes))
         if answer.file is None:
@@ -371,11 +371,11 @@ class Application:
         finally:
             place.give_back()
 
-    def _refuse_request(self, exchange: Exchange, error: PenstockError) -> HandledRequest:
+    def _refuse_request(self, exchange: HttpExchange, error: PenstockError) -> HandledRequest:
         api = self._matching.api(exchange.path)
         return answer_error(api, error, exchange.headers)
 
-    def _log_request(self, exchange: Exchange, handled: HandledRequest) -> None:
+    def _log_request(self, exchange: HttpExchange, handled: HandledRequest) -> None:
         """Count a request, and write its line to the log."""
         took_s = perf_counter() - exchange.began_s
         match, status = exchange.found, handled.answer.status
@@ -394,7 +394,7 @@ class Application:
                 LogLineWriter(
                     time=now(),
                     level=level,
-                    message="" if level is Level.INFO else handled.message,
+                    message="" if level is LogLevel.INFO else handled.message,
                     request_id=exchange.request_id,
                     method=exchange.method,
                     path=exchange.path,
@@ -408,11 +408,11 @@ class Application:
             )
 
 
-def _log_level(status: int) -> Level:
+def _log_level(status: int) -> LogLevel:
     """Errors of the server or its store are for somebody to look at; so is that it cannot keep up."""
     if status >= 500:
-        return Level.ERROR
-    return Level.WARNING if status in (408, 429) else Level.INFO
+        return LogLevel.ERROR
+    return LogLevel.WARNING if status in (408, 429) else LogLevel.INFO
 
 
 def _decode_headers(raw: Iterable[tuple[bytes, bytes]]) -> Headers:
@@ -429,7 +429,7 @@ class _ResponseTimer:
 
     __slots__ = ("_exchange", "_future", "_limit_s", "_timer")
 
-    def __init__(self, future: asyncio.Future[Any], exchange: Exchange, limit_s: float) -> None:
+    def __init__(self, future: asyncio.Future[Any], exchange: HttpExchange, limit_s: float) -> None:
         self._future, self._exchange, self._limit_s = future, exchange, limit_s
         loop = asyncio.get_running_loop()
         if exchange.watch is None or limit_s <= WATCH_AFTER_S:
@@ -454,7 +454,7 @@ class _ResponseTimer:
             self._future.set_exception(overdue)
 
 
-def _overdue_error(why: str, exchange: Exchange, **details: float) -> TimedOut:
+def _overdue_error(why: str, exchange: HttpExchange, **details: float) -> TimedOut:
     if exchange.found is None or not exchange.found.route.is_write or not exchange.is_begun:
         what = "nothing was changed"
     elif KEY_HEADER.lower() in exchange.headers and KEY_HEADER in exchange.found.route.headers:
@@ -464,13 +464,13 @@ def _overdue_error(why: str, exchange: Exchange, **details: float) -> TimedOut:
     return TimedOut(f"{why}; {what}", **details)
 
 
-async def _begin_stream(exchange: Exchange, content_type: str) -> None:
+async def _begin_stream(exchange: HttpExchange, content_type: str) -> None:
     """Send the head of an answer of unknown length; its body is sent by who knows it."""
     exchange.is_answered = True
     await exchange.send(_start(exchange, HttpAnswer(content_type=content_type), None))
 
 
-def _start(exchange: Exchange, answer: HttpAnswer, size_bytes: int | None) -> dict[str, Any]:
+def _start(exchange: HttpExchange, answer: HttpAnswer, size_bytes: int | None) -> dict[str, Any]:
     headers = [(b"x-request-id", exchange.request_id.encode()), (b"x-content-type-options", b"nosniff")]
     if answer.status not in (204, 304):
         headers.append((b"content-type", answer.content_type.encode()))

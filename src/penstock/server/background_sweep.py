@@ -14,12 +14,12 @@ from typing import Final
 
 from penstock.errors import PenstockError
 from penstock.kernel.leases import Lease, Leases
-from penstock.kernel.sweep import Swept
+from penstock.kernel.sweep import SweepResult
 from penstock.lake.answers import SweptFiles, SweptTable
 from penstock.lake.calls import GetSetting, PutSetting, Sweep, SweepTables
 from penstock.lake.embedded import Embedded
 from penstock.model.clock import utc
-from penstock.server.logs import Level, Log
+from penstock.server.logs import Log, LogLevel
 
 NOTE: Final = "penstock.swept"
 """Under this name it is noted when a server has swept the lake."""
@@ -56,7 +56,7 @@ class BackgroundSweep:
             except _Stopped:
                 return
             except PenstockError as problem:
-                self._log.say(Level.WARNING, f"the lake could not be swept: {problem.message}")
+                self._log.say(LogLevel.WARNING, f"the lake could not be swept: {problem.message}")
 
     def look(self) -> bool:
         """Sweep if it is time, and nobody else does; say whether that was done.
@@ -105,7 +105,9 @@ class BackgroundSweep:
         ]
         self._log_result(swept, tables, pools)
 
-    def _log_result(self, swept: Swept, tables: Sequence[SweptTable], pools: Sequence[SweptFiles]) -> None:
+    def _log_result(
+        self, swept: SweepResult, tables: Sequence[SweptTable], pools: Sequence[SweptFiles]
+    ) -> None:
         all_swept: tuple[SweptTable | SweptFiles, ...] = (*tables, *pools)
         files = sum(table.scratch_files for table in tables) + sum(
             swept_table.data_files for swept_table in all_swept if swept_table.data_removed
@@ -117,15 +119,15 @@ class BackgroundSweep:
             else ""
         )
         self._log.say(
-            Level.INFO, f"swept: {swept.removed} objects and {files} files of tables were removed{more}"
+            LogLevel.INFO, f"swept: {swept.removed} objects and {files} files of tables were removed{more}"
         )
         for table in tables:
             if table.problem:
-                self._log.say(Level.WARNING, f"'{table.key}' was not swept: {table.problem}")
+                self._log.say(LogLevel.WARNING, f"'{table.key}' was not swept: {table.problem}")
         for pool in pools:
             if not pool.problem:
                 continue
-            self._log.say(Level.WARNING, f"the files of tables were not all swept: {pool.problem}")
+            self._log.say(LogLevel.WARNING, f"the files of tables were not all swept: {pool.problem}")
 
 
 class _Stopped(Exception):

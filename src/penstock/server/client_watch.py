@@ -6,18 +6,18 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
-from penstock.server.body import ClientGone, Receive
-from penstock.server.turns import Pace
+from penstock.server.read_turns import ReadPace
+from penstock.server.request_body import ClientGone, Receive
 
 WATCH_AFTER_S: Final = 0.1
 """When it is first looked whether the client is still there: most reads are answered by then."""
 
 
-class Watch:
+class ClientWatch:
     """Looks whether the client of a request is still there, from ``begin`` to ``end``. A read is abandoned by
     its pace; other work asks ``is_gone``."""
 
-    def __init__(self, pace: Pace | None, receive: Receive) -> None:
+    def __init__(self, pace: ReadPace | None, receive: Receive) -> None:
         self._pace, self._receive = pace, receive
         self._task: asyncio.Task[None] | None = None
         self._is_gone = False

@@ -16,7 +16,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from penstock.errors import Throttled
 from penstock.server.request_slots import RequestSlot, address_of
-from penstock.server.sockets import Sockets, refusal
+from penstock.server.sockets import ConnectionLimits, refusal
 
 HEAD_MAX_BYTES: Final = 64 * 1024
 """Of a request's address with its headers, and of the headers that may follow a body."""
@@ -40,7 +40,7 @@ class ServerConnection(HttpToolsProtocol):
     """
 
     head_timeout_s: float = 30.0
-    sockets: Sockets | None = None
+    sockets: ConnectionLimits | None = None
     """Whether there is room for a connection; without them, there always is."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -177,7 +177,7 @@ class ServerConnection(HttpToolsProtocol):
 
     # -- limits --------------------------------------------------------------------------------------------
 
-    def _has_place(self, sockets: Sockets) -> bool:
+    def _has_place(self, sockets: ConnectionLimits) -> bool:
         """Whether there is room for this connection. If not, it is told so when it asks something: an answer
         that comes before the question is lost."""
         socket = self.transport.get_extra_info("socket")
@@ -245,6 +245,6 @@ class ServerConnection(HttpToolsProtocol):
             self._timer = None
 
 
-def connection_type(head_timeout_s: float, sockets: Sockets | None = None) -> type[ServerConnection]:
+def connection_type(head_timeout_s: float, sockets: ConnectionLimits | None = None) -> type[ServerConnection]:
     """The class of connections with a time limit; uvicorn makes them itself."""
     return type("Connection", (ServerConnection,), {"head_timeout_s": head_timeout_s, "sockets": sockets})

@@ -19,13 +19,13 @@ from penstock.lake.calls import GetAbout, ListReferences
 from penstock.lake.catalogue import Catalogue
 from penstock.lake.embedded import Embedded
 from penstock.model.tokens import Role
-from penstock.server import openapi, page
+from penstock.server import api_page, openapi
 from penstock.server.access import AccessGate
 from penstock.server.error_redaction import redact_error
-from penstock.server.routes import Api, Ask, HttpAnswer, Route
+from penstock.server.routes import Api, HttpAnswer, Route, RouteRequest
 from penstock.server.writability import Writability
 from penstock.wire import json
-from penstock.wire.errors import Failure, encode_error
+from penstock.wire.errors import ErrorBody, encode_error
 
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 PROBE_TIMEOUT_S: Final = 2.0
@@ -145,11 +145,11 @@ def server_api(
 ) -> Api:
     """The routes that belong to no API but to the server, which describe all the others too."""
 
-    def ready(ask: Ask) -> Health:
+    def ready(ask: RouteRequest) -> Health:
         readiness.require(writes=ask.query.writes)
         return Health("ready")
 
-    def figures(ask: Ask) -> HttpAnswer:
+    def figures(ask: RouteRequest) -> HttpAnswer:
         return HttpAnswer(body=read_figures(gate, metrics, ask.headers), content_type=METRICS_TYPE)
 
     @_make_once
@@ -158,7 +158,7 @@ def server_api(
 
     @_make_once
     def readable() -> HttpAnswer:
-        return page.render(msgspec.json.decode(description()))
+        return api_page.render(msgspec.json.decode(description()))
 
     api = Api(
         name="server",
@@ -192,7 +192,7 @@ def server_api(
         ),
         codec=json,
         error=_error_answer,
-        error_schema=Failure,
+        error_schema=ErrorBody,
         strict_query=False,
     )
     return api
@@ -211,7 +211,7 @@ def _make_once(make: Callable[[], R]) -> Callable[[], R]:
 
 def _get(
     path: str,
-    handle: Callable[[Ask], Any],
+    handle: Callable[[RouteRequest], Any],
     summary: str,
     answer: Any,
     produces: str = "application/json",

@@ -31,7 +31,7 @@ _SECRETS: Final = re.compile(
 )
 
 
-class Level(StrEnum):
+class LogLevel(StrEnum):
     """How much is said: everything from here on."""
 
     DEBUG = "debug"
@@ -66,13 +66,13 @@ class Log:
     """Writes lines to a stream, which it does not close."""
 
     def __init__(
-        self, stream: BinaryIO, level: Level = Level.INFO, for_people: bool = False, worker: int = 0
+        self, stream: BinaryIO, level: LogLevel = LogLevel.INFO, for_people: bool = False, worker: int = 0
     ) -> None:
         self._stream, self._for_people, self._worker = stream, for_people, worker
         self._encoder = msgspec.json.Encoder()
         self.level = _NUMBERS[level]
 
-    def wants(self, level: Level) -> bool:
+    def wants(self, level: LogLevel) -> bool:
         """Whether lines of a level are written."""
         return _NUMBERS[level] >= self.level
 
@@ -82,7 +82,7 @@ class Log:
         line.message = mask_secrets(line.message)
         self._write(line)
 
-    def say(self, level: Level, message: str, raised: BaseException | None = None, **fields: Any) -> None:
+    def say(self, level: LogLevel, message: str, raised: BaseException | None = None, **fields: Any) -> None:
         """Anything else."""
         if self.wants(level):
             trace = "".join(traceback.format_exception(raised)) if raised is not None else ""
@@ -127,7 +127,7 @@ def take_over(log: Log) -> None:
 
 
 def _log_uncaught(log: Log, _: type[BaseException], error: BaseException, __: TracebackType | None) -> None:
-    log.say(Level.ERROR, "the server ended with an unexpected error", error)
+    log.say(LogLevel.ERROR, "the server ended with an unexpected error", error)
 
 
 def mask_secrets(text: str) -> str:
@@ -152,15 +152,19 @@ def now() -> str:
 
 
 _NUMBERS: Final = {
-    Level.DEBUG: logging.DEBUG,
-    Level.INFO: logging.INFO,
-    Level.WARNING: logging.WARNING,
-    Level.ERROR: logging.ERROR,
+    LogLevel.DEBUG: logging.DEBUG,
+    LogLevel.INFO: logging.INFO,
+    LogLevel.WARNING: logging.WARNING,
+    LogLevel.ERROR: logging.ERROR,
 }
 
 
-def _log_level(number: int) -> Level:
-    return max((level for level in Level if _NUMBERS[level] <= number), key=_NUMBERS.get, default=Level.DEBUG)  # type: ignore[arg-type]
+def _log_level(number: int) -> LogLevel:
+    return max(
+        (level for level in LogLevel if _NUMBERS[level] <= number),
+        key=_NUMBERS.__getitem__,
+        default=LogLevel.DEBUG,
+    )
 
 
 def _format_line(line: LogLineWriter) -> str:

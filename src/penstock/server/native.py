@@ -12,15 +12,15 @@ from penstock.errors import InvalidRequest, NotFound, PenstockError
 from penstock.formats.registry import TableFormat, load, table_formats
 from penstock.kernel.settings import Settings
 from penstock.lake.answers import About
-from penstock.lake.calls import CALLS, Call, GetFigures, Write
+from penstock.lake.calls import CALLS, Call, GetFigures, WriteCall
 from penstock.lake.suggestion import add_suggestion
 from penstock.server.limits import Limits
-from penstock.server.routes import Api, Ask, HttpAnswer, Route
+from penstock.server.routes import Api, HttpAnswer, Route, RouteRequest
 from penstock.server.spark_catalog import ROUTES as SPARK_CATALOG
-from penstock.server.ui.visit import find_figures
+from penstock.server.ui.page_request import find_figures
 from penstock.wire import json
 from penstock.wire.descriptions import prose
-from penstock.wire.errors import Failure, encode_error
+from penstock.wire.errors import ErrorBody, encode_error
 from penstock.wire.requests import KEY_HEADER, RequestForm, call_of, form_of
 
 PREFIX: Final = "/api/penstock/v1"
@@ -50,7 +50,7 @@ def _route(kind: type[Call[Any]]) -> Route:
         handle=_make_handler(kind, form),
         summary=" ".join(summary.split()).rstrip("."),
         description=description,
-        headers={KEY_HEADER: _ABOUT_KEY} if issubclass(kind, Write) else {},
+        headers={KEY_HEADER: _ABOUT_KEY} if issubclass(kind, WriteCall) else {},
         query=form.rest if form.is_query else None,
         body=None if form.is_query else form.rest,
         answer=kind.answer,
@@ -62,10 +62,10 @@ def _route(kind: type[Call[Any]]) -> Route:
     )
 
 
-def _make_handler(kind: type[Call[Any]], form: RequestForm) -> Callable[[Ask], Any]:
+def _make_handler(kind: type[Call[Any]], form: RequestForm) -> Callable[[RouteRequest], Any]:
     pins = kind.pinned_by
 
-    def handle(ask: Ask) -> Any:
+    def handle(ask: RouteRequest) -> Any:
         rest = ask.query if form.is_query else ask.body
         call = _limit_call(call_of(kind, ask.path, rest, ask.headers), ask.limits)
         try:
@@ -135,7 +135,7 @@ NATIVE: Final = Api(
     ),
     codec=json,
     error=_error_answer,
-    error_schema=Failure,
+    error_schema=ErrorBody,
     strict_query=True,
     imports=(
         *("pyarrow.parquet", "pyarrow.dataset", "duckdb"),

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from penstock.server.limits import Limits
-from penstock.server.logs import Level
+from penstock.server.logs import LogLevel
 
 PORT: Final = 19120
 
@@ -29,7 +29,7 @@ class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How often the lake is swept in the background; never, if that is 0."""
     sweep_data: bool = False
     """Whether data files of tables that no commit names are removed then, and not only counted."""
-    log_level: Level = Level.INFO
+    log_level: LogLevel = LogLevel.INFO
     logs_for_people: bool = False
 
     @property

@@ -23,17 +23,17 @@ from penstock.errors import (
     UnsupportedMediaType,
 )
 from penstock.kernel.reachable import Progress, silent
-from penstock.kernel.time_limits import due, paced
+from penstock.kernel.time_limits import deadline, paced_reads
 from penstock.lake.catalogue import Catalogue
 from penstock.processes.pool import ProcessPool, never
-from penstock.server.access import AccessGate, Caller, Guarded, UnmarkedKeys
+from penstock.server.access import AccessGate, Caller, CheckedCatalogue, UnmarkedKeys
 from penstock.server.error_redaction import RedactingCatalogue, whole_message
 from penstock.server.headers import Headers
 from penstock.server.limits import Limits
-from penstock.server.logs import Level, Log
+from penstock.server.logs import Log, LogLevel
+from penstock.server.read_turns import ReadAbandoned, ReadPace
 from penstock.server.route_matcher import MatchedRoute, parameters
-from penstock.server.routes import Api, Ask, HttpAnswer, Route
-from penstock.server.turns import Pace, ReadAbandoned
+from penstock.server.routes import Api, HttpAnswer, Route, RouteRequest
 from penstock.server.validation_messages import in_plain_words
 
 QUERY_FIELDS_MAX: Final = 2_000
@@ -62,7 +62,7 @@ class ReceivedRequest(NamedTuple):
     deadline_s: float = inf
     """When nobody waits for the answer any longer, as ``time.monotonic`` tells it."""
     is_cancelled: Callable[[], bool] = never
-    pace: Pace | None = None
+    pace: ReadPace | None = None
     """When a read waits for others, or ends."""
     share: str = ""
     """Whose places, turns and row workers it uses."""
@@ -106,7 +106,7 @@ class RequestHandler:
             return self._handle(request, progress)
         pace.begin()
         try:
-            with paced(pace.step):
+            with paced_reads(pace.step):
                 return self._handle(request, progress)
         finally:
             pace.end()
@@ -119,11 +119,11 @@ class RequestHandler:
             if not route.is_public:
                 caller = request.caller or self._gate(request.headers)
                 behind = self._catalogue if caller.is_admin else self._discreet
-                catalogue = Guarded(behind, caller, request.deadline_s, self._unmarked)
+                catalogue = CheckedCatalogue(behind, caller, request.deadline_s, self._unmarked)
                 who = caller.name
             if route.check_headers is not None:
                 route.check_headers(request.headers)
-            ask = Ask(
+            ask = RouteRequest(
                 catalogue=catalogue,
                 path=path,
                 query=_query(api, route, request.query),
@@ -138,7 +138,7 @@ class RequestHandler:
                 is_cancelled=request.is_cancelled,
                 progress=progress,
             )
-            with due(request.deadline_s - self._commit_s, "request_timeout_s"):
+            with deadline(request.deadline_s - self._commit_s, "request_timeout_s"):
                 return HandledRequest(_encode_answer(api, route, route.handle(ask)), who)
         except PenstockError as error:
             if not route.is_vital:
@@ -152,7 +152,7 @@ class RequestHandler:
     def fault(self, api: Api, error: Exception, headers: Mapping[str, str]) -> HttpAnswer:
         """The answer to a request that met a bug. The log has all of it, the client gets the request's id."""
         request_id = headers["x-request-id"]
-        self._log.say(Level.ERROR, FAULT, error, request_id=request_id, error="internal")
+        self._log.say(LogLevel.ERROR, FAULT, error, request_id=request_id, error="internal")
         fault_error = PenstockError(f"internal error of the server; see {request_id} in its log")
         return error_answer(api, fault_error, headers)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from penstock.lake.catalogue import Catalogue
 
 
-class Ask(msgspec.Struct, frozen=True, kw_only=True):
+class RouteRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One request, as a handler sees it."""
 
     catalogue: Catalogue
@@ -77,7 +77,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     """``GET`` also answers ``HEAD``."""
     path: str
     """Relative to the API's prefix: ``/trees/{ref}/entries``. Requests may have one more slash at the end."""
-    handle: Callable[[Ask], Any]
+    handle: Callable[[RouteRequest], Any]
     """Runs in a worker thread. Returns a value of the type ``answer``, ``None`` for no body, or an Answer."""
     summary: str
     description: str = ""
@@ -156,7 +156,7 @@ class Api(msgspec.Struct, frozen=True, kw_only=True):
     routes: tuple[Route, ...]
     codec: Codec
     error: Callable[[PenstockError, Mapping[str, str]], HttpAnswer]
-    """How this API says an error; the second is the request's headers, as in ``Ask``."""
+    """How this API says an error; the second is the request's headers, as in ``RouteRequest``."""
     error_schema: Any
     """The type of an error's body, for the OpenAPI description."""
     strict_query: bool

@@ -44,7 +44,7 @@ from penstock.server.health import Readiness, server_api
 from penstock.server.library_preload import has_row_libraries, import_libraries
 from penstock.server.limits import CHECKS_SHARE
 from penstock.server.listener import bind, is_loopback, url_of
-from penstock.server.logs import Level, Log, take_over
+from penstock.server.logs import Log, LogLevel, take_over
 from penstock.server.metrics_endpoint import MetricsEndpoint
 from penstock.server.native import native_api
 from penstock.server.nessie.v1 import V1
@@ -53,7 +53,7 @@ from penstock.server.options import ServerOptions
 from penstock.server.request_counts import count_requests
 from penstock.server.routes import Api
 from penstock.server.same_origin import OwnPages
-from penstock.server.sockets import Sockets
+from penstock.server.sockets import ConnectionLimits
 from penstock.server.transaction_reaper import TransactionReaper
 from penstock.server.ui.api import ui_api
 from penstock.server.workers import supervise
@@ -95,7 +95,7 @@ def serve(serving: ServerOptions, announce: Announce) -> None:
     figures = MetricsEndpoint()
     with open_for(serving, figures.meter) as lake, bind(serving.host, serving.port) as listener:
         place, doubts = lake.url, list(_startup_warnings(serving, lake))
-        service = Service(lake.catalogue, serving, figures)
+        service = ServerProcess(lake.catalogue, serving, figures)
         service.run(listener, lambda: _announce_start(serving, listener, place, doubts, log, announce))
 
 
@@ -109,11 +109,11 @@ def _announce_start(
 ) -> None:
     """Announce that the server accepts requests: to the caller, and in the log."""
     for doubt in doubts:
-        log.say(Level.WARNING, doubt)
+        log.say(LogLevel.WARNING, doubt)
     url = url_of(listener)
     if not serving.logs_for_people:  # a terminal shows what is announced
         count = f"{serving.workers} worker{'s' if serving.workers > 1 else ''}"
-        log.say(Level.INFO, f"serving {address} at {url} with {count}, Penstock {version('penstock')}")
+        log.say(LogLevel.INFO, f"serving {address} at {url} with {count}, Penstock {version('penstock')}")
     announce(address, url)
 
 
@@ -190,12 +190,12 @@ def all_apis(log: Log | None = None) -> tuple[Api, ...]:
     usable, problems = usable_formats()
     if log is not None:
         for problem in problems:
-            log.say(Level.WARNING, problem)
+            log.say(LogLevel.WARNING, problem)
     further = (declared.load(api) for declared in (*table_formats(), *usable) for api in declared.apis)
     return (native_api(usable), V2, V1, *further)
 
 
-class Service:
+class ServerProcess:
     """One process that serves a lake: its application, and when it stops."""
 
     def __init__(
@@ -231,7 +231,7 @@ class Service:
             catalogue.engine.pool = self.application.pool
             catalogue.count_requests = lambda: count_requests(figures.text())
             catalogue.add_other_plugins()  # they catch up now, and not when the first request needs one
-        self.sockets = Sockets(serving.limits, self.log, figures.meter)
+        self.sockets = ConnectionLimits(serving.limits, self.log, figures.meter)
         config = uvicorn.Config(
             self.application,
             http=connection_type(serving.limits.body_timeout_s, self.sockets),
@@ -267,7 +267,7 @@ class Service:
             self.application.turns.when_used = _switch_threads
             self._server.acceptor = self._start_acceptor(listener)
         if self.sockets.doubt:
-            self.log.say(Level.WARNING, self.sockets.doubt)
+            self.log.say(LogLevel.WARNING, self.sockets.doubt)
         self._import_libraries()
         self._server.when_started = started
         background = [worker for worker in (self._sweeping, self._settling) if worker is not None]
@@ -282,18 +282,18 @@ class Service:
             given_up = (
                 "1 request that did not end" if remaining == 1 else f"{remaining} requests that did not end"
             )
-            self.log.say(Level.WARNING, f"stopped after {took_s:.1f} s, and cancelled {given_up}")
+            self.log.say(LogLevel.WARNING, f"stopped after {took_s:.1f} s, and cancelled {given_up}")
             sys.stdout.flush()
             os._exit(1)
         if not self._worker:
-            self.log.say(Level.INFO, f"stopped {self._server.why}, after {took_s:.1f} s")
+            self.log.say(LogLevel.INFO, f"stopped {self._server.why}, after {took_s:.1f} s")
 
     def _start_acceptor(self, listener: socket.socket) -> Acceptor | None:
         """The process that accepts connections; without one, the server accepts them itself."""
         try:
             return Acceptor(listener, self.log, self._meter, is_shared=self._serving.workers > 1)
         except OSError as problem:
-            self.log.say(Level.WARNING, f"no process can be started to accept connections: {problem}")
+            self.log.say(LogLevel.WARNING, f"no process can be started to accept connections: {problem}")
             return None
 
     def _import_libraries(self) -> None:

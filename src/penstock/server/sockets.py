@@ -15,7 +15,7 @@ from penstock.errors import Throttled
 from penstock.metrics.meter import SILENT, Meter
 from penstock.metrics.table import HTTP_CONNECTIONS, HTTP_REFUSALS
 from penstock.server.limits import Limits
-from penstock.server.logs import Level, Log
+from penstock.server.logs import Log, LogLevel
 from penstock.server.request_slots import RequestSlot, RequestSlots
 from penstock.wire.errors import encode_error
 
@@ -27,7 +27,7 @@ LOG_EVERY_S: Final = 10.0
 """However many connections are refused, the log says so once in this time."""
 
 
-class Sockets:
+class ConnectionLimits:
     """The connections of one process. Used by the thread of the event loop alone."""
 
     def __init__(self, limits: Limits, log: Log, meter: Meter = SILENT) -> None:
@@ -93,7 +93,7 @@ class Sockets:
         now_s = monotonic()
         if now_s >= self._next_line_s:
             count = "1 connection is" if self._unlogged == 1 else f"{self._unlogged:,} connections are"
-            self._log.say(Level.WARNING, f"{count} refused: {why}", error=Throttled.code)
+            self._log.say(LogLevel.WARNING, f"{count} refused: {why}", error=Throttled.code)
             self._next_line_s, self._unlogged = now_s + LOG_EVERY_S, 0
         return Throttled(f"the server accepts no more connections from this address at the moment: {why}")
 

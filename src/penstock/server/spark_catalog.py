@@ -20,8 +20,8 @@ from penstock.lake.sql_catalog.statements import StatementCatalogue, find_landed
 from penstock.lake.sql_catalog.steps import READS, WITHOUT_PYTHON, WRITE
 from penstock.lake.sql_catalog.writes import written_name
 from penstock.lake.suggestion import add_suggestion
-from penstock.server.access import Guarded
-from penstock.server.routes import Ask, Route
+from penstock.server.access import CheckedCatalogue
+from penstock.server.routes import Route, RouteRequest
 from penstock.wire.errors import ERROR_MARK, encode_error
 
 PATH: Final = "/spark-catalog/"
@@ -49,15 +49,17 @@ _SUMMARIES: Final = {
 }
 
 
-def _make_handler(step: str) -> Callable[[Ask], Any]:
-    def handle(ask: Ask) -> Any:
+def _make_handler(step: str) -> Callable[[RouteRequest], Any]:
+    def handle(ask: RouteRequest) -> Any:
         request: CatalogRequest = ask.body
         catalogue = ask.catalogue
         if request.statement and step not in READS:
             catalogue = StatementCatalogue(catalogue, request.statement)
         with Lake(catalogue, request.user or ask.who) as lake:
             try:
-                if step == WRITE and isinstance(ask.catalogue, Guarded):  # before Spark writes for hours
+                if step == WRITE and isinstance(
+                    ask.catalogue, CheckedCatalogue
+                ):  # before Spark writes for hours
                     key, branch = written_name(request)
                     ask.catalogue.require_write(branch, key)
                 if request.transaction:

@@ -32,7 +32,7 @@ class TaskSeries(Protocol):
         """There was none; called by the event loop."""
 
 
-class Threads:
+class HandlerThreads:
     """Up to so many threads, made when they are needed; used from one event loop.
 
     It does what an executor of the standard library does at a third of its cost: results of several threads

@@ -13,7 +13,7 @@ from typing import Final
 
 from penstock.errors import PenstockError
 from penstock.lake.embedded import Embedded
-from penstock.server.logs import Level, Log
+from penstock.server.logs import Log, LogLevel
 
 logger = logging.getLogger("penstock")
 
@@ -43,7 +43,7 @@ class TransactionReaper:
                 self.look()
             except PenstockError as problem:
                 self._log.say(
-                    Level.WARNING, f"the search for abandoned transactions failed: {problem.message}"
+                    LogLevel.WARNING, f"the search for abandoned transactions failed: {problem.message}"
                 )
             except Exception:  # the next look may find it mended, and there is nobody else to have it
                 logger.exception("the search for abandoned transactions failed")
@@ -53,5 +53,5 @@ class TransactionReaper:
         ended = self._catalogue.transactions.tidy()
         if ended:
             what = "1 abandoned transaction" if ended == 1 else f"{ended} abandoned transactions"
-            self._log.say(Level.INFO, f"ended {what}")
+            self._log.say(LogLevel.INFO, f"ended {what}")
         return ended

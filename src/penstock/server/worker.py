@@ -10,10 +10,10 @@ import threading
 
 from penstock.errors import PenstockError
 from penstock.model.decoders import json_decoder
-from penstock.server.logs import Level, Log
+from penstock.server.logs import Log, LogLevel
 from penstock.server.metrics_endpoint import DIRECTORY, MetricsEndpoint
 from penstock.server.options import ServerOptions
-from penstock.server.run import Service, open_for
+from penstock.server.run import ServerProcess, open_for
 
 
 def work(descriptor: int) -> int:
@@ -27,10 +27,10 @@ def work(descriptor: int) -> int:
     try:
         lake = open_for(serving, figures.meter)
     except PenstockError as error:
-        log.say(Level.ERROR, f"the lake cannot be opened: {error.message}", error=error.code)
+        log.say(LogLevel.ERROR, f"the lake cannot be opened: {error.message}", error=error.code)
         return error.exit_code
     with lake, socket.socket(fileno=descriptor) as listener:
-        service = Service(lake.catalogue, serving, figures, worker=os.getpid())
+        service = ServerProcess(lake.catalogue, serving, figures, worker=os.getpid())
         is_alone = threading.Event()
         threading.Thread(target=_watch, args=(service, is_alone), name="supervisor", daemon=True).start()
         service.run(listener, _report_ready)
@@ -39,12 +39,12 @@ def work(descriptor: int) -> int:
     return 0
 
 
-def _watch(service: Service, is_alone: threading.Event) -> None:
+def _watch(service: ServerProcess, is_alone: threading.Event) -> None:
     """Wait for the supervisor's end, and drain then."""
     while os.read(sys.stdin.fileno(), 1024):
         pass
     is_alone.set()
-    service.log.say(Level.WARNING, "the supervisor has ended, so this worker stops")
+    service.log.say(LogLevel.WARNING, "the supervisor has ended, so this worker stops")
     service.stop()
 
 

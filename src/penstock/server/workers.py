@@ -24,7 +24,7 @@ import msgspec
 
 from penstock.errors import Unavailable
 from penstock.kernel.settings import Settings
-from penstock.server.logs import Level, Log
+from penstock.server.logs import Log, LogLevel
 from penstock.server.metrics_endpoint import DIRECTORY
 from penstock.server.options import ServerOptions
 
@@ -50,7 +50,7 @@ def supervise(serving: ServerOptions, listener: socket.socket, log: Log, started
             finally:
                 # A worker that has drained closes its lake, which publishes.
                 _drain(workers, serving.drain_timeout_s + Settings().publish_close_s, log)
-        log.say(Level.INFO, "stopped, and all workers with it")
+        log.say(LogLevel.INFO, "stopped, and all workers with it")
 
 
 @contextlib.contextmanager
@@ -83,7 +83,7 @@ def _drain(workers: list[_Worker], timeout_s: float, log: Log) -> None:
         try:
             worker.process.wait(max(0.1, until_s - monotonic()))
         except subprocess.TimeoutExpired:
-            log.say(Level.WARNING, f"worker {worker.process.pid} did not stop, and is killed")
+            log.say(LogLevel.WARNING, f"worker {worker.process.pid} did not stop, and is killed")
             worker.process.kill()
             worker.process.wait()
 
@@ -124,7 +124,9 @@ class _Worker:
         status = self.process.poll()
         if status is None or (status != 0 and monotonic() - self._began_s < SHORT_LIFE_S):
             return self
-        log.say(Level.ERROR, f"worker {self.process.pid} ended with status {status}; another one is started")
+        log.say(
+            LogLevel.ERROR, f"worker {self.process.pid} ended with status {status}; another one is started"
+        )
         for gauge_file in self._figures.glob(f"gauge_*_{self.process.pid}.db"):
             gauge_file.unlink(missing_ok=True)
         return _Worker(self._serving, self._listener, self._figures)

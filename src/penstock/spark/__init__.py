@@ -14,8 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from penstock.spark.failures import unwrap
-    from penstock.spark.feed import changes
+    from penstock.spark.change_feed import changes
     from penstock.spark.job.concurrent_jobs import ConcurrentJobsWarning
     from penstock.spark.merge_builder import merge
     from penstock.spark.reader import read, view
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from penstock.spark.row_changes import delete, update
     from penstock.spark.row_diff import diff_rows
     from penstock.spark.sessions import configure, session
+    from penstock.spark.spark_errors import unwrap
     from penstock.spark.streams import sink, stream
     from penstock.spark.upkeep import optimize
     from penstock.spark.writer import write
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _HOME: Final = {
     "ConcurrentJobsWarning": "job.concurrent_jobs",
     "WriteResult": "requests",
-    "changes": "feed",
+    "changes": "change_feed",
     "configure": "sessions",
     "delete": "row_changes",
     "diff_rows": "row_diff",
@@ -40,7 +40,7 @@ _HOME: Final = {
     "session": "sessions",
     "sink": "streams",
     "stream": "streams",
-    "unwrap": "failures",
+    "unwrap": "spark_errors",
     "update": "row_changes",
     "view": "reader",
     "write": "writer",

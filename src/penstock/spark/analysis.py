@@ -24,7 +24,7 @@ _OF_SEVERAL_ROWS: Final = (
 """What Spark calls the error of using windows, aggregates and generators where there is one row."""
 
 
-class Condition(NamedTuple):
+class AnalyzedCondition(NamedTuple):
     """Which rows are meant: those for which it is true."""
 
     column: Column
@@ -34,20 +34,20 @@ class Condition(NamedTuple):
     """For the table's history."""
 
 
-def parse_condition(where: str | Column | None) -> Condition:
+def parse_condition(where: str | Column | None) -> AnalyzedCondition:
     """A condition that was given as SQL text or as a column; without one, it is true for every row."""
     from pyspark.sql import functions as f
 
     if where is None:
-        return Condition(f.lit(True), None, "true")
+        return AnalyzedCondition(f.lit(True), None, "true")
     if isinstance(where, str):
         with explain_analysis():
             # To Spark the bare word has no type, and so is no condition.
             is_null = where.strip().lower() == "null"
-            return Condition(f.expr("boolean(null)" if is_null else where), where, where)
+            return AnalyzedCondition(f.expr("boolean(null)" if is_null else where), where, where)
     match = re.fullmatch(r"Column<'(.*)'>", repr(where), re.DOTALL)
     shown, tree, _ = (match[1] if match else repr(where)).partition(_TREE)
-    return Condition(where, None, shown + ("…" if tree else ""))
+    return AnalyzedCondition(where, None, shown + ("…" if tree else ""))
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from penstock.errors import InvalidRequest, PenstockError
-from penstock.spark import failures, jar
+from penstock.spark import jar, spark_errors
 from penstock.spark.format import files_format
 from penstock.spark.job.concurrent_jobs import ConcurrentJobsWarning
 
@@ -86,10 +86,10 @@ def _describe_error(problem: Exception, subject: str, step: str) -> dict[str, An
     """What the JVM is told of an error."""
     from pyspark.errors import PySparkException
 
-    if isinstance(problem, PySparkException) and (inside := failures.unwrap(problem)) is not None:
+    if isinstance(problem, PySparkException) and (inside := spark_errors.unwrap(problem)) is not None:
         problem = inside
     if isinstance(problem, PenstockError):
-        return {"error": problem.message, "details": failures.as_line(problem)}
+        return {"error": problem.message, "details": spark_errors.as_line(problem)}
     if isinstance(problem, ConcurrentJobsWarning):
         return {"error": str(problem)}
     if isinstance(problem, PySparkException):

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     )
     from pyspark.sql.types import StructType
 
-    from penstock.formats.rows.reader import RowPart
+    from penstock.formats.rows.reader import StoredRowPart
     from penstock.formats.rows.row_difference import StoredRows
     from penstock.lake.lake import Lake
     from penstock.lake.scan_files import TableScan
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         Values,
         WriteResult,
     )
-    from penstock.spark.source.options import Options
+    from penstock.spark.source.options import SourceOptions
 
 T = TypeVar("T")
 
@@ -63,7 +63,7 @@ class ScannedTable(NamedTuple):
     """A table at a commit, of which Spark can read all rows, or those of some files."""
 
     schema: StructType
-    read: Callable[[Sequence[RowPart] | None], DataFrame]
+    read: Callable[[Sequence[StoredRowPart] | None], DataFrame]
     """The rows of some of what is stored, or all rows."""
     stored: StoredRows | None = None
     """What the rows are stored in; ``None`` if the format cannot read some of it by itself."""
@@ -189,7 +189,7 @@ class SparkFormat:
             table.key, "read the changes of", "read it at two commits, as 'ref', and compare"
         )
 
-    def source(self, options: Options) -> TableSource:
+    def source(self, options: SourceOptions) -> TableSource:
         """The table that ``format("penstock")`` is told of."""
         raise self._unsupported_error(
             options.table, "use format('penstock') for", "use penstock.spark.read and write"

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final, Unpack, cast
 from penstock.errors import InvalidRequest
 from penstock.model.keys import Key
 from penstock.spark import jar
-from penstock.spark.failures import mark_errors
 from penstock.spark.format import check_known, default_format
 from penstock.spark.requests import TableOptions, WriteOptions, WriteResult
 from penstock.spark.session_lakes import lake_of
+from penstock.spark.spark_errors import mark_errors
 from penstock.spark.writer import check_write_options, write
 
 if TYPE_CHECKING:

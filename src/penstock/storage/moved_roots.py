@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 
 from penstock.errors import InvalidRequest, LocationRefused
-from penstock.storage.hosts import check_host
+from penstock.storage.forbidden_hosts import check_host
 from penstock.storage.locations import is_under, normalise, without_secrets
 
 MOVED_MAX: Final = 100

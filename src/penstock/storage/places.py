@@ -26,8 +26,8 @@ from penstock.storage.buckets import (
     UnansweredWrite,
     WriteRefused,
 )
-from penstock.storage.conditions import keeps_conditions
-from penstock.storage.hosts import check_host
+from penstock.storage.conditional_writes import keeps_conditions
+from penstock.storage.forbidden_hosts import check_host
 from penstock.storage.local import THREADS_MAX, LocalBucket
 from penstock.storage.locations import normalise
 from penstock.storage.moved_roots import NOT_MOVED, MovedRoots

@@ -9,11 +9,11 @@ from typing import Final, NamedTuple
 
 from penstock.errors import InvalidRequest
 from penstock.model.clock import Clock
-from penstock.stores.directory import DATABASE_FILE as DATABASE_FILE
+from penstock.stores.lake_directory import DATABASE_FILE as DATABASE_FILE
 from penstock.stores.port import Store
 
 
-class Adapter(NamedTuple):
+class StoreAdapter(NamedTuple):
     """Where the store for a kind of URL is found, and the extra that brings its library."""
 
     module: str
@@ -24,13 +24,13 @@ class Adapter(NamedTuple):
 
 
 ADAPTERS: Final = {
-    "postgresql": (_postgres := Adapter("postgres", "PostgresStore", "postgres")),
+    "postgresql": (_postgres := StoreAdapter("postgres", "PostgresStore", "postgres")),
     "postgres": _postgres,
-    "mongodb": (_mongodb := Adapter("mongodb", "MongoStore", "mongodb")),
+    "mongodb": (_mongodb := StoreAdapter("mongodb", "MongoStore", "mongodb")),
     "mongodb+srv": _mongodb,
-    "dynamodb": Adapter("dynamodb", "DynamoStore", "dynamodb"),
-    "rocksdb": Adapter("rocksdb", "RocksdbStore", "rocksdb", is_local=True),
-    "s3": (_bucket := Adapter("objectstore", "ObjectStore", "objectstore")),
+    "dynamodb": StoreAdapter("dynamodb", "DynamoStore", "dynamodb"),
+    "rocksdb": StoreAdapter("rocksdb", "RocksdbStore", "rocksdb", is_local=True),
+    "s3": (_bucket := StoreAdapter("objectstore", "ObjectStore", "objectstore")),
     "gs": _bucket,
     "az": _bucket,
     "file": _bucket._replace(is_local=True),

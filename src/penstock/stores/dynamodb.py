@@ -31,7 +31,7 @@ from penstock.stores.dynamodb_items import (
     LAST,
     OBJECT,
     ROW,
-    Action,
+    DynamoAction,
     Item,
     create_object,
     delete_object,
@@ -108,14 +108,14 @@ class DynamoStore(Store):
         now_us = self._clock()
         self._write([store_object(object_id, data, now_us) for object_id, data in objects.items()])
 
-    def _write(self, actions: Sequence[Action]) -> None:
+    def _write(self, actions: Sequence[DynamoAction]) -> None:
         """Carry out actions without conditions, in as many transactions as they need."""
         try:
             self._table.each(self._table.transact, transactions(actions))
         except OutcomeUnknown as unknown:
             raise Unavailable(str(unknown)) from unknown  # objects bear to be stored again
 
-    def _create_all(self, actions: list[Action], write_id: str) -> bool:
+    def _create_all(self, actions: list[DynamoAction], write_id: str) -> bool:
         """Store fresh objects, all or none of them; whether they are stored."""
         try:
             refused = self._table.transact(actions)
@@ -145,7 +145,7 @@ class DynamoStore(Store):
         except OutcomeUnknown as unknown:
             raise Unavailable(str(unknown)) from unknown
 
-    def _delete(self, actions: list[Action]) -> int:
+    def _delete(self, actions: list[DynamoAction]) -> int:
         while actions:
             refused = self._table.transact(actions)
             if refused is None:
@@ -239,7 +239,9 @@ class _DynamoTurn(Turn):
             self.written()
         return self._finish(last, fresh, write_id)
 
-    def _finish(self, actions: list[Action], fresh: Collection[ObjectId], write_id: str) -> AdvanceResult:
+    def _finish(
+        self, actions: list[DynamoAction], fresh: Collection[ObjectId], write_id: str
+    ) -> AdvanceResult:
         """The transaction with the swap in it, and what came of it."""
         store = self._store
         try:

@@ -40,7 +40,7 @@ _IF_ABSENT: Final = {
 }
 
 
-class Action(NamedTuple):
+class DynamoAction(NamedTuple):
     """One action of a transaction, and the bytes that it counts for."""
 
     item: Item
@@ -59,11 +59,11 @@ def object_id(pk: str) -> ObjectId:
     return bytes.fromhex(pk.removeprefix(OBJECT))
 
 
-def put_if_absent(item: Item, size: int = ITEM_OVERHEAD_BYTES) -> Action:
-    return Action({"Put": {"Item": item, **_IF_ABSENT}}, size)
+def put_if_absent(item: Item, size: int = ITEM_OVERHEAD_BYTES) -> DynamoAction:
+    return DynamoAction({"Put": {"Item": item, **_IF_ABSENT}}, size)
 
 
-def store_object(object_id: ObjectId, data: bytes, now_us: int) -> Action:
+def store_object(object_id: ObjectId, data: bytes, now_us: int) -> DynamoAction:
     """Store an object if it is absent; one that is there gets a new time."""
     update = {
         "Key": key(object_key(object_id)),
@@ -75,13 +75,13 @@ def store_object(object_id: ObjectId, data: bytes, now_us: int) -> Action:
             ":bytes": {"N": str(len(data))},
         },
     }
-    return Action({"Update": update}, len(data) + ITEM_OVERHEAD_BYTES)
+    return DynamoAction({"Update": update}, len(data) + ITEM_OVERHEAD_BYTES)
 
 
-def create_object(object_id: ObjectId, data: bytes | None, now_us: int, write_id: str) -> Action:
+def create_object(object_id: ObjectId, data: bytes | None, now_us: int, write_id: str) -> DynamoAction:
     """Store an object on the condition that it is absent; without bytes, only the condition."""
     if data is None:
-        return Action({"ConditionCheck": {"Key": key(object_key(object_id)), **_IF_ABSENT}})
+        return DynamoAction({"ConditionCheck": {"Key": key(object_key(object_id)), **_IF_ABSENT}})
     item = key(object_key(object_id)) | {
         "referenced_us": {"N": str(now_us)},
         "object_data": {"B": data},
@@ -91,17 +91,17 @@ def create_object(object_id: ObjectId, data: bytes | None, now_us: int, write_id
     return put_if_absent(item, len(data) + ITEM_OVERHEAD_BYTES)
 
 
-def delete_object(stored_object: StoredObject) -> Action:
+def delete_object(stored_object: StoredObject) -> DynamoAction:
     """Delete an object on the condition that it was not stored again."""
     delete = {
         "Key": key(object_key(stored_object.id)),
         "ConditionExpression": "referenced_us = :seen",
         "ExpressionAttributeValues": {":seen": {"N": str(stored_object.referenced_us)}},
     }
-    return Action({"Delete": delete}, stored_object.size + ITEM_OVERHEAD_BYTES)
+    return DynamoAction({"Delete": delete}, stored_object.size + ITEM_OVERHEAD_BYTES)
 
 
-def swap_row(name: str, before: Row | None, after: Row | None, write_id: str) -> list[Action]:
+def swap_row(name: str, before: Row | None, after: Row | None, write_id: str) -> list[DynamoAction]:
     """Replace a row on the condition that it is as it was seen, and list it under its kind if that is new."""
     condition: Item = _IF_ABSENT
     if before is not None:
@@ -114,20 +114,20 @@ def swap_row(name: str, before: Row | None, after: Row | None, write_id: str) ->
     row_key = key(ROW + name)
     if after is not None:
         item = {"row_kind": {"S": after.kind}, "row_data": {"B": after.data}, "write_id": {"S": write_id}}
-        actions = [Action({"Put": {"Item": row_key | item, **condition}}, size)]
+        actions = [DynamoAction({"Put": {"Item": row_key | item, **condition}}, size)]
     else:
         kind = "ConditionCheck" if before is None else "Delete"
-        actions = [Action({kind: {"Key": row_key, **condition}}, size)]
+        actions = [DynamoAction({kind: {"Key": row_key, **condition}}, size)]
     if before is not None and (after is None or after.kind != before.kind):
-        actions.append(Action({"Delete": {"Key": key(KIND + before.kind, name)}}))
+        actions.append(DynamoAction({"Delete": {"Key": key(KIND + before.kind, name)}}))
     if after is not None and (before is None or after.kind != before.kind):
-        actions.append(Action({"Put": {"Item": key(KIND + after.kind, name)}}))
+        actions.append(DynamoAction({"Put": {"Item": key(KIND + after.kind, name)}}))
     return actions
 
 
-def transactions(actions: Iterable[Action]) -> list[list[Action]]:
+def transactions(actions: Iterable[DynamoAction]) -> list[list[DynamoAction]]:
     """The actions, in their order, in as few transactions as can hold them."""
-    parts: list[list[Action]] = []
+    parts: list[list[DynamoAction]] = []
     room = 0
     for action in actions:
         if not parts or len(parts[-1]) == TRANSACTION_MAX_ACTIONS or room < action.size:

@@ -32,7 +32,7 @@ from botocore.parsers import ResponseParserError
 from botocore.session import get_session
 
 from penstock.errors import Denied, InvalidRequest, LakeNotFound, OutcomeUnknown, Unavailable
-from penstock.stores.dynamodb_items import KEY_SCHEMA, Action, Item, key
+from penstock.stores.dynamodb_items import KEY_SCHEMA, DynamoAction, Item, key
 from penstock.stores.urls import options, split_url, without_secrets
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class DynamoTable:
             else:
                 tries.wait("it left requests unprocessed")
 
-    def transact(self, actions: Sequence[Action], token: str | None = None) -> ConditionRefused | None:
+    def transact(self, actions: Sequence[DynamoAction], token: str | None = None) -> ConditionRefused | None:
         """Carry out a transaction; ``Refused`` if one of its conditions does not hold.
 
         Raises ``OutcomeUnknown`` if it may have been carried out, ``Unavailable`` if it surely was not.

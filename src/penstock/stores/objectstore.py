@@ -55,11 +55,11 @@ from penstock.storage.buckets import (
     UnansweredWrite,
     WriteRefused,
 )
-from penstock.storage.conditions import keeps_conditions, race
+from penstock.storage.conditional_writes import keeps_conditions, race
 from penstock.storage.local import LocalBucket
 from penstock.storage.remote import SCHEMES, RemoteBucket
 from penstock.storage.request_loop import RequestLoop
-from penstock.stores.directory import PRIVATE_DIRECTORY
+from penstock.stores.lake_directory import PRIVATE_DIRECTORY
 from penstock.stores.port import AdvanceResult, Row, Store, StoredObject, Turn
 from penstock.stores.urls import options, split_url, without_secrets
 

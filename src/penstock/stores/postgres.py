@@ -40,7 +40,7 @@ from penstock.stores.postgres_sql import (
     PRIMARY_KEYS,
     RELATIONS,
     ROLLBACK,
-    Statement,
+    SqlStatement,
     Statements,
     Step,
     bytes_array,
@@ -49,11 +49,11 @@ from penstock.stores.postgres_sql import (
 )
 from penstock.stores.postgres_wire import (
     ConnectionLost,
-    Pool,
+    ConnectionPool,
     PostgresPlace,
-    Result,
-    Session,
+    PostgresSession,
     StatementRefused,
+    StatementResult,
 )
 
 CREATE_TIMEOUT_S: Final = 20.0
@@ -83,7 +83,7 @@ class PostgresStore(Store):
         self._process = os.getpid()
         self._schema = place.schema
         self._sql = Statements(f'"{place.schema}"')
-        self._pool = Pool(place)
+        self._pool = ConnectionPool(place)
         self._in_turn = local()
         try:
             self._prepare(create)
@@ -145,7 +145,7 @@ class PostgresStore(Store):
             f"there is no lake at {self.url}: run penstock init '{self.url}' to make one", url=self.url
         )
 
-    def _migrate(self, session: Session, version: int) -> None:
+    def _migrate(self, session: PostgresSession, version: int) -> None:
         """From one version to the newest, within the transaction that has begun; nothing if another did."""
         schema, steps = f'"{self._schema}"', list[str]()
         if version:
@@ -161,7 +161,7 @@ class PostgresStore(Store):
         for migration in MIGRATIONS[version:]:
             steps += [step.format(schema) for step in migration]
         steps.append(f"UPDATE {schema}.{MARK} SET version = {len(MIGRATIONS)}")
-        session.run(*(Statement(step)() for step in steps), COMMIT())
+        session.run(*(SqlStatement(step)() for step in steps), COMMIT())
 
     def check(self) -> list[str]:
         name = self._schema
@@ -186,13 +186,13 @@ class PostgresStore(Store):
         if os.getpid() != self._process:
             raise InvalidRequest("a lake cannot be used across a fork; open it again in the child process")
 
-    def _run(self, *steps: Step) -> list[Result]:
+    def _run(self, *steps: Step) -> list[StatementResult]:
         """Run what can be repeated.
 
         A thread in a turn does so on the turn's connection: threads that hold one never wait for another.
         """
         self._check_open()
-        session: Session | None = getattr(self._in_turn, "session", None)
+        session: PostgresSession | None = getattr(self._in_turn, "session", None)
         if session is not None:
             with self._explain_errors():
                 return session.run(*steps)
@@ -200,7 +200,7 @@ class PostgresStore(Store):
         self._pool.give_back(session)
         return results
 
-    def _start(self, *steps: Step) -> tuple[Session, list[Result]]:
+    def _start(self, *steps: Step) -> tuple[PostgresSession, list[StatementResult]]:
         """Run statements on a connection that is the caller's then; on a new one if the first was lost."""
         self._check_open()
         with self._explain_errors():
@@ -210,7 +210,7 @@ class PostgresStore(Store):
                 self._pool.drop_idle()  # they will have been lost with it
                 return self._start_once(steps)
 
-    def _start_once(self, steps: tuple[Step, ...]) -> tuple[Session, list[Result]]:
+    def _start_once(self, steps: tuple[Step, ...]) -> tuple[PostgresSession, list[StatementResult]]:
         session = self._pool.take()
         try:
             return session, session.run(*steps)
@@ -275,7 +275,9 @@ class PostgresStore(Store):
         for step in self._store_steps(self._sql.store, objects.items()):
             self._run(step)
 
-    def _store_steps(self, statement: Statement, objects: Iterable[tuple[ObjectId, bytes]]) -> Iterator[Step]:
+    def _store_steps(
+        self, statement: SqlStatement, objects: Iterable[tuple[ObjectId, bytes]]
+    ) -> Iterator[Step]:
         """Objects in the order in which everybody locks them, so many a statement."""
         now = self._clock()
         for part in _split_objects(sorted(objects)):
@@ -326,7 +328,7 @@ class PostgresStore(Store):
 
 
 class _PostgresTurn(Turn):
-    def __init__(self, store: PostgresStore, session: Session, name: str, row: Row | None) -> None:
+    def __init__(self, store: PostgresStore, session: PostgresSession, name: str, row: Row | None) -> None:
         self._store, self._session, self._name, self.row = store, session, name, row
 
     def advance(
@@ -371,7 +373,7 @@ class _PostgresTurn(Turn):
         return OutcomeUnknown(f"{self._store.url} was lost while committing: {problem}")
 
 
-def _row(result: Result) -> Row | None:
+def _row(result: StatementResult) -> Row | None:
     rows = result.rows
     return _decode_row(*rows[0]) if rows else None
 

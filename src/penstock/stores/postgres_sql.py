@@ -12,7 +12,7 @@ BYTES, BYTES_ARRAY, INTEGER, INTEGER_ARRAY, TEXT = 17, 1001, 20, 1016, 25
 """How the protocol names types."""
 
 
-class Statement(NamedTuple):
+class SqlStatement(NamedTuple):
     """SQL with the types of its parameters. Called with their values, it is a step to be run."""
 
     text: str
@@ -22,7 +22,7 @@ class Statement(NamedTuple):
         return self, tuple(map(_encode, parameters))
 
 
-Step: TypeAlias = tuple[Statement, tuple[bytes, ...]]
+Step: TypeAlias = tuple[SqlStatement, tuple[bytes, ...]]
 
 
 def _encode(value: bytes | str | int) -> bytes:
@@ -72,36 +72,36 @@ COLUMNS: Final = {
     (MARK, "version", "bigint"),
 }
 
-BEGIN: Final = Statement("BEGIN")
-COMMIT: Final = Statement("COMMIT")
-ROLLBACK: Final = Statement("ROLLBACK")
-SET: Final = Statement("SELECT set_config($1, $2, false)", (TEXT, TEXT))
-DURABLE: Final = Statement(
+BEGIN: Final = SqlStatement("BEGIN")
+COMMIT: Final = SqlStatement("COMMIT")
+ROLLBACK: Final = SqlStatement("ROLLBACK")
+SET: Final = SqlStatement("SELECT set_config($1, $2, false)", (TEXT, TEXT))
+DURABLE: Final = SqlStatement(
     "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
 )
-RELATIONS: Final = Statement(
+RELATIONS: Final = SqlStatement(
     "SELECT c.relname::text FROM pg_catalog.pg_class c "
     "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
     "WHERE n.nspname = $1::text::name AND c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S')",
     (TEXT,),
 )
-NAMESPACE: Final = Statement(
+NAMESPACE: Final = SqlStatement(
     "SELECT nspname::text FROM pg_catalog.pg_namespace WHERE nspname = $1::text::name", (TEXT,)
 )
-FOUND_COLUMNS: Final = Statement(
+FOUND_COLUMNS: Final = SqlStatement(
     "SELECT c.relname::text, a.attname::text, pg_catalog.format_type(a.atttypid, NULL) "
     "FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_class c ON c.oid = a.attrelid "
     "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
     "WHERE n.nspname = $1::text::name AND a.attnum > 0 AND NOT a.attisdropped AND c.relkind = 'r'",
     (TEXT,),
 )
-PRIMARY_KEYS: Final = Statement(
+PRIMARY_KEYS: Final = SqlStatement(
     "SELECT c.relname::text FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indrelid "
     "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
     "WHERE n.nspname = $1::text::name AND i.indisprimary AND i.indisvalid",
     (TEXT,),
 )
-CARELESS: Final = Statement(
+CARELESS: Final = SqlStatement(
     "SELECT name FROM pg_catalog.pg_settings "
     "WHERE name IN ('fsync', 'full_page_writes') AND setting = 'off' ORDER BY name"
 )
@@ -116,39 +116,41 @@ class Statements:
             "FROM unnest($1, $2) AS one (id, data)"
         )
         objects = (BYTES_ARRAY, BYTES_ARRAY, INTEGER)
-        self.fetch = Statement(f"SELECT id, data FROM {schema}.objects WHERE id = ANY ($1)", (BYTES_ARRAY,))
-        self.present = Statement(f"SELECT id FROM {schema}.objects WHERE id = ANY ($1)", (BYTES_ARRAY,))
-        self.insert = Statement(insert, objects)
+        self.fetch = SqlStatement(
+            f"SELECT id, data FROM {schema}.objects WHERE id = ANY ($1)", (BYTES_ARRAY,)
+        )
+        self.present = SqlStatement(f"SELECT id FROM {schema}.objects WHERE id = ANY ($1)", (BYTES_ARRAY,))
+        self.insert = SqlStatement(insert, objects)
         # Always another time than before, whoever's clock is behind: it is how a sweep notices.
-        self.store = Statement(
+        self.store = SqlStatement(
             f"{insert} ON CONFLICT (id) DO UPDATE "
             "SET referenced_us = GREATEST(excluded.referenced_us, objects.referenced_us + 1)",
             objects,
         )
         rows = f"SELECT name, kind, data FROM {schema}.refs"
-        self.row = Statement(f"{rows} WHERE name = $1", (BYTES,))
-        self.lock_row = Statement(f"{rows} WHERE name = $1 FOR UPDATE", (BYTES,))
-        self.insert_row = Statement(
+        self.row = SqlStatement(f"{rows} WHERE name = $1", (BYTES,))
+        self.lock_row = SqlStatement(f"{rows} WHERE name = $1 FOR UPDATE", (BYTES,))
+        self.insert_row = SqlStatement(
             f"INSERT INTO {schema}.refs (name, kind, data) VALUES ($1, $2, $3)", (BYTES, TEXT, BYTES)
         )
-        self.update_row = Statement(
+        self.update_row = SqlStatement(
             f"UPDATE {schema}.refs SET kind = $2, data = $3 WHERE name = $1", (BYTES, TEXT, BYTES)
         )
-        self.delete_row = Statement(f"DELETE FROM {schema}.refs WHERE name = $1", (BYTES,))
+        self.delete_row = SqlStatement(f"DELETE FROM {schema}.refs WHERE name = $1", (BYTES,))
         self.rows_after, self.rows_from = (
-            Statement(
+            SqlStatement(
                 f"{rows} WHERE kind = $1 AND name {beyond} $2 AND name < $3 ORDER BY name LIMIT $4",
                 (TEXT, BYTES, BYTES, INTEGER),
             )
             for beyond in (">", ">=")
         )
-        self.scan = Statement(
+        self.scan = SqlStatement(
             f"SELECT id, referenced_us, octet_length(data)::bigint FROM {schema}.objects "
             "WHERE id > $1 ORDER BY id LIMIT $2",
             (BYTES, INTEGER),
         )
         # What is locked is just being stored again. Not to wait for it is not to deadlock with it.
-        self.delete = Statement(
+        self.delete = SqlStatement(
             "WITH doomed AS ("
             f"SELECT o.id FROM {schema}.objects o JOIN unnest($1, $2) AS one (id, referenced_us) "
             "ON o.id = one.id AND o.referenced_us = one.referenced_us FOR UPDATE OF o SKIP LOCKED"
@@ -157,9 +159,9 @@ class Statements:
         )
         # In the order in which an advance locks them.
         self.scrub = (
-            Statement(f"VACUUM (FULL) {schema}.objects"),
-            Statement(f"VACUUM (FULL) {schema}.refs"),
+            SqlStatement(f"VACUUM (FULL) {schema}.objects"),
+            SqlStatement(f"VACUUM (FULL) {schema}.refs"),
         )
-        self.erase = Statement(f"TRUNCATE {schema}.refs, {schema}.objects")
-        self.version = Statement(f"SELECT version FROM {schema}.{MARK}")
-        self.lock_version = Statement(f"SELECT version FROM {schema}.{MARK} FOR UPDATE")
+        self.erase = SqlStatement(f"TRUNCATE {schema}.refs, {schema}.objects")
+        self.version = SqlStatement(f"SELECT version FROM {schema}.{MARK}")
+        self.lock_version = SqlStatement(f"SELECT version FROM {schema}.{MARK} FOR UPDATE")

@@ -18,7 +18,7 @@ from threading import Lock
 from typing import Final, NamedTuple, TypeAlias
 
 from penstock.errors import Denied, InvalidRequest, LakeNotFound, PenstockError, Unavailable
-from penstock.stores.postgres_sql import DURABLE, ROLLBACK, SET, Statement, Step
+from penstock.stores.postgres_sql import DURABLE, ROLLBACK, SET, SqlStatement, Step
 from penstock.stores.urls import options, split_url, without_secrets
 
 try:
@@ -69,7 +69,7 @@ _NO_ENTRY: Final = re.compile(
 )
 
 
-class Result(NamedTuple):
+class StatementResult(NamedTuple):
     """What a statement came to: its rows, how many rows it changed, and what it says it was."""
 
     rows: list[tuple[bytes, ...]]
@@ -117,13 +117,13 @@ class PostgresPlace:
         theirs = [part for part in query.split("&") if part.partition("=")[0] not in _OURS]
         self._connect = _make_connector(f"{address}?{'&'.join(theirs)}")
 
-    def connect(self) -> Session:
+    def connect(self) -> PostgresSession:
         """A new connection, set up; typed errors say why there is none."""
         try:
             connection = self._connect()
         except psycopg.Error as problem:
             raise self._explain(_one_line(str(problem))) from None
-        session = Session(connection)
+        session = PostgresSession(connection)
         try:
             session.run(*(SET(name, value) for name, value in _SESSION.items()), DURABLE())
         except BaseException:
@@ -159,27 +159,27 @@ def _make_connector(url: str) -> Callable[[], psycopg.Connection]:
     return lambda: psycopg.connect(address, autocommit=True)
 
 
-_Prepared: TypeAlias = tuple[Statement, bytes]
+_Prepared: TypeAlias = tuple[SqlStatement, bytes]
 
 
-class Session:
+class PostgresSession:
     """A connection on which statements go out together, and their results come back together."""
 
     def __init__(self, connection: psycopg.Connection) -> None:
         self._connection, self._wire = connection, connection.pgconn
-        self._prepared: dict[Statement, bytes] = {}
+        self._prepared: dict[SqlStatement, bytes] = {}
         self._names = 0
         self._poll = select.poll()
         self._poll.register(self._wire.socket, select.POLLIN)
         self._owes_answers = False
         self.idle_since_s = 0.0
 
-    def run(self, *steps: Step) -> list[Result]:
+    def run(self, *steps: Step) -> list[StatementResult]:
         """The results, one a statement. ``Refused`` if the server refused one, ``Lost`` if it is away."""
         if not self.is_usable:
             raise ConnectionLost("the connection was lost before")
         self._owes_answers = True
-        results: list[Result] = []
+        results: list[StatementResult] = []
         try:
             refused = self._receive(self._send(steps), results)
             self._wire.exit_pipeline_mode()
@@ -211,7 +211,9 @@ class Session:
                 wire.consume_input()
         return prepared
 
-    def _receive(self, statements: list[_Prepared | None], results: list[Result]) -> StatementRefused | None:
+    def _receive(
+        self, statements: list[_Prepared | None], results: list[StatementResult]
+    ) -> StatementRefused | None:
         """Collect the results up to the end of the answer, and the first refusal if there is one."""
         wire, refused, position = self._wire, None, 0
         while True:
@@ -266,7 +268,7 @@ class Session:
         self._connection.close()
 
 
-class Pool:
+class ConnectionPool:
     """So many connections at most, the last used first.
 
     Of our own, because whoever waits for psycopg's pool, which connects in the background, learns that it
@@ -276,11 +278,11 @@ class Pool:
     def __init__(self, address: PostgresPlace) -> None:
         self._place = address
         self._slots = _Slots(address.pool_max)
-        self._idle: deque[Session] = deque()
+        self._idle: deque[PostgresSession] = deque()
         self._process = os.getpid()
         self.is_closed = False
 
-    def take(self) -> Session:
+    def take(self) -> PostgresSession:
         """A connection, to be given back."""
         if not self._slots.take(POOL_WAIT_S):
             raise Unavailable(
@@ -300,7 +302,7 @@ class Pool:
             self._slots.give_back()
             raise
 
-    def give_back(self, session: Session) -> None:
+    def give_back(self, session: PostgresSession) -> None:
         try:
             session.leave()
             session.idle_since_s = time.monotonic()
@@ -387,8 +389,8 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _read_result(result: PGresult) -> Result:
+def _read_result(result: PGresult) -> StatementResult:
     """There are no empty values in what we ask for."""
     fields = range(result.nfields)
     rows = [tuple(result.get_value(row, column) or b"" for column in fields) for row in range(result.ntuples)]
-    return Result(rows, result.command_tuples or 0, result.command_status or b"")
+    return StatementResult(rows, result.command_tuples or 0, result.command_status or b"")

@@ -24,7 +24,7 @@ from penstock.errors import Damaged, Denied, InvalidRequest, OutcomeUnknown, Pen
 from penstock.model.clock import Clock, now_us
 from penstock.model.encoding import ObjectId
 from penstock.storage.disk_space import NO_ROOM, has_room, storage_full_error
-from penstock.stores.directory import PRIVATE_DIRECTORY
+from penstock.stores.lake_directory import PRIVATE_DIRECTORY
 from penstock.stores.port import AdvanceResult, Row, Store, StoredObject, Turn
 from penstock.stores.rocksdb_directory import DATA_DIRECTORY, claim
 

@@ -28,7 +28,7 @@ from penstock.errors import (
 from penstock.model.clock import Clock, now_us
 from penstock.model.encoding import ObjectId
 from penstock.storage.disk_space import NO_ROOM, has_room, storage_full_error
-from penstock.stores.directory import PRIVATE_FILE
+from penstock.stores.lake_directory import PRIVATE_FILE
 from penstock.stores.port import AdvanceResult, Row, Store, StoredObject, Turn
 from penstock.stores.sqlite_reader import ReadOnlyFile, is_read_only
 

@@ -11,12 +11,12 @@ import msgspec
 
 from penstock.errors import CommitConflict
 from penstock.kernel import tree
-from penstock.kernel.batch import Batch, Outcome
-from penstock.kernel.chain import Chain, Draft
+from penstock.kernel.batch import Batch, RequestOutcome
+from penstock.kernel.chain import CommitChain, CommitDraft
 from penstock.kernel.commit import CommitRequest, _Base
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.queue import BranchQueue
-from penstock.kernel.reachable import Reach
+from penstock.kernel.reachable import ReachableObjects
 from penstock.kernel.request import Request
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.objects import CommitObject, Leaf, Node
@@ -26,31 +26,31 @@ from penstock.model.operations import Put
 @contextmanager
 def drops_a_key() -> Iterator[None]:
     """Of a commit of several keys, the last is left out."""
-    add = Chain.add
+    add = CommitChain.add
 
-    def broken(chain: Chain, draft: Draft) -> None:
+    def broken(chain: CommitChain, draft: CommitDraft) -> None:
         changes = dict(draft.changes)
         if 1 < len(changes) < 10:
             changes.popitem()
         add(chain, draft._replace(changes=changes))
 
-    with patch.object(Chain, "add", broken):
+    with patch.object(CommitChain, "add", broken):
         yield
 
 
 @contextmanager
 def takes_a_key_along() -> Iterator[None]:
     """A commit also changes a key that it was not asked to."""
-    add = Chain.add
+    add = CommitChain.add
 
-    def broken(chain: Chain, draft: Draft) -> None:
+    def broken(chain: CommitChain, draft: CommitDraft) -> None:
         changes = dict(draft.changes)
         for key, value in draft.changes.items():
             if key == b"table5":
                 changes[b"table4"] = value
         add(chain, draft._replace(changes=changes))
 
-    with patch.object(Chain, "add", broken):
+    with patch.object(CommitChain, "add", broken):
         yield
 
 
@@ -60,11 +60,11 @@ def swaps_two_commits() -> Iterator[None]:
     submit = BranchQueue.submit
     waiting: dict[int, Request] = {}
 
-    def broken(queue: BranchQueue, request: Request) -> Outcome:
+    def broken(queue: BranchQueue, request: Request) -> RequestOutcome:
         held = waiting.pop(id(queue), None)
         if held is None and not request.key.startswith("again"):
             waiting[id(queue)] = request
-            return Outcome((NO_COMMIT,), NO_COMMIT)
+            return RequestOutcome((NO_COMMIT,), NO_COMMIT)
         outcome = submit(queue, request)
         if held is not None:
             submit(queue, held)
@@ -79,7 +79,7 @@ def applies_what_it_refuses() -> Iterator[None]:
     """A request in conflict is refused, and applied all the same."""
     submit = Kernel.submit
 
-    def broken(kernel: Kernel, branch: str, request: Request) -> Outcome:
+    def broken(kernel: Kernel, branch: str, request: Request) -> RequestOutcome:
         try:
             return submit(kernel, branch, request)
         except CommitConflict:
@@ -159,7 +159,7 @@ def cuts_nodes_elsewhere() -> Iterator[None]:
 @contextmanager
 def sweeps_what_is_reachable() -> Iterator[None]:
     """The sweep does not look into tree nodes for what they lead to."""
-    with patch.object(Reach, "_list_children", lambda *_: []):
+    with patch.object(ReachableObjects, "_list_children", lambda *_: []):
         yield
 
 
@@ -184,12 +184,12 @@ def _date_before_parent(commit: CommitObject, below: CommitObject) -> CommitObje
 
 
 def _with_commits(change: Callable[[CommitObject, CommitObject], CommitObject]) -> Iterator[None]:
-    make = Chain._commit
+    make = CommitChain._commit
 
-    def broken(chain: Chain, pending: Any, now_us: int) -> CommitObject:
+    def broken(chain: CommitChain, pending: Any, now_us: int) -> CommitObject:
         return change(make(chain, pending, now_us), chain.commit)
 
-    with patch.object(Chain, "_commit", broken):
+    with patch.object(CommitChain, "_commit", broken):
         yield
 
 
@@ -199,7 +199,7 @@ def answers_with_the_head() -> Iterator[None]:
     submit = BranchQueue.submit
     last: list[ObjectId] = []
 
-    def broken(queue: BranchQueue, request: Request) -> Outcome:
+    def broken(queue: BranchQueue, request: Request) -> RequestOutcome:
         outcome = submit(queue, request)
         last.append(outcome.head)
         return outcome._replace(head=last[-2] if len(last) > 1 else outcome.head)

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from penstock.kernel.format import AppliedChange, Format, PrepareAgain, Refused, Table, blob
+from penstock.kernel.format import AppliedChange, Format, FormatRefused, PrepareAgain, Table, blob
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.objects import content_of
 from penstock.model.content import AnyContent, Unknown
@@ -132,7 +132,7 @@ class JournalFormat(Format):
         self._read_storage(table)
         for text in _intent_lines(_decode_intent(change.intent)):
             if text in self.refused_texts:
-                raise Refused(f"cannot append the line {text!r}")
+                raise FormatRefused(f"cannot append the line {text!r}")
         return state_of(table.content)
 
     def apply(self, table: Table, change: Change, prepared: State | None) -> AppliedChange:
@@ -146,7 +146,7 @@ class JournalFormat(Format):
         intent, state = _decode_intent(change.intent), state_of(table.content)
         for text in _intent_lines(intent):
             if text in self.refused_late:
-                raise Refused(f"can no longer take the line {text!r}")
+                raise FormatRefused(f"can no longer take the line {text!r}")
         held = table.content.objects if table.content is not None else ()
         version = state.version + 1
         if isinstance(intent, Ensure) and intent.text in (_format_line(table.read(data)) for data in held):
@@ -293,9 +293,9 @@ def _with_objects(
 def _check_edit(table: Table, intent: JournalEdit, state: State, held: tuple[ObjectId, ...]) -> None:
     """An edit is refused if its line is gone, or was written after the version that was read."""
     if intent.number >= len(held):
-        raise Refused(f"has no line {intent.number}")
+        raise FormatRefused(f"has no line {intent.number}")
     if state.changed[intent.number] > intent.read_version:
-        raise Refused(
+        raise FormatRefused(
             f"changed line {intent.number}",
             expected=f"version {intent.read_version}",
             found=f"version {state.changed[intent.number]}",
@@ -303,7 +303,7 @@ def _check_edit(table: Table, intent: JournalEdit, state: State, held: tuple[Obj
         )
     text = _format_line(table.read(held[intent.number]))
     if text != intent.old:
-        raise Refused(f"has another line {intent.number}", expected=intent.old, found=text)
+        raise FormatRefused(f"has another line {intent.number}", expected=intent.old, found=text)
 
 
 def _format_line(line: bytes) -> str:

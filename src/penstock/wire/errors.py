@@ -32,7 +32,7 @@ ERROR_MARK: Final = "PENSTOCK-ERROR "
 """Before a whole error in a text that goes through Spark."""
 
 
-class Error(msgspec.Struct, frozen=True, kw_only=True):
+class ErrorDetails(msgspec.Struct, frozen=True, kw_only=True):
     """What went wrong."""
 
     code: str
@@ -43,18 +43,18 @@ class Error(msgspec.Struct, frozen=True, kw_only=True):
     """The facts of the error, such as `conflicts`."""
 
 
-class Failure(msgspec.Struct, frozen=True, kw_only=True):
+class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
     """The body of every answer that says that something went wrong."""
 
-    error: Error
+    error: ErrorDetails
     request_id: str = ""
     """As in the server's log; empty if no server answered."""
 
     @classmethod
     def of(
         cls, code: str, message: str, details: Mapping[str, Any] | None = None, request_id: str = ""
-    ) -> Failure:
-        error = Error(code=code, message=_valid_text(message), details=dict(details or {}))
+    ) -> ErrorBody:
+        error = ErrorDetails(code=code, message=_valid_text(message), details=dict(details or {}))
         return cls(error=error, request_id=_valid_text(request_id))
 
 
@@ -73,13 +73,13 @@ _BY_STATUS: Final[Mapping[int, type[PenstockError]]] = {
 
 def encode_error(error: PenstockError, request_id: str) -> bytes:
     """An error as the body of an answer."""
-    return json.encode(build_failure(error, request_id), Failure)
+    return json.encode(build_failure(error, request_id), ErrorBody)
 
 
-def build_failure(error: PenstockError, request_id: str) -> Failure:
+def build_failure(error: PenstockError, request_id: str) -> ErrorBody:
     """An error as JSON can hold it."""
     details = {name: _encode_detail(value) for name, value in error.details.items()}
-    return Failure.of(error.code, error.message, details, request_id)
+    return ErrorBody.of(error.code, error.message, details, request_id)
 
 
 def decode_error(status: int, body: bytes) -> PenstockError | None:
@@ -88,13 +88,13 @@ def decode_error(status: int, body: bytes) -> PenstockError | None:
     A newer server's error of a kind that is not known here becomes the nearest one that is.
     """
     try:
-        failure = json_decoder(Failure).decode(body)
+        failure = json_decoder(ErrorBody).decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     return rebuild(failure, status)
 
 
-def rebuild(failure: Failure, status: int) -> PenstockError:
+def rebuild(failure: ErrorBody, status: int) -> PenstockError:
     """An error as it was raised on the other side, with the id of the request that met it."""
     sent = failure.error
     kind = _error_classes().get(sent.code) or kind_for(status)

@@ -14,12 +14,12 @@ from deltalake import DeltaTable as ForeignTable
 from deltalake import write_deltalake
 
 from penstock.errors import ReferenceExists
+from penstock.formats.delta.branch_log.branch_log import BranchLog, line_of
 from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.intents import CommitIntent, change
-from penstock.formats.delta.branch_log.line import Line, line_of
 from penstock.formats.delta.branch_log.ownership import NewTable, OwnerIdentity
 from penstock.formats.delta.format import DeltaFormat
-from penstock.formats.delta.log.files import PlaceFiles
+from penstock.formats.delta.log.log_files import PlaceFiles
 from penstock.formats.delta.log.snapshot import LogSnapshot, load_snapshot
 from penstock.formats.delta.ownership.handover import Handover
 from penstock.formats.delta.ownership.owner import DeltaOwner, OwnerRatifiedTable
@@ -88,7 +88,7 @@ class DeltaLake:
     def content(self, key: str, branch: str = "main") -> DeltaTable:
         return self.tables.require_managed(self.tables.head(branch), Key.parse(key))
 
-    def line(self, key: str, branch: str = "main") -> Line:
+    def line(self, key: str, branch: str = "main") -> BranchLog:
         return line_of(self.content(key, branch))
 
     def has(self, key: str) -> bool:

@@ -11,7 +11,7 @@ import msgspec
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-from penstock.formats.delta.log.files import LogFile, PlaceFiles
+from penstock.formats.delta.log.log_files import LogFile, PlaceFiles
 from penstock.formats.delta.protocol.actions import (
     ACTION_NAMES,
     Action,

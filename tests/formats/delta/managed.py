@@ -10,12 +10,18 @@ from uuid import UUID, uuid4
 import msgspec
 
 from penstock.errors import ReferenceExists
+from penstock.formats.delta.branch_log.branch_log import BranchLog, BranchLogTip, line_of
 from penstock.formats.delta.branch_log.commits import Commits
-from penstock.formats.delta.branch_log.intents import CommitIntent, CreateIntent, FileBody, Intent, change
-from penstock.formats.delta.branch_log.line import Line, LineTip, line_of
+from penstock.formats.delta.branch_log.intents import (
+    ActionsBodyFile,
+    CommitIntent,
+    CreateIntent,
+    Intent,
+    change,
+)
 from penstock.formats.delta.branch_log.ownership import NewTable, OwnerIdentity, first_commit
 from penstock.formats.delta.format import UNPUBLISHED_MAX, DeltaFormat
-from penstock.formats.delta.log.files import PlaceFiles
+from penstock.formats.delta.log.log_files import PlaceFiles
 from penstock.formats.delta.log.snapshot import LogSnapshot, load_snapshot
 from penstock.formats.delta.protocol.actions import (
     Action,
@@ -27,9 +33,9 @@ from penstock.formats.delta.protocol.actions import (
     parse_commit,
     write_commit,
 )
-from penstock.formats.delta.protocol.transaction import DeltaReads, Partitions
+from penstock.formats.delta.protocol.transaction import DeltaReads, PartitionFilter
 from penstock.formats.delta.publishing.publisher import Publisher
-from penstock.kernel.batch import Outcome
+from penstock.kernel.batch import RequestOutcome
 from penstock.kernel.format import Table
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.objects import content_of
@@ -119,12 +125,12 @@ class Owner:
 
     def ask(
         self, intent: Intent, *, key: str = KEY, branch: str = "main", once: str | None = None
-    ) -> Outcome:
+    ) -> RequestOutcome:
         return self.kernel.commit(branch, [change(key, intent)], key=once)
 
     def commit(
         self,
-        actions: Sequence[Action] | bytes | FileBody,
+        actions: Sequence[Action] | bytes | ActionsBodyFile,
         *,
         key: str = KEY,
         branch: str = "main",
@@ -132,14 +138,14 @@ class Owner:
         version: int | None = None,
         read_version: int | None = None,
         reads: DeltaReads | None = None,
-        replaces: tuple[Partitions, ...] | None = None,
+        replaces: tuple[PartitionFilter, ...] | None = None,
         has_new_files: bool = False,
     ) -> int:
         """Ask for a commit, and tell the table's latest version afterwards.
 
         With ``has_new_files`` as Penstock's own writers do, who name every file anew.
         """
-        given = actions if isinstance(actions, bytes | FileBody) else write_commit(actions)
+        given = actions if isinstance(actions, bytes | ActionsBodyFile) else write_commit(actions)
         now = self.content(key, branch) if has_new_files else None
         if now is not None:
             reads = reads or DeltaReads()
@@ -152,7 +158,7 @@ class Owner:
             reads=reads,
             replaces=replaces,
             table=None if now is None else now.id,
-            read_tip=None if now is None else LineTip.of(line_of(now)),
+            read_tip=None if now is None else BranchLogTip.of(line_of(now)),
         )
         self.ask(intent, key=key, branch=branch)
         return self.line(key, branch).latest
@@ -163,7 +169,7 @@ class Owner:
         assert isinstance(content, DeltaTable)
         return content
 
-    def line(self, key: str = KEY, branch: str = "main") -> Line:
+    def line(self, key: str = KEY, branch: str = "main") -> BranchLog:
         return line_of(self.content(key, branch))
 
     def table(self, key: str = KEY, branch: str = "main", *, may_read: bool = True) -> Table:
@@ -213,9 +219,9 @@ def remove(path: str, day: str | None = None, *, data_change: bool = True) -> Re
     )
 
 
-def days(*names: str) -> Partitions:
+def days(*names: str) -> PartitionFilter:
     """The partitions of some days."""
-    return Partitions({"day": names})
+    return PartitionFilter({"day": names})
 
 
 def with_property(metadata: Metadata, name: str, value: str) -> Metadata:

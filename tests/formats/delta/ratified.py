@@ -10,12 +10,12 @@ from uuid import UUID, uuid5
 import msgspec
 
 from penstock.errors import Damaged
-from penstock.formats.delta.branch_log.line import (
-    DeclaredTable,
-    HeldCommit,
-    Line,
-    LineEntry,
+from penstock.formats.delta.branch_log.branch_log import (
+    BranchLog,
+    BranchLogEntry,
+    CommitRecord,
     OwnershipPhase,
+    TableDefinition,
     keep,
     uuid_of,
     with_line,
@@ -45,8 +45,8 @@ class Ratified:
         self.place = places.at(location)
         self.objects: dict[ObjectId, bytes] = {}
         self.bytes: dict[int, bytes] = {}
-        declared = self._keep(DeclaredTable(b"{}", b"{}"))
-        line = Line(
+        declared = self._keep(TableDefinition(b"{}", b"{}"))
+        line = BranchLog(
             phase=OwnershipPhase.OWNED,
             published=published,
             latest=published,
@@ -71,7 +71,7 @@ class Ratified:
             name = f"_penstock/bodies/{hashlib.sha256(rest).hexdigest()}.json"
             self.place.create(name, rest)
         uuid = uuid_of(hashlib.sha256(data).digest()) if body else None
-        return self._follow(data, self._keep(HeldCommit(head=head)), line, name, uuid)
+        return self._follow(data, self._keep(CommitRecord(head=head)), line, name, uuid)
 
     def staged(self, *actions: str, write: bool = True, line: bytes = b"") -> DeltaTable:
         """Ratify a version whose file its writer wrote."""
@@ -118,17 +118,17 @@ class Ratified:
     ) -> DeltaTable:
         version = self.line.latest + 1
         uuid = uuid or uuid5(ID, f"{version} {data.hex()}").bytes
-        entry = LineEntry(uuid, len(data), TIME_MS + version, line, held, body)
+        entry = BranchLogEntry(uuid, len(data), TIME_MS + version, line, held, body)
         self.bytes[version] = data
         followed, blobs = self.line.followed_by(entry)
         self.objects |= blobs
         return self._become(followed)
 
-    def _become(self, line: Line) -> DeltaTable:
+    def _become(self, line: BranchLog) -> DeltaTable:
         self.line, self.content = line, with_line(self.content, line)
         return self.content
 
-    def _keep(self, value: HeldCommit | DeclaredTable) -> ObjectId:
+    def _keep(self, value: CommitRecord | TableDefinition) -> ObjectId:
         one, packed = keep(value)
         self.objects[one] = packed
         return one

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from penstock.formats.delta.log.scan import to_arrow
 from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.formats.delta.protocol.actions import DeletionVector, Metadata, Protocol
-from penstock.formats.delta.rows.writing import write_files
+from penstock.formats.delta.rows.file_writer import write_files
 from penstock.formats.rows.arrow_types import schema_of
 from penstock.formats.rows.schema import StructType, write_schema
 from tests.formats.delta.logs import Table, protocol

@@ -28,9 +28,9 @@ from penstock.formats.delta.protocol.actions import (
     Txn,
     write_commit,
 )
-from penstock.formats.delta.rows.writing import write_files
+from penstock.formats.delta.rows.file_writer import write_files
 from penstock.formats.rows.schema import Field, StructType, write_schema
-from penstock.lake.answers import Ratified
+from penstock.lake.answers import TableCommitResult
 from penstock.lake.call import CommitDescription
 from penstock.model.keys import Key
 from penstock.model.merges import MergeResult
@@ -103,15 +103,15 @@ class Side:
     def merge(self, into: str = "main", **how: Any) -> MergeResult:
         return self.lake.merge(self.branch, into, **how)
 
-    def append(self, *ids: int, day: str = "mon") -> Ratified:
+    def append(self, *ids: int, day: str = "mon") -> TableCommitResult:
         return self.table.append(rows(*ids, day=day), message=f"append {ids}")
 
-    def overwrite(self, *ids: int, day: str | None = None) -> Ratified:
+    def overwrite(self, *ids: int, day: str | None = None) -> TableCommitResult:
         """Put rows in the place of all, or of a day's."""
         partitions = None if day is None else {"day": day}
         return self.table.overwrite(rows(*ids, day=day or "mon"), partitions=partitions, message="overwrite")
 
-    def delete(self, *ids: int, where_day: str | None = None, feed: bool = False) -> Ratified:
+    def delete(self, *ids: int, where_day: str | None = None, feed: bool = False) -> TableCommitResult:
         """Write the files anew that hold some rows, without these. They are all that was read, or else every
         file of a day was looked at."""
         now = self.now()
@@ -125,15 +125,15 @@ class Side:
         parts = () if where_day is None else (TablePart(values={"day": (where_day,)}),)
         return self._commit(now, "DELETE", told, WriterReads(parts=parts, files=_paths(touched)))
 
-    def mask(self, *ids: int) -> Ratified:
+    def mask(self, *ids: int) -> TableCommitResult:
         """Delete rows of one file by a deletion vector."""
         return self._mask(ids)
 
-    def mask_and_append(self, gone: int, *ids: int) -> Ratified:
+    def mask_and_append(self, gone: int, *ids: int) -> TableCommitResult:
         """Delete a row by a deletion vector and add others, in one commit."""
         return self._mask((gone,), ids)
 
-    def _mask(self, ids: Sequence[int], added: Sequence[int] = ()) -> Ratified:
+    def _mask(self, ids: Sequence[int], added: Sequence[int] = ()) -> TableCommitResult:
         now = self.now()
         (add,) = self._holding(now, ids)
         known, live = self._in(now, add), self.ids()
@@ -148,7 +148,7 @@ class Side:
         operation = "MERGE" if added else "DELETE"
         return self._commit(now, operation, [_removal(add), masked, *new], WriterReads(files=_paths([add])))
 
-    def compact(self, day: str) -> Ratified:
+    def compact(self, day: str) -> TableCommitResult:
         """Write a day's files anew as one, with the same rows."""
         now = self.now()
         old = [add for add in now.files() if add.partition_values["day"] == day]
@@ -158,45 +158,45 @@ class Side:
         told = [msgspec.structs.replace(one, data_change=False) for one in files]
         return self._commit(now, "OPTIMIZE", told, WriterReads(files=_paths(old)))
 
-    def add_rows(self, *ids: int, whole_table: bool = False) -> Ratified:
+    def add_rows(self, *ids: int, whole_table: bool = False) -> TableCommitResult:
         """Add rows by a commit that tells what was looked at."""
         now = self.now()
         adds = write_files(now.place, now.metadata, rows(*ids))
         return self._commit(now, "WRITE", adds, WriterReads(whole_table=whole_table))
 
-    def repeat(self, *ids: int) -> Ratified:
+    def repeat(self, *ids: int) -> TableCommitResult:
         """Add the files that hold some rows once more, as a retry of another engine does."""
         files = self._holding(self.now(), ids)
         return self.table.append_actions([msgspec.structs.replace(one, data_change=True) for one in files])
 
-    def remove_unread(self, *ids: int) -> Ratified:
+    def remove_unread(self, *ids: int) -> TableCommitResult:
         """Remove the files that hold some rows, without having looked at anything."""
         now = self.now()
         return self._commit(now, "DELETE", [*map(_removal, self._holding(now, ids))], WriterReads())
 
-    def bring_feature(self, name: str) -> Ratified:
+    def bring_feature(self, name: str) -> TableCommitResult:
         now = self.now()
         more = Protocol(min_reader_version=1, min_writer_version=7, writer_features=(name,))
         return self._commit(now, "UPGRADE PROTOCOL", [union(now.protocol, more)], WriterReads())
 
-    def write_domain(self, name: str, text: str) -> Ratified:
+    def write_domain(self, name: str, text: str) -> TableCommitResult:
         domain = DomainMetadata(domain=name, configuration=text)
         return self._commit(self.now(), "WRITE DOMAIN", [domain], WriterReads())
 
-    def batch(self, application: str, number: int, *ids: int) -> Ratified:
+    def batch(self, application: str, number: int, *ids: int) -> TableCommitResult:
         """What a stream does: rows, and which batch of it they are."""
         now = self.now()
         adds = write_files(now.place, now.metadata, rows(*ids))
         told: list[Action] = [Txn(app_id=application, version=number), *adds]
         return self._commit(now, "STREAMING UPDATE", told, WriterReads(applications=(application,)))
 
-    def set_property(self, name: str, value: str) -> Ratified:
+    def set_property(self, name: str, value: str) -> TableCommitResult:
         now = self.now()
         told = {**now.metadata.configuration, name: value}
         metadata = msgspec.structs.replace(now.metadata, configuration=told)
         return self._commit(now, "SET TBLPROPERTIES", [metadata], WriterReads())
 
-    def add_column(self, name: str, kind: str = "string") -> Ratified:
+    def add_column(self, name: str, kind: str = "string") -> TableCommitResult:
         now = self.now()
         wider = StructType((*now.schema.fields, Field(name=name, type=kind, nullable=True)))
         metadata = msgspec.structs.replace(now.metadata, schema_string=write_schema(wider))
@@ -206,7 +206,7 @@ class Side:
 
     def _commit(
         self, now: TableSnapshot, operation: str, actions: Sequence[Action], looked: WriterReads
-    ) -> Ratified:
+    ) -> TableCommitResult:
         info = CommitInfo({"operation": operation, "operationParameters": {}})
         commit = TableCommit(
             key=Key.parse(KEY),

@@ -14,7 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 
 import penstock
 from penstock.errors import InvalidContent, TableConflict, UnsupportedFeature
-from penstock.formats.delta.log.files import PlaceFiles
+from penstock.formats.delta.log.log_files import PlaceFiles
 from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.formats.delta.protocol.actions import Metadata, Protocol
 from penstock.formats.delta.protocol.features import (

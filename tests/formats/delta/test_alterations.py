@@ -16,8 +16,8 @@ from deltalake import DeltaTable
 
 import penstock
 from penstock.errors import InvalidRequest, MergeConflict, TableConflict, UnsupportedFeature
+from penstock.formats.delta.protocol.column_mapping import MODE
 from penstock.formats.delta.protocol.features import supported_features
-from penstock.formats.delta.protocol.mapping import MODE
 from penstock.formats.delta.protocol.wider_types import TYPE_CHANGES
 from penstock.formats.rows.schema import Field
 from penstock.lake.lake import Lake

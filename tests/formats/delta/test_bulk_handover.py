@@ -14,7 +14,7 @@ from deltalake import write_deltalake
 
 import penstock
 from penstock.errors import InvalidRequest, LocationRefused, Unavailable
-from penstock.formats.delta.branch_log.line import OwnershipPhase
+from penstock.formats.delta.branch_log.branch_log import OwnershipPhase
 from penstock.formats.delta.ownership.bulk_handover import HandoverOutcome, LocatedTable, TableHandover
 from penstock.formats.delta.ownership.discovery import find_tables, name_table
 from penstock.formats.delta.ownership.handover import Handover

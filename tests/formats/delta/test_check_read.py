@@ -14,13 +14,13 @@ import pytest
 import penstock
 from penstock import Lake
 from penstock.errors import MergeConflict
-from penstock.formats.delta.branch_log.line import CommitTerms
+from penstock.formats.delta.branch_log.branch_log import CommitTerms
 from penstock.formats.delta.branch_log.net_change import NetStep
 from penstock.formats.delta.branch_log.read_check import _changed_files
 from penstock.formats.delta.format import DeltaFormat
 from penstock.formats.delta.lake.calls import WriterReads
 from penstock.formats.delta.protocol.actions import Action, Remove
-from penstock.kernel.format import PrepareAgain, Refused, Table
+from penstock.kernel.format import FormatRefused, PrepareAgain, Table
 from penstock.kernel.transactions import TransactionRecord, Transactions
 from penstock.model.commits import CommitMeta
 from penstock.model.keys import Key
@@ -247,7 +247,7 @@ def test_what_lands_between_the_look_and_the_turn_is_looked_at(
             when = "looks" if table.may_read else "at its turn"
             try:
                 check_read(self, table, *args)
-            except (PrepareAgain, Refused) as problem:
+            except (PrepareAgain, FormatRefused) as problem:
                 told.append(f"{when}: {'again' if isinstance(problem, PrepareAgain) else 'refused'}")
                 raise
             told.append(when)

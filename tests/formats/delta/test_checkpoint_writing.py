@@ -442,7 +442,7 @@ def test_reading_a_log_without_checkpoints_does_not_load_pyarrow(table: Table) -
     script = (
         "import sys\n"
         "from penstock.formats.delta.publishing import maintenance\n"
-        "from penstock.formats.delta.log.files import PlaceFiles\n"
+        "from penstock.formats.delta.log.log_files import PlaceFiles\n"
         "from penstock.formats.delta.log.snapshot import load_snapshot\n"
         "from penstock.storage.places import Places\n"
         "places = Places()\n"

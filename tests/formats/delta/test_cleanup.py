@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.errors import InvalidLog, VersionNotFound
 from penstock.formats.delta.log.checkpoint_writer import write_checkpoint
-from penstock.formats.delta.log.cleanup import Cleanup, plan_cleanup, remove
+from penstock.formats.delta.log.cleanup import LogCleanupPlan, plan_cleanup, remove
 from penstock.formats.delta.log.compaction import compact
 from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.formats.delta.protocol.durations import DAY_MS
@@ -55,7 +55,7 @@ def commits(table: Table, *days: float, checkpoints: Collection[int] = ()) -> No
         aged(table, CommitName(version), age)
 
 
-def plan(table: Table, published: int | None = None, **given: Any) -> Cleanup:
+def plan(table: Table, published: int | None = None, **given: Any) -> LogCleanupPlan:
     newest = load_snapshot(table.files).version if published is None else published
     asked: dict[str, Any] = {"keep_from": WIDE, "now_ms": NOW_MS, **given}
     properties = asked.pop("properties", {})
@@ -106,7 +106,7 @@ def test_planning_deletes_nothing(table: Table) -> None:
 
 def test_r35_nothing_goes_without_a_checkpoint(table: Table) -> None:
     commits(table, 500, 400, 300)
-    assert plan(table) == Cleanup(first=None, names=(), size_bytes=0)
+    assert plan(table) == LogCleanupPlan(first=None, names=(), size_bytes=0)
 
 
 def test_a_checkpoint_counts_only_with_its_commit_and_all_its_parts(table: Table) -> None:

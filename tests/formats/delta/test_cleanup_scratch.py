@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.formats.delta.protocol.durations import DAY_MS
-from penstock.formats.delta.publishing.scratch import needed_files, plan_scratch
+from penstock.formats.delta.publishing.side_files import needed_files, plan_scratch
 from penstock.model.nessie import DeltaTable
 from penstock.storage.places import Places
 from tests.formats.delta.ratified import BRANCH, Ratified, publishing, ratify

@@ -18,7 +18,7 @@ from penstock.formats.delta.protocol.actions import Add, DomainMetadata, Protoco
 from penstock.formats.delta.protocol.clustering import CLUSTERING, DOMAIN, parse_clustering
 from penstock.formats.delta.protocol.features import supported_features
 from penstock.formats.delta.protocol.properties import PROTECTED_BEFORE
-from penstock.formats.delta.rows.writing import write_files
+from penstock.formats.delta.rows.file_writer import write_files
 from penstock.formats.rows.arrow_types import schema_of
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table as LakeTable

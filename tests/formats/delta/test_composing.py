@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from penstock.errors import InvalidContent, InvalidRequest, Unavailable
+from penstock.formats.delta.branch_log.branch_log import BranchLog, CommitTerms, Read, held_of
 from penstock.formats.delta.branch_log.composed_commit import (
     HELD_MAX_BYTES,
     TERMS_MAX_BYTES,
@@ -19,7 +20,6 @@ from penstock.formats.delta.branch_log.composed_commit import (
     stage,
     stage_body,
 )
-from penstock.formats.delta.branch_log.line import CommitTerms, Line, Read, held_of
 from penstock.formats.delta.protocol.actions import CommitInfo, parse_commit, write_commit
 from penstock.formats.delta.protocol.transaction import DeltaReads
 from penstock.kernel.format import PrepareAgain, Table
@@ -49,7 +49,7 @@ def composed(
     lines: bytes,
     *,
     table: Table | None = None,
-    line: Line | None = None,
+    line: BranchLog | None = None,
     terms: CommitTerms = CommitTerms(),
     now_ms: int = 0,
 ) -> ComposedCommit:

@@ -20,8 +20,8 @@ from penstock.formats.delta.protocol.transaction import (
     DeltaIsolation,
     DeltaReads,
     DeltaTransaction,
-    Partitions,
-    Winner,
+    PartitionFilter,
+    WinningCommit,
 )
 from tests.chance import examples
 from tests.formats.delta.legal_commits import schema_string
@@ -65,7 +65,7 @@ class Program(msgspec.Struct, frozen=True):
 
     def transaction(self, files: Files, isolation: DeltaIsolation) -> DeltaTransaction:
         seen = frozenset(path for path, partition in files.items() if partition in self.looks_in)
-        looked = (Partitions({"p": tuple(sorted(self.looks_in))}),) if self.looks_in else ()
+        looked = (PartitionFilter({"p": tuple(sorted(self.looks_in))}),) if self.looks_in else ()
         reads = DeltaReads(partitions=looked, files=seen if self.lists_files else None)
         return DeltaTransaction(
             read_version=0,
@@ -126,7 +126,7 @@ def test_serializable_refuses_exactly_those_who_would_have_done_something_else(
     files: Files, first: Program, second: Program
 ) -> None:
     outcome = check_winner(
-        Winner(1, first.run(files)), second.transaction(files, DeltaIsolation.SERIALIZABLE)
+        WinningCommit(1, first.run(files)), second.transaction(files, DeltaIsolation.SERIALIZABLE)
     )
     landed = after(files, first.run(files))
     same = second.run(landed) == second.run(files)
@@ -142,7 +142,7 @@ def test_write_serializable_accepts_only_what_some_order_gives(
     files: Files, first: Program, second: Program
 ) -> None:
     transaction = second.transaction(files, DeltaIsolation.WRITE_SERIALIZABLE)
-    outcome = check_winner(Winner(1, first.run(files)), transaction)
+    outcome = check_winner(WinningCommit(1, first.run(files)), transaction)
     if isinstance(outcome, DeltaConflict):
         event("refused")
         return
@@ -163,7 +163,7 @@ def test_what_is_accepted_over_several_winners_equals_the_serial_order(
     landed, winners = files, []
     for version, program in enumerate(firsts, 1):
         named = msgspec.structs.replace(program, name=f"w{version}")
-        winners.append(Winner(version, named.run(landed)))
+        winners.append(WinningCommit(version, named.run(landed)))
         landed = after(landed, winners[-1].actions)
     outcome = rebase(winners, second.transaction(files, DeltaIsolation.SERIALIZABLE))
     if isinstance(outcome, RebasedTransaction):
@@ -180,5 +180,5 @@ def test_a_blind_append_never_conflicts_with_changes_of_data(
     files: Files, first: Program, adds_to: list[str], isolation: DeltaIsolation
 ) -> None:
     blind = Program("t", frozenset(), 0, frozenset(), tuple(adds_to), True, False)
-    outcome = check_winner(Winner(1, first.run(files)), blind.transaction(files, isolation))
+    outcome = check_winner(WinningCommit(1, first.run(files)), blind.transaction(files, isolation))
     assert isinstance(outcome, RebasedTransaction)

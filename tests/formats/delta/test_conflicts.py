@@ -31,8 +31,8 @@ from penstock.formats.delta.protocol.transaction import (
     DeltaIsolation,
     DeltaReads,
     DeltaTransaction,
-    Partitions,
-    Winner,
+    PartitionFilter,
+    WinningCommit,
     isolation_for,
     table_isolation,
 )
@@ -70,8 +70,8 @@ def remove(path: str, p: str | None = "1", *, data_change: bool = True, known: b
     return Remove(path=path, data_change=data_change, partition_values=values)
 
 
-def partitions(*values: str | None) -> tuple[Partitions, ...]:
-    return (Partitions({"p": values}),)
+def partitions(*values: str | None) -> tuple[PartitionFilter, ...]:
+    return (PartitionFilter({"p": values}),)
 
 
 def mine(
@@ -89,8 +89,8 @@ def mine(
     )
 
 
-def won(*actions: Action, version: int = 11) -> Winner:
-    return Winner(version, actions)
+def won(*actions: Action, version: int = 11) -> WinningCommit:
+    return WinningCommit(version, actions)
 
 
 LEVELS = EVERY = (DeltaIsolation.SERIALIZABLE, DeltaIsolation.WRITE_SERIALIZABLE, DeltaIsolation.SNAPSHOT)
@@ -114,7 +114,7 @@ APP_A = DeltaReads(applications=frozenset({"a"}))
 
 APPEND, DELETE, NOTE = mine(add("x")), mine(remove("a")), mine(configured(note="2"))
 READ_ALL = mine(add("x"), reads=EVERYTHING)
-SCANNED = mine(add("x"), reads=DeltaReads(partitions=(Partitions(),)))
+SCANNED = mine(add("x"), reads=DeltaReads(partitions=(PartitionFilter(),)))
 READ_A = mine(add("x"), reads=SOME_OF_1)
 READ_1 = mine(add("x"), reads=ALL_OF_1)
 READ_2 = mine(add("x"), reads=ALL_OF_2)
@@ -272,12 +272,12 @@ def test_partition_values_meet_by_what_they_stand_for_and_in_doubt(
     column: str, written: str | None, read: str | None, clash: bool
 ) -> None:
     new = msgspec.structs.replace(add("new"), partition_values={column: written})
-    reads = DeltaReads(partitions=(Partitions({column: (read,)}),))
+    reads = DeltaReads(partitions=(PartitionFilter({column: (read,)}),))
     assert isinstance(check_winner(won(CHANGING, new), mine(reads=reads)), DeltaConflict) is clash
 
 
 def test_a_predicate_over_two_columns_is_met_by_both() -> None:
-    both = DeltaReads(partitions=(Partitions({"p": ("1", "2"), "q": ("x",)}),))
+    both = DeltaReads(partitions=(PartitionFilter({"p": ("1", "2"), "q": ("x",)}),))
     for p, q, clash in (("1", "x", True), ("2", "x", True), ("1", "y", False), ("3", "x", False)):
         new = msgspec.structs.replace(add("new"), partition_values={"p": p, "q": q})
         table = metadata(schema_string=schema_string({"p": "integer", "q": "string"}))

@@ -21,7 +21,7 @@ from penstock.errors import (
     TableNotFound,
     UnsupportedFeature,
 )
-from penstock.formats.delta.branch_log.line import OwnershipPhase
+from penstock.formats.delta.branch_log.branch_log import OwnershipPhase
 from penstock.formats.delta.branch_log.ownership import owner_of
 from penstock.formats.delta.ownership.handover import Handover
 from penstock.formats.delta.ownership.tables import TableRequest

@@ -12,7 +12,7 @@ import pytest
 
 from penstock.errors import PenstockError
 from penstock.formats.delta.protocol.actions import Metadata, Protocol, parse_commit
-from penstock.formats.delta.protocol.feature_table import FEATURES, Support
+from penstock.formats.delta.protocol.feature_table import FEATURES, FeatureSupport
 from penstock.formats.delta.protocol.features import (
     binds_writers,
     in_use,
@@ -137,13 +137,13 @@ def test_tables_with_variants_are_read_and_written(feature: str, metadata: Metad
 
 def test_every_feature_that_is_ever_refused_says_why_and_what_to_do() -> None:
     for feature in FEATURES.values():
-        restricted = {feature.reading, feature.writing} != {Support.ALWAYS}
+        restricted = {feature.reading, feature.writing} != {FeatureSupport.ALWAYS}
         assert bool(feature.why) is restricted, feature.name
         assert bool(feature.advice) is restricted, feature.name
-        assert feature.reader or feature.reading is Support.ALWAYS, feature.name
+        assert feature.reader or feature.reading is FeatureSupport.ALWAYS, feature.name
         # A feature that is fine while unused needs a way to tell that it is.
         telling = bool(feature.properties or feature.marks or feature.column)
-        assert telling or Support.UNUSED not in {feature.reading, feature.writing}, feature.name
+        assert telling or FeatureSupport.UNUSED not in {feature.reading, feature.writing}, feature.name
 
 
 def test_a_type_deep_in_a_column_makes_use_of_its_feature() -> None:

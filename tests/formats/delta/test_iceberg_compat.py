@@ -15,9 +15,16 @@ from deltalake import DeltaTable
 
 import penstock
 from penstock.errors import InvalidContent, InvalidRequest
+from penstock.formats.delta.protocol.column_mapping import (
+    ID,
+    MAX_ID,
+    MODE,
+    NESTED_IDS,
+    PARQUET_ID,
+    stored_name,
+)
 from penstock.formats.delta.protocol.features import supported_features
 from penstock.formats.delta.protocol.iceberg_compat import ROW_ID_FIELD, ROW_VERSION_FIELD
-from penstock.formats.delta.protocol.mapping import ID, MAX_ID, MODE, NESTED_IDS, PARQUET_ID, stored_name
 from penstock.formats.delta.protocol.properties import ICEBERG_COMPAT, MATERIALIZED_PARTITIONS
 from penstock.formats.rows.schema import Field, StructType
 from penstock.lake.lake import Lake

@@ -11,7 +11,7 @@ import pytest
 from penstock.formats.delta.protocol.names import LOG
 from penstock.formats.delta.publishing.leftovers import DeltaNeeds, is_needed, judge
 from penstock.storage.buckets import BucketEntry, EntityTag
-from penstock.storage.fates import FileFate, JudgedFile
+from penstock.storage.sweep_decisions import JudgedFile, SweepDecision
 
 DATA_US, SCRATCH_US = 100, 200
 OLD_US, MIDDLE_US, YOUNG_US = 99, 150, 201
@@ -88,17 +88,17 @@ def entry(name: str, modified_us: int = OLD_US) -> BucketEntry:
     return BucketEntry(name, 1, modified_us, EntityTag(None))
 
 
-def fates(*entries: BucketEntry, **needed: object) -> dict[str, FileFate]:
+def fates(*entries: BucketEntry, **needed: object) -> dict[str, SweepDecision]:
     listed = sorted(entries, key=lambda one: one.key.encode())
     return {one.entry.key: one.fate for one in judge(listed, needs(**needed))}  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", WRITTEN)
 def test_what_writers_call_data_goes_when_it_is_old_and_nobody_names_it(name: str) -> None:
-    assert fates(entry(name)) == {name: FileFate.DATA}
-    assert fates(entry(name, DATA_US)) == {name: FileFate.WAITING}
-    assert fates(entry(name), named={name}) == {name: FileFate.KEPT}
-    assert fates(entry(name), beside={name}) == {name: FileFate.KEPT}
+    assert fates(entry(name)) == {name: SweepDecision.DATA}
+    assert fates(entry(name, DATA_US)) == {name: SweepDecision.WAITING}
+    assert fates(entry(name), named={name}) == {name: SweepDecision.KEPT}
+    assert fates(entry(name), beside={name}) == {name: SweepDecision.KEPT}
 
 
 @pytest.mark.parametrize("name", OF_OTHERS)
@@ -110,13 +110,13 @@ def test_what_lies_beside_the_log_goes_sooner() -> None:
     body, line = f"_penstock/bodies/{'0' * 64}.json", f"_penstock/{'a' * 32}/{3:020}.x.json"
     reads, note = "_penstock/reads/1/manifest", f"_penstock/creating/{UUID}"
     found = fates(*(entry(name, MIDDLE_US) for name in (body, line, reads, note)), beside={line})
-    assert found == {body: FileFate.SCRATCH, reads: FileFate.SCRATCH, note: FileFate.SCRATCH}
+    assert found == {body: SweepDecision.SCRATCH, reads: SweepDecision.SCRATCH, note: SweepDecision.SCRATCH}
     assert fates(*(entry(name, YOUNG_US) for name in (body, reads, note))) == {}
 
 
 def test_a_staged_commit_goes_when_its_version_is_published() -> None:
     name = f"{LOG}_commits/{7:020}.12345678-9abc-4def-8123-456789abcdef.json"
-    assert fates(entry(name, MIDDLE_US), published=7) == {name: FileFate.SCRATCH}
+    assert fates(entry(name, MIDDLE_US), published=7) == {name: SweepDecision.SCRATCH}
     assert fates(entry(name, MIDDLE_US), published=6) == {}
     assert fates(entry(name, YOUNG_US), published=7) == {}
 
@@ -124,10 +124,10 @@ def test_a_staged_commit_goes_when_its_version_is_published() -> None:
 @pytest.mark.parametrize("folder", ["", "day=1/", "_penstock/data/", f"_change_data/{JOB}/_temporary/0/"])
 def test_a_checksum_goes_with_its_file_or_after_it(folder: str) -> None:
     name, own = f"{folder}part-1.parquet", f"{folder}.part-1.parquet.crc"
-    assert fates(entry(name), entry(own)) == {name: FileFate.DATA, own: FileFate.DATA}
-    assert fates(entry(name), entry(own), named={name}) == {name: FileFate.KEPT}
-    assert fates(entry(name, YOUNG_US), entry(own)) == {name: FileFate.WAITING}
-    assert fates(entry(own)) == {own: FileFate.DATA}, "its file is gone"
+    assert fates(entry(name), entry(own)) == {name: SweepDecision.DATA, own: SweepDecision.DATA}
+    assert fates(entry(name), entry(own), named={name}) == {name: SweepDecision.KEPT}
+    assert fates(entry(name, YOUNG_US), entry(own)) == {name: SweepDecision.WAITING}
+    assert fates(entry(own)) == {own: SweepDecision.DATA}, "its file is gone"
     assert fates(entry(own), named={name}) == {}, "its file is missing, and may be brought back"
     assert fates(entry(own, YOUNG_US)) == {}
 
@@ -153,7 +153,7 @@ def test_nothing_that_is_named_goes_whatever_else_is_there(seed: int) -> None:
         listed = [entry(name, drawn.choice((OLD_US, YOUNG_US))) for name in names]
         named = set(drawn.sample(names, 3))
         found = fates(*listed, named=named)
-        gone = {name for name, fate in found.items() if fate is FileFate.DATA}
+        gone = {name for name, fate in found.items() if fate is SweepDecision.DATA}
         assert gone == {one.key for one in listed if one.key not in named and one.modified_us == OLD_US}
 
 
@@ -178,7 +178,7 @@ def test_nothing_is_judged_in_a_folder_with_a_log_of_its_own(inner: str) -> None
     ]
     log = f"{inner}/_delta_log/{0:020}.json"
     found = fates(*map(entry, (*below, *outside, log)))
-    assert found == dict.fromkeys(outside, FileFate.DATA)
+    assert found == dict.fromkeys(outside, SweepDecision.DATA)
 
 
 def test_files_that_come_before_a_log_that_there_is_not_go_in_the_end() -> None:
@@ -188,7 +188,7 @@ def test_files_that_come_before_a_log_that_there_is_not_go_in_the_end() -> None:
         "A=1/b=1/part-1.parquet",
         "A=2/B=1/part-1.parquet",
     ]
-    assert fates(*map(entry, names)) == dict.fromkeys(names, FileFate.DATA)
+    assert fates(*map(entry, names)) == dict.fromkeys(names, SweepDecision.DATA)
 
 
 def test_inner_tables_are_told_apart_in_every_mix(seed: int) -> None:
@@ -204,7 +204,7 @@ def test_inner_tables_are_told_apart_in_every_mix(seed: int) -> None:
         logs = {f"{folder}/_delta_log/{0:020}.json" for folder in drawn.sample(folders, 2) if folder}
         roots = tuple(log.partition("_delta_log/")[0] for log in logs)
         found = fates(*map(entry, names | logs))
-        assert found == {name: FileFate.DATA for name in names if not name.startswith(roots or "none")}
+        assert found == {name: SweepDecision.DATA for name in names if not name.startswith(roots or "none")}
 
 
 @pytest.mark.parametrize(("length", "taken"), [(2, {2}), (1, {1, 2}), (4, {2, 4})])

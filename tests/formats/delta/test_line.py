@@ -8,16 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import Damaged
-from penstock.formats.delta.branch_log.line import (
+from penstock.formats.delta.branch_log.branch_log import (
     RUN_MAX,
     Blobs,
+    BranchLog,
+    BranchLogEntry,
+    BranchLogTip,
+    CommitRecord,
     CommitTerms,
-    DeclaredTable,
-    HeldCommit,
-    Line,
-    LineEntry,
-    LineTip,
     OwnershipPhase,
+    TableDefinition,
     declared_of,
     held_of,
     keep,
@@ -28,8 +28,8 @@ from penstock.model.encoding import ObjectId
 from penstock.model.nessie import DeltaTable
 from penstock.model.objects import Blob, decode_object
 
-DECLARED, _PACKED = keep(DeclaredTable(b"p", b"m"))
-EMPTY = Line(phase=OwnershipPhase.OWNED, published=-1, latest=-1, timestamp_ms=-1, declared=DECLARED)
+DECLARED, _PACKED = keep(TableDefinition(b"p", b"m"))
+EMPTY = BranchLog(phase=OwnershipPhase.OWNED, published=-1, latest=-1, timestamp_ms=-1, declared=DECLARED)
 
 
 class Store:
@@ -43,7 +43,7 @@ class Store:
         assert isinstance(found, Blob)
         return found.data
 
-    def sweep(self, line: Line) -> None:
+    def sweep(self, line: BranchLog) -> None:
         kept: Blobs = {}
         waiting = list(line.held_objects)
         while waiting:
@@ -55,11 +55,13 @@ class Store:
         self.blobs = kept
 
 
-def entry(number: int, line: bytes = b"", held: ObjectId | None = None) -> LineEntry:
-    return LineEntry(uuid=number.to_bytes(16, "big"), size=number, timestamp_ms=number, line=line, held=held)
+def entry(number: int, line: bytes = b"", held: ObjectId | None = None) -> BranchLogEntry:
+    return BranchLogEntry(
+        uuid=number.to_bytes(16, "big"), size=number, timestamp_ms=number, line=line, held=held
+    )
 
 
-def extended(store: Store, line: Line, one: LineEntry) -> Line:
+def extended(store: Store, line: BranchLog, one: BranchLogEntry) -> BranchLog:
     after, blobs = line.followed_by(one)
     store.blobs |= blobs
     return after
@@ -67,11 +69,11 @@ def extended(store: Store, line: Line, one: LineEntry) -> Line:
 
 @given(st.lists(st.one_of(st.integers(1, 40), st.tuples(st.floats(0, 1))), min_size=1, max_size=12))
 def test_a_line_holds_what_a_plain_list_would(steps: list[int | tuple[float]]) -> None:
-    store, line, all_entries = Store(), EMPTY, list[LineEntry]()
+    store, line, all_entries = Store(), EMPTY, list[BranchLogEntry]()
     for step in steps:
         if isinstance(step, int):
             for _ in range(step):
-                held, data = keep(HeldCommit(CommitTerms(), b"%d" % len(all_entries)))
+                held, data = keep(CommitRecord(CommitTerms(), b"%d" % len(all_entries)))
                 store.blobs[held] = data
                 all_entries.append(entry(len(all_entries), held=held))
                 line = extended(store, line, all_entries[-1])
@@ -111,21 +113,23 @@ def test_a_line_goes_on_from_the_ends_it_had_and_from_no_other() -> None:
     main = extended(store, line, entry(5))
     branch = extended(store, line, entry(105, b"l" * 16))
     longer = extended(store, branch, entry(106, b"l" * 16))
-    assert LineTip.of(line).is_on(main, store.read)
-    assert LineTip.of(line).is_on(longer, store.read)
-    assert LineTip.of(branch).is_on(longer, store.read)
-    assert not LineTip.of(main).is_on(branch, store.read)
-    assert not LineTip.of(branch).is_on(main, store.read)
-    assert not LineTip.of(longer).is_on(branch, store.read)
+    assert BranchLogTip.of(line).is_on(main, store.read)
+    assert BranchLogTip.of(line).is_on(longer, store.read)
+    assert BranchLogTip.of(branch).is_on(longer, store.read)
+    assert not BranchLogTip.of(main).is_on(branch, store.read)
+    assert not BranchLogTip.of(branch).is_on(main, store.read)
+    assert not BranchLogTip.of(longer).is_on(branch, store.read)
     other = extended(store, line, entry(999, b"k" * 16))
-    assert not LineTip.of(branch).is_on(other, store.read)
-    assert LineTip.of(main).is_on(main.published_to(5), store.read)
+    assert not BranchLogTip.of(branch).is_on(other, store.read)
+    assert BranchLogTip.of(main).is_on(main.published_to(5), store.read)
     ends = [line, branch, longer]
-    assert [LineTip.at(longer, one.latest, store.read) for one in ends] == [LineTip.of(one) for one in ends]
+    assert [BranchLogTip.at(longer, one.latest, store.read) for one in ends] == [
+        BranchLogTip.of(one) for one in ends
+    ]
     assert (
-        LineTip.at(main.published_to(5), 2, store.read)
-        == LineTip.at(longer, 2, store.read)
-        == LineTip(2, b"")
+        BranchLogTip.at(main.published_to(5), 2, store.read)
+        == BranchLogTip.at(longer, 2, store.read)
+        == BranchLogTip(2, b"")
     )
 
 
@@ -196,11 +200,11 @@ def test_the_name_of_an_entrys_file_tells_whose_line_it_is() -> None:
 
 def test_a_table_of_very_many_columns_fits_into_an_object() -> None:
     metadata = b"".join(b'{"name":"column_%d","type":"string","nullable":true},' % n for n in range(10_000))
-    one, data = keep(DeclaredTable(b"p", metadata))
+    one, data = keep(TableDefinition(b"p", metadata))
     store = Store()
     store.blobs[one] = data
     line = msgspec.structs.replace(EMPTY, declared=one)
-    assert declared_of(line, store.read) == DeclaredTable(b"p", metadata)
+    assert declared_of(line, store.read) == TableDefinition(b"p", metadata)
     assert len(data) < len(metadata) / 4
 
 

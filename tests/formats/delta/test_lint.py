@@ -26,9 +26,9 @@ from penstock.formats.delta.protocol.actions import (
 )
 from penstock.formats.delta.protocol.lint import (
     WHOLE_COMMIT,
+    LintProblem,
     LintRules,
     LintState,
-    Problem,
     check_bytes,
     check_commit,
 )
@@ -97,7 +97,7 @@ def test_the_timestamp_is_in_the_very_first_line(before: bytes) -> None:
 
 def test_an_empty_commit_is_told() -> None:
     before = msgspec.structs.replace(TABLE, metadata=untimed("n"))
-    assert check_bytes(b"", before) == (Problem(WHOLE_COMMIT, "", "the commit contains no action"),)
+    assert check_bytes(b"", before) == (LintProblem(WHOLE_COMMIT, "", "the commit contains no action"),)
 
 
 def test_the_first_commit_needs_a_protocol_and_metadata() -> None:

@@ -23,9 +23,9 @@ from penstock.formats.delta.protocol.actions import (
 from penstock.formats.delta.protocol.lint import (
     AHEAD_MAX_MS,
     PROBLEMS_MAX,
+    LintProblem,
     LintRules,
     LintState,
-    Problem,
     check_bytes,
     check_commit,
 )
@@ -131,7 +131,7 @@ def test_a_time_from_far_ahead_is_refused_unless_the_table_is_there_already(prev
     rules = LintRules(now_ms=PREVIOUS_MS)
     latest = previous_ms + AHEAD_MAX_MS
 
-    def check(time_ms: int) -> tuple[Problem, ...]:
+    def check(time_ms: int) -> tuple[LintProblem, ...]:
         return check_commit(numbered(CommitInfo({"inCommitTimestamp": time_ms})), before, rules)
 
     assert check(latest) == ()

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.formats.delta.errors import LogGap, TableNotFound, VersionNotFound
 from penstock.formats.delta.log import segments
-from penstock.formats.delta.log.files import LogFile, OverlaidFiles
+from penstock.formats.delta.log.log_files import LogFile, OverlaidFiles
 from penstock.formats.delta.log.segments import Checkpoint, LogSegment, find_segment
 from penstock.formats.delta.protocol.names import END_OF_VERSIONS, LAST_CHECKPOINT, LOG, CommitName
 from tests.formats.delta.logs import UUIDS, Listed, Table, add

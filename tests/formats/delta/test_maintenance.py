@@ -13,13 +13,23 @@ from uuid import UUID
 import pytest
 
 from penstock.errors import LogGap, VersionNotFound
-from penstock.formats.delta.branch_log.line import DeclaredTable, Line, OwnershipPhase, keep, with_line
+from penstock.formats.delta.branch_log.branch_log import (
+    BranchLog,
+    OwnershipPhase,
+    TableDefinition,
+    keep,
+    with_line,
+)
 from penstock.formats.delta.log.checkpoint_writer import WrittenCheckpoint
 from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.formats.delta.protocol.actions import write_action
 from penstock.formats.delta.protocol.names import LAST_CHECKPOINT, LOG, ChecksumName, ClassicName, CommitName
 from penstock.formats.delta.publishing import maintenance
-from penstock.formats.delta.publishing.maintenance import Maintenance, checkpoint, checkpoint_interval
+from penstock.formats.delta.publishing.maintenance import (
+    CheckpointMaintenance,
+    checkpoint,
+    checkpoint_interval,
+)
 from penstock.model.clock import now_us
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
@@ -39,9 +49,9 @@ def content_of(
     table: Table, objects: Objects, number: int = 0, properties: dict[str, str] | None = None
 ) -> DeltaTable:
     """A managed table as its line says it, with these properties."""
-    one, data = keep(DeclaredTable(write_action(protocol()), write_action(metadata(**(properties or {})))))
+    one, data = keep(TableDefinition(write_action(protocol()), write_action(metadata(**(properties or {})))))
     objects[one] = decode_object(data).data
-    line = Line(phase=OwnershipPhase.OWNED, published=0, latest=0, timestamp_ms=0, declared=one)
+    line = BranchLog(phase=OwnershipPhase.OWNED, published=0, latest=0, timestamp_ms=0, declared=one)
     return with_line(DeltaTable(id=IDS[number], location=str(table.root)), line)
 
 
@@ -95,8 +105,8 @@ def watch(monkeypatch: pytest.MonkeyPatch, time: Time) -> Watch:
 
 
 @contextmanager
-def running(places: Places, objects: Objects, time: Time) -> Iterator[Maintenance]:
-    running = Maintenance(places, objects.__getitem__, elapsed=time)
+def running(places: Places, objects: Objects, time: Time) -> Iterator[CheckpointMaintenance]:
+    running = CheckpointMaintenance(places, objects.__getitem__, elapsed=time)
     try:
         yield running
     finally:

@@ -20,8 +20,15 @@ from penstock.errors import InvalidContent, InvalidRequest, MergeConflict, Unsup
 from penstock.formats.delta.lake.calls import ReserveColumnIds
 from penstock.formats.delta.protocol import column_changes
 from penstock.formats.delta.protocol.actions import Metadata
+from penstock.formats.delta.protocol.column_mapping import (
+    ID,
+    MAX_ID,
+    MODE,
+    PARQUET_ID,
+    PHYSICAL_NAME,
+    stored_name,
+)
 from penstock.formats.delta.protocol.features import supported_features
-from penstock.formats.delta.protocol.mapping import ID, MAX_ID, MODE, PARQUET_ID, PHYSICAL_NAME, stored_name
 from penstock.formats.rows.schema import Field, StructType
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table as LakeTable

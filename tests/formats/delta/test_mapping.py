@@ -8,7 +8,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from penstock.formats.delta.errors import InvalidLog
-from penstock.formats.delta.protocol.mapping import Mapping, mapping_of
+from penstock.formats.delta.protocol.column_mapping import ColumnMapping, mapping_of
 from penstock.formats.rows.schema import Field, StructType
 from tests.formats.delta.rows import metadata_for
 
@@ -23,14 +23,14 @@ FIELD = Field(
 @pytest.mark.parametrize(
     ("properties", "mapping"),
     [
-        ({}, Mapping.NONE),
-        ({"delta.columnMapping.mode": "none"}, Mapping.NONE),
-        ({"delta.columnMapping.mode": "name"}, Mapping.NAME),
-        ({"delta.columnMapping.mode": "ID"}, Mapping.ID),
+        ({}, ColumnMapping.NONE),
+        ({"delta.columnMapping.mode": "none"}, ColumnMapping.NONE),
+        ({"delta.columnMapping.mode": "name"}, ColumnMapping.NAME),
+        ({"delta.columnMapping.mode": "ID"}, ColumnMapping.ID),
     ],
     ids=["nothing", "none", "name", "id"],
 )
-def test_the_mode_is_a_property_of_the_table(properties: dict[str, str], mapping: Mapping) -> None:
+def test_the_mode_is_a_property_of_the_table(properties: dict[str, str], mapping: ColumnMapping) -> None:
     assert mapping_of(metadata_for(StructType((FIELD,)), properties=properties)) is mapping
 
 
@@ -41,9 +41,9 @@ def test_a_mode_that_nobody_knows_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("mapping", "place", "physical"),
-    [(Mapping.NONE, 0, "shown"), (Mapping.NAME, 1, "col-7"), (Mapping.ID, 2, "col-7")],
+    [(ColumnMapping.NONE, 0, "shown"), (ColumnMapping.NAME, 1, "col-7"), (ColumnMapping.ID, 2, "col-7")],
 )
-def test_a_column_is_found_by_what_the_mode_says(mapping: Mapping, place: int, physical: str) -> None:
+def test_a_column_is_found_by_what_the_mode_says(mapping: ColumnMapping, place: int, physical: str) -> None:
     there: list[Any] = [
         pa.field("shown", pa.int64(), metadata={b"PARQUET:field_id": b"1"}),
         pa.field("col-7", pa.int64(), metadata={b"PARQUET:field_id": b"2"}),
@@ -55,8 +55,8 @@ def test_a_column_is_found_by_what_the_mode_says(mapping: Mapping, place: int, p
     assert mapping.physical(FIELD) == physical
 
 
-@pytest.mark.parametrize("mapping", [Mapping.NAME, Mapping.ID])
-def test_a_column_without_its_notes_is_refused(mapping: Mapping) -> None:
+@pytest.mark.parametrize("mapping", [ColumnMapping.NAME, ColumnMapping.ID])
+def test_a_column_without_its_notes_is_refused(mapping: ColumnMapping) -> None:
     bare = Field(name="bare", type="long", nullable=True)
     with pytest.raises(InvalidLog, match="the column 'bare' lacks"):
         mapping.locate([], [bare])

@@ -11,10 +11,10 @@ import pytest
 from deltalake import DeltaTable as ForeignTable
 
 from penstock.errors import MergeConflict
-from penstock.formats.delta.branch_log.line import CommitTerms, held_of, line_of
+from penstock.formats.delta.branch_log.branch_log import CommitTerms, held_of, line_of
 from penstock.formats.delta.protocol.actions import Action, Add, Cdc, Remove, Txn
-from penstock.formats.delta.protocol.transaction import DeltaReads, Partitions
-from penstock.kernel.format import Refused
+from penstock.formats.delta.protocol.transaction import DeltaReads, PartitionFilter
+from penstock.kernel.format import FormatRefused
 from penstock.kernel.three_way import MergeOptions
 from penstock.model.commits import CommitMeta
 from penstock.model.encoding import ObjectId
@@ -62,8 +62,8 @@ def refused(owner: Owner, source: str, into: str) -> str:
     return conflict.why
 
 
-def days(*names: str) -> Partitions:
-    return Partitions({"day": names})
+def days(*names: str) -> PartitionFilter:
+    return PartitionFilter({"day": names})
 
 
 # --- both sides changed the table ---------------------------------------------------------------------------
@@ -422,7 +422,7 @@ def test_a_table_that_was_adopted_again_is_not_said_to_be_at_another_place(owner
     owner.create()
     target = owner.content()
     again = msgspec.structs.replace(target, id=uuid4())
-    with pytest.raises(Refused, match="released and adopted again since"):
+    with pytest.raises(FormatRefused, match="released and adopted again since"):
         owner.format.merge(owner.table(), None, again, None)
 
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import MergeConflict
-from penstock.formats.delta.branch_log.line import LineTip
+from penstock.formats.delta.branch_log.branch_log import BranchLogTip
 from penstock.formats.delta.protocol.actions import Action, Add, Remove
 from penstock.formats.delta.protocol.transaction import DeltaReads
 from penstock.model.commits import CommitMeta
@@ -52,7 +52,7 @@ class Life:
         self.live = dict.fromkeys(BRANCHES, frozenset({"zero"}))
         self.at: dict[ObjectId, frozenset[str]] = {}
         """What each commit holds."""
-        self.tips: dict[ObjectId, LineTip] = {}
+        self.tips: dict[ObjectId, BranchLogTip] = {}
         self.overwrites: set[ObjectId] = set()
         self.only_appends = True
         self.note("main")
@@ -137,7 +137,7 @@ class Life:
         """The side that stays, with what the other one added and without what it removed since the base."""
         mine, theirs = self.owner.line(branch=target), self.owner.line(branch=source)
         stays, comes, read = target, source, self.owner.read
-        is_ahead = theirs.fork > mine.fork or LineTip.of(mine).is_on(theirs, read)
+        is_ahead = theirs.fork > mine.fork or BranchLogTip.of(mine).is_on(theirs, read)
         if target != "main" and is_ahead and self.tips[base].is_on(mine, read):
             stays, comes = source, target
         is_ancestor = self.owner.kernel.history.is_ancestor
@@ -153,7 +153,7 @@ class Life:
 
     def note(self, branch: str) -> None:
         self.at[self.head(branch)] = self.live[branch]
-        self.tips[self.head(branch)] = LineTip.of(self.owner.line(branch=branch))
+        self.tips[self.head(branch)] = BranchLogTip.of(self.owner.line(branch=branch))
 
     def check(self) -> None:
         assert self.owner.line().tail is None

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.formats.delta.branch_log.branch_log import CommitTerms
 from penstock.formats.delta.branch_log.file_transitions import files_before
-from penstock.formats.delta.branch_log.line import CommitTerms
 from penstock.formats.delta.branch_log.net_change import NetChange, NetStep, fold, fold_all, with_terms_of
 from penstock.formats.delta.branch_log.replacements import Replacement
 from penstock.formats.delta.branch_log.state_difference import union
 from penstock.formats.delta.branch_log.unmerged_commits import drop_repeated_replacements, select_unmerged
 from penstock.formats.delta.protocol.actions import Action, Add, Cdc, CommitInfo, DomainMetadata, Remove, Txn
-from penstock.formats.delta.protocol.transaction import DeltaReads, Partitions
+from penstock.formats.delta.protocol.transaction import DeltaReads, PartitionFilter
 from tests.formats.delta.logs import protocol
 from tests.formats.delta.managed import SCHEMA, add, remove
 from tests.formats.delta.rows import inline_vector, vector_data
@@ -154,7 +154,7 @@ def reading(*reads: DeltaReads) -> DeltaReads:
 
 
 def test_what_was_read_adds_up() -> None:
-    day = Partitions({"day": ("mon",)})
+    day = PartitionFilter({"day": ("mon",)})
     assert reading(DeltaReads(), DeltaReads()) == DeltaReads()
     assert reading(DeltaReads(files=frozenset("a")), DeltaReads(files=frozenset("b"))) == DeltaReads(
         files=frozenset("ab")
@@ -167,12 +167,12 @@ def test_what_was_read_adds_up() -> None:
 
 
 def test_files_beside_partitions_without_files_count_as_the_whole_table() -> None:
-    day = Partitions({"day": ("mon",)})
+    day = PartitionFilter({"day": ("mon",)})
     assert reading(DeltaReads(files=frozenset("a")), DeltaReads(partitions=(day,))).whole_table
 
 
 def test_what_replaced_a_partition_has_not_picked_the_files_that_it_removed() -> None:
-    day = Partitions({"day": ("mon",)})
+    day = PartitionFilter({"day": ("mon",)})
     picked = NetStep(1, (remove("a", "mon"), remove("b", "tue")), ALL)
     replaced = NetStep(2, (remove("c", "mon"), add("d", "mon")), CommitTerms(DeltaReads(), (day,)))
     net = fold_all([picked, replaced], SCHEMA)
@@ -266,8 +266,8 @@ def test_a_replacement_before_a_known_one_has_nothing_left_to_take() -> None:
 
 def test_a_replacement_before_a_known_one_of_a_part_of_it_lands_only_where_no_file_came() -> None:
     first = written_anew(b"1", actions=[add("a")])
-    mondays = Replacement(b"2", (Partitions({"day": ("mon",)}),))
-    tuesdays = Replacement(b"3", (Partitions({"day": ("tue",)}),))
+    mondays = Replacement(b"2", (PartitionFilter({"day": ("mon",)}),))
+    tuesdays = Replacement(b"3", (PartitionFilter({"day": ("tue",)}),))
     second = NetStep(2, (), CommitTerms(DeltaReads(), mondays.partitions), replacements=(mondays,))
     other = NetStep(1, (), CommitTerms(DeltaReads(), tuesdays.partitions), replacements=(tuesdays,))
     assert not drop_repeated_replacements([second], [first, second], SCHEMA).steps[0].has_known_terms
@@ -283,7 +283,7 @@ def test_what_else_a_commit_did_that_holds_a_known_replacement_is_brought_where_
 
 
 def test_of_several_replacements_in_a_commit_those_are_done_that_are_new() -> None:
-    days = Partitions({"day": ("mon",)}), Partitions({"day": ("tue",)})
+    days = PartitionFilter({"day": ("mon",)}), PartitionFilter({"day": ("tue",)})
     known, new = Replacement(b"1", days[:1], False), Replacement(b"2", days[1:], False)
     removes = tuple(remove(day, day) for day in ("mon", "tue", "wed"))
     both = NetStep(1, removes, CommitTerms(DeltaReads(), days), replacements=(known, new))

@@ -17,7 +17,7 @@ from penstock.errors import (
     LocationRefused,
     TableConflict,
 )
-from penstock.formats.delta.branch_log.line import OwnershipPhase
+from penstock.formats.delta.branch_log.branch_log import OwnershipPhase
 from penstock.formats.delta.branch_log.ownership import NewTable
 from penstock.formats.delta.ownership.tables import TableRequest
 from penstock.formats.delta.protocol.actions import write_commit

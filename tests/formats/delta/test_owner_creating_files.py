@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable as ForeignTable
 
 from penstock.errors import CommitConflict, InvalidContent, InvalidRequest, TableConflict
-from penstock.formats.delta.branch_log.intents import FileBody
+from penstock.formats.delta.branch_log.intents import ActionsBodyFile
 from penstock.formats.delta.branch_log.ownership import NewTable
 from penstock.formats.delta.ownership.handover import Handover, HandoverResult
 from penstock.formats.delta.ownership.tables import TableRequest
@@ -28,7 +28,7 @@ from penstock.formats.delta.protocol.actions import (
     parse_commit,
     write_commit,
 )
-from penstock.kernel.known_tables import NewId
+from penstock.kernel.known_tables import NewTableId
 from penstock.kernel.three_way import MergeOptions
 from penstock.model.commits import CommitMeta
 from penstock.model.keys import Key
@@ -47,8 +47,8 @@ def lake() -> Iterator[DeltaLake]:
         yield lake
 
 
-def new(actions: list[Action] | bytes | FileBody, table_id: UUID | None = None) -> NewTable:
-    given = actions if isinstance(actions, bytes | FileBody) else write_commit(actions)
+def new(actions: list[Action] | bytes | ActionsBodyFile, table_id: UUID | None = None) -> NewTable:
+    given = actions if isinstance(actions, bytes | ActionsBodyFile) else write_commit(actions)
     return NewTable(schema_string=SCHEMA, id=table_id, actions=given)
 
 
@@ -142,10 +142,12 @@ def test_the_actions_may_be_in_a_file_beside_the_table_that_is_to_be(lake: Delta
     body.parent.mkdir(parents=True)
     body.write_bytes(lines)
     name = "_penstock/bodies/mine.json"
-    wrong = FileBody(name, len(lines), bytes(32))
+    wrong = ActionsBodyFile(name, len(lines), bytes(32))
     with pytest.raises(InvalidRequest, match="does not match"):
         made(lake, tmp_path, new(wrong, identity))
-    found = made(lake, tmp_path, new(FileBody(name, len(lines), hashlib.sha256(lines).digest()), identity))
+    found = made(
+        lake, tmp_path, new(ActionsBodyFile(name, len(lines), hashlib.sha256(lines).digest()), identity)
+    )
     body.unlink()  # what the lake needs of it, it has put itself
     assert found.version == 0
     lake.owner.publish("main", T)
@@ -173,11 +175,11 @@ def test_of_two_who_give_one_id_at_once_the_files_of_one_are_the_tables(tmp_path
 
     class Meeting(Handover):
         @contextmanager
-        def _new_id(self, new: NewTable, branch: str, asked: TableRequest) -> Iterator[NewId]:
+        def _new_id(self, new: NewTable, branch: str, asked: TableRequest) -> Iterator[NewTableId]:
             """The id of both, as if it were not reserved for one of them."""
             assert (new.id, branch, asked.key) == (identity, "main", None)
             both.wait(30)
-            yield NewId(identity)
+            yield NewTableId(identity)
 
     def ask(name: str) -> str | None:
         with opened(store, publishes=False, handover=Meeting) as lake:

@@ -13,7 +13,7 @@ from penstock.errors import (
     NotManaged,
     OutcomeUnknown,
 )
-from penstock.formats.delta.branch_log.line import OwnershipPhase, with_line
+from penstock.formats.delta.branch_log.branch_log import OwnershipPhase, with_line
 from penstock.formats.delta.ownership.handover import Handover
 from penstock.formats.delta.protocol.actions import CommitInfo, parse_commit
 from penstock.formats.delta.protocol.names import LOG, CommitName

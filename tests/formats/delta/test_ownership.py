@@ -11,9 +11,9 @@ from penstock.errors import InvalidRequest, InvalidTable, ManagedElsewhere, Unsu
 from penstock.formats.delta.branch_log.ownership import (
     PROTECTED,
     NewTable,
-    Owner,
     OwnerIdentity,
-    TableBefore,
+    TableBeforeCommit,
+    TableOwner,
     check_adoptable,
     conversion,
     first_commit,
@@ -34,8 +34,12 @@ ATTEMPT = UUID("00000000-0000-4000-8000-0000000000bb")
 NOW_MS = 1_800_000_000_000
 
 
-def before(was: Protocol, about: Metadata | None = None, version: int = 4, time_ms: int = 5) -> TableBefore:
-    return TableBefore(version=version, protocol=was, metadata=about or metadata(), timestamp_ms=time_ms)
+def before(
+    was: Protocol, about: Metadata | None = None, version: int = 4, time_ms: int = 5
+) -> TableBeforeCommit:
+    return TableBeforeCommit(
+        version=version, protocol=was, metadata=about or metadata(), timestamp_ms=time_ms
+    )
 
 
 def parts(data: bytes) -> tuple[CommitInfo, Protocol, Metadata]:
@@ -46,7 +50,7 @@ def parts(data: bytes) -> tuple[CommitInfo, Protocol, Metadata]:
     return info, becomes, about
 
 
-def state(one: TableBefore) -> LintState:
+def state(one: TableBeforeCommit) -> LintState:
     return LintState(
         version=one.version, protocol=one.protocol, metadata=one.metadata, timestamp_ms=one.timestamp_ms
     )
@@ -164,7 +168,7 @@ def test_a_table_of_the_file_system_has_no_owner() -> None:
 
 def test_an_owner_need_not_have_settings() -> None:
     about = metadata(delta_managedCommitOwnerName="commit-owner-1")
-    assert owner_of(protocol("managedCommits"), about) == Owner("commit-owner-1", {})
+    assert owner_of(protocol("managedCommits"), about) == TableOwner("commit-owner-1", {})
 
 
 def test_a_table_names_its_lake_and_which_table_of_it_it_is() -> None:
@@ -173,7 +177,7 @@ def test_a_table_names_its_lake_and_which_table_of_it_it_is() -> None:
     assert (owner.lake, owner.table, owner.at) == ("0f5c", TABLE, "https://lake.example.org")
     assert LAKE.owns(owner)
     assert not OwnerIdentity("other").owns(owner)
-    assert not LAKE.owns(Owner("commit-owner-1", {"lake": "0f5c"}))
+    assert not LAKE.owns(TableOwner("commit-owner-1", {"lake": "0f5c"}))
     assert not LAKE.owns(None)
 
 

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.branch_log.replacements import Replacement
-from penstock.formats.delta.protocol.outcomes import Outcome
 from penstock.formats.delta.protocol.partition_conditions import (
     check_condition,
     condition_outcomes,
     partition_part,
 )
+from penstock.formats.delta.protocol.predicate_outcomes import Outcome
 from penstock.formats.delta.protocol.predicate_sql import write_predicate
-from penstock.formats.delta.protocol.transaction import PartitionRegion, Partitions
+from penstock.formats.delta.protocol.transaction import PartitionFilter, PartitionRegion
 from penstock.formats.rows.predicate_parser import parse_predicate
 from penstock.formats.rows.predicates import And, Column, ComparedValues, Like, Not, Or, Predicate
 from penstock.formats.rows.schema import Field, StructType, parse_schema, write_schema
@@ -77,7 +77,7 @@ def test_a_condition_comes_to_one_thing_for_known_values(
 ) -> None:
     check_condition(where, SCHEMA, COLUMNS)
     assert condition_outcomes(where, SCHEMA, values) == {outcome}
-    region = PartitionRegion(SCHEMA, (Partitions(where=where),))
+    region = PartitionRegion(SCHEMA, (PartitionFilter(where=where),))
     assert region.holds(values) is (outcome is True)
     assert region.is_decided(values)
 
@@ -94,15 +94,15 @@ def test_a_condition_comes_to_one_thing_for_known_values(
 def test_what_cannot_be_told_may_be_in_the_partitions_and_is_no_certain_part(
     where: str, values: dict[str, str | None]
 ) -> None:
-    region = PartitionRegion(SCHEMA, (Partitions(where=where),))
+    region = PartitionRegion(SCHEMA, (PartitionFilter(where=where),))
     assert region.holds(values)
     assert not region.is_decided(values)
-    certain = PartitionRegion(SCHEMA, (Partitions(where=where), Partitions()))
+    certain = PartitionRegion(SCHEMA, (PartitionFilter(where=where), PartitionFilter()))
     assert certain.is_decided(values)
 
 
 def test_values_and_a_condition_must_both_fit() -> None:
-    region = PartitionRegion(SCHEMA, (Partitions({"city": ("x",)}, "day < '2026-11-01'"),))
+    region = PartitionRegion(SCHEMA, (PartitionFilter({"city": ("x",)}, "day < '2026-11-01'"),))
     assert region.holds({"city": "x", "day": "2026-10-01"})
     assert not region.holds({"city": "y", "day": "2026-10-01"})
     assert not region.holds({"city": "x", "day": "2026-12-01"})
@@ -214,42 +214,46 @@ def test_no_pattern_takes_long_to_be_compared() -> None:
 
 
 def test_partitions_are_stored_as_before_where_they_have_no_condition() -> None:
-    class_of = decoder(Partitions).decode
-    assert encode(Partitions({"day": ("1", None)})) == encode({"values": {"day": ("1", None)}})
-    assert class_of(encode({"values": {}})) == Partitions()
-    assert class_of(encode(Partitions(where="n = 1"))) == Partitions(where="n = 1")
+    class_of = decoder(PartitionFilter).decode
+    assert encode(PartitionFilter({"day": ("1", None)})) == encode({"values": {"day": ("1", None)}})
+    assert class_of(encode({"values": {}})) == PartitionFilter()
+    assert class_of(encode(PartitionFilter(where="n = 1"))) == PartitionFilter(where="n = 1")
 
 
 # --- replacements -----------------------------------------------------------------------------------------
 
 
-def replacing(*partitions: Partitions) -> Replacement:
+def replacing(*partitions: PartitionFilter) -> Replacement:
     return Replacement(b"1", partitions)
 
 
 @pytest.mark.parametrize(
     ("one", "other", "meet"),
     [
-        (Partitions({"n": ("1",)}), Partitions(where="n > 1"), False),
-        (Partitions({"n": ("1", "2")}), Partitions(where="n > 1"), True),
-        (Partitions({"n": ("1",)}), Partitions(where="city = 'x'"), True),
-        (Partitions({"n": ("1",)}, "city = 'x'"), Partitions({"n": ("2",)}), False),
-        (Partitions({"n": ("1",), "city": ("x", "y")}), Partitions(where="n = 2 or city = 'z'"), False),
-        (Partitions(where="n > 1"), Partitions(where="n < 1"), True),  # in doubt they meet
-        (Partitions(), Partitions(where="n < 1"), True),
+        (PartitionFilter({"n": ("1",)}), PartitionFilter(where="n > 1"), False),
+        (PartitionFilter({"n": ("1", "2")}), PartitionFilter(where="n > 1"), True),
+        (PartitionFilter({"n": ("1",)}), PartitionFilter(where="city = 'x'"), True),
+        (PartitionFilter({"n": ("1",)}, "city = 'x'"), PartitionFilter({"n": ("2",)}), False),
+        (
+            PartitionFilter({"n": ("1",), "city": ("x", "y")}),
+            PartitionFilter(where="n = 2 or city = 'z'"),
+            False,
+        ),
+        (PartitionFilter(where="n > 1"), PartitionFilter(where="n < 1"), True),  # in doubt they meet
+        (PartitionFilter(), PartitionFilter(where="n < 1"), True),
     ],
 )
 def test_replacements_by_conditions_meet_unless_their_values_tell_otherwise(
-    one: Partitions, other: Partitions, meet: bool
+    one: PartitionFilter, other: PartitionFilter, meet: bool
 ) -> None:
     assert replacing(one).overlaps(replacing(other), SCHEMA) is meet
     assert replacing(other).overlaps(replacing(one), SCHEMA) is meet
 
 
 def test_a_replacement_by_a_condition_is_in_one_by_the_same_and_in_that_of_the_table() -> None:
-    recent, all_of_it = replacing(Partitions(where="n > 1")), replacing()
+    recent, all_of_it = replacing(PartitionFilter(where="n > 1")), replacing()
     assert recent.is_in(recent)
     assert recent.is_in(all_of_it)
     assert not all_of_it.is_in(recent)
-    assert not recent.is_in(replacing(Partitions({"n": ("1",)})))
-    assert not replacing(Partitions()).is_in(recent)
+    assert not recent.is_in(replacing(PartitionFilter({"n": ("1",)})))
+    assert not replacing(PartitionFilter()).is_in(recent)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.formats.delta.protocol.outcomes import is_same_value, may_be_same_value
+from penstock.formats.delta.protocol.predicate_outcomes import is_same_value, may_be_same_value
 from penstock.formats.rows.partition_values import Value, parse_value
 
 TYPES = (

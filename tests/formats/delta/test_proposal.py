@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import InvalidContent, InvalidRequest
-from penstock.formats.delta.branch_log.intents import FileBody
+from penstock.formats.delta.branch_log.intents import ActionsBodyFile
 from penstock.formats.delta.branch_log.proposal import BODY_MAX_BYTES
 from penstock.formats.delta.protocol.actions import write_commit
 from penstock.stores.memory import MemoryStore
@@ -32,7 +32,7 @@ def owner(tmp_path: Path) -> Iterator[Owner]:
 
 
 def test_actions_in_a_file_below_the_table_are_committed(owner: Owner) -> None:
-    owner.commit(FileBody(NAME, len(BODY), SHA256))
+    owner.commit(ActionsBodyFile(NAME, len(BODY), SHA256))
     assert owner.paths() == {"a"}
 
 
@@ -72,7 +72,7 @@ def test_actions_in_a_file_below_the_table_are_committed(owner: Owner) -> None:
 )
 def test_a_name_that_is_not_plainly_below_the_folder_of_bodies_is_refused(owner: Owner, name: str) -> None:
     with pytest.raises(InvalidRequest, match="must be in a file directly below _penstock/bodies/") as caught:
-        owner.commit(FileBody(name, len(BODY), SHA256))
+        owner.commit(ActionsBodyFile(name, len(BODY), SHA256))
     assert len(str(caught.value)) < 700
 
 
@@ -84,13 +84,13 @@ def test_a_name_that_is_not_plainly_below_the_folder_of_bodies_is_refused(owner:
 def test_what_is_no_file_is_a_mistake_of_the_request(owner: Owner, name: str) -> None:
     (Path(owner.content().location) / "_penstock/bodies/folder").mkdir()
     with pytest.raises(InvalidRequest, match=r"which does not exist|cannot be used"):
-        owner.commit(FileBody(name, len(BODY), SHA256))
+        owner.commit(ActionsBodyFile(name, len(BODY), SHA256))
 
 
 @pytest.mark.parametrize("size", [-1, 0, BODY_MAX_BYTES + 1, 2**62])
 def test_a_size_that_cannot_be_is_refused(owner: Owner, size: int) -> None:
     with pytest.raises(InvalidRequest, match="must have 1 to"):
-        owner.commit(FileBody(NAME, size, SHA256))
+        owner.commit(ActionsBodyFile(NAME, size, SHA256))
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_a_size_that_cannot_be_is_refused(owner: Owner, size: int) -> None:
 )
 def test_a_file_with_other_bytes_is_refused(owner: Owner, size: int, sha256: bytes) -> None:
     with pytest.raises(InvalidRequest, match="does not match its size and SHA-256"):
-        owner.commit(FileBody(NAME, size, sha256))
+        owner.commit(ActionsBodyFile(NAME, size, sha256))
 
 
 def test_a_file_of_another_size_is_not_read(owner: Owner) -> None:
@@ -108,7 +108,7 @@ def test_a_file_of_another_size_is_not_read(owner: Owner) -> None:
     with (Path(owner.content().location) / "_penstock/bodies/huge").open("wb") as file:
         file.truncate(1 << 40)
     with pytest.raises(InvalidRequest, match="does not match its size"):
-        owner.commit(FileBody("_penstock/bodies/huge", len(BODY), SHA256))
+        owner.commit(ActionsBodyFile("_penstock/bodies/huge", len(BODY), SHA256))
 
 
 def test_of_very_many_lines_that_cannot_be_read_the_first_thousand_are_told(owner: Owner) -> None:

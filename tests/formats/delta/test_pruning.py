@@ -19,11 +19,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock
-from penstock.formats.delta.rows.pruning import Pruner
+from penstock.formats.delta.rows.file_writer import partition_text
+from penstock.formats.delta.rows.pruning import FilePruner
 from penstock.formats.delta.rows.stats import Statistics, indexed_leaves
-from penstock.formats.delta.rows.writing import partition_text
 from penstock.formats.rows.arrow_types import arrow_schema
-from penstock.formats.rows.filtering import rows_where
 from penstock.formats.rows.predicate_parser import parse_predicate
 from penstock.formats.rows.predicates import (
     And,
@@ -36,6 +35,7 @@ from penstock.formats.rows.predicates import (
     Or,
     Predicate,
 )
+from penstock.formats.rows.row_filter import rows_where
 from penstock.formats.rows.schema import Field, StructType, Type
 from tests.chance import examples
 from tests.formats.delta.logs import add
@@ -235,8 +235,8 @@ def test_a_file_with_a_row_for_which_the_condition_is_true_is_never_left_out(cas
     stats.pop(lost, None)
     file = add("a", partition_values=texts(case.partition), stats=json.dumps(stats))
     if any(truth(case.predicate, row) for row in case.seen):
-        assert Pruner(case.predicate, METADATA).keeps(file)
-        assert Pruner(case.predicate, METADATA).keeps(msgspec.structs.replace(file, stats=None))
+        assert FilePruner(case.predicate, METADATA).keeps(file)
+        assert FilePruner(case.predicate, METADATA).keeps(msgspec.structs.replace(file, stats=None))
 
 
 @pytest.mark.parametrize(
@@ -302,7 +302,7 @@ def test_a_file_is_left_out_when_it_can_be(where: str, stays: bool) -> None:
     }  # fmt: skip
     values = dict.fromkeys(PARTITIONS) | {"p_text": "ä/b", "p_whole": "007", "p_real": "NaN"}
     file = add("a", partition_values=values, stats=json.dumps(stats))
-    assert Pruner(parse_predicate(where, SCHEMA), METADATA).keeps(file) is stays
+    assert FilePruner(parse_predicate(where, SCHEMA), METADATA).keeps(file) is stays
 
 
 @pytest.mark.parametrize(
@@ -328,7 +328,7 @@ def test_statistics_that_cannot_be_understood_leave_nothing_out(stats: str | Non
         "moment < '2026-01-01'", "money != 1", "whole is null", "p_day = '2026-11-14'", "p_whole is null",
         "p_real = 'NaN'",
     ):  # fmt: skip
-        assert Pruner(parse_predicate(where, SCHEMA), METADATA).keeps(file)
+        assert FilePruner(parse_predicate(where, SCHEMA), METADATA).keeps(file)
 
 
 def test_a_condition_with_thousands_of_parts_is_judged() -> None:
@@ -342,7 +342,7 @@ def test_a_condition_with_thousands_of_parts_is_judged() -> None:
         for whole, stays in ((7_999, True), (8_000, False)):
             stats = {"minValues": {"whole": whole}, "maxValues": {"whole": whole}}
             file = add("a", partition_values=dict.fromkeys(PARTITIONS), stats=json.dumps(stats))
-            assert Pruner(predicate, METADATA).keeps(file) is stays
+            assert FilePruner(predicate, METADATA).keeps(file) is stays
 
 
 # -- statistics of others ----------------------------------------------------------------------------------
@@ -381,5 +381,5 @@ def test_texts_are_found_that_older_delta_spark_has_cut(before: int, rest: str) 
     stats = json.dumps({"numRecords": 1, **columns})
     file = add("a", partition_values=dict.fromkeys(PARTITIONS), stats=stats)
     for where in (f"text = '{text}'", f"text >= '{text}'", f"text like '{text}%'"):
-        assert Pruner(parse_predicate(where, SCHEMA), METADATA).keeps(file)
-    assert not Pruner(parse_predicate("text > 'y'", SCHEMA), METADATA).keeps(file)
+        assert FilePruner(parse_predicate(where, SCHEMA), METADATA).keeps(file)
+    assert not FilePruner(parse_predicate("text > 'y'", SCHEMA), METADATA).keeps(file)

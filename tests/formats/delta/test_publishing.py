@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 
 from penstock.formats.delta import metrics
-from penstock.formats.delta.branch_log.line import OwnershipPhase
+from penstock.formats.delta.branch_log.branch_log import OwnershipPhase
 from penstock.formats.delta.errors import ForeignCommit, InvalidLog
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.publishing.log_writer import BATCH_MAX

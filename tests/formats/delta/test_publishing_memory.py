@@ -12,7 +12,7 @@ import pytest
 
 from penstock.errors import Unavailable
 from penstock.formats import publisher as engine
-from penstock.formats.delta.branch_log.line import line_of
+from penstock.formats.delta.branch_log.branch_log import line_of
 from penstock.formats.delta.errors import InvalidLog
 from penstock.formats.delta.protocol.names import LOG, ClassicName, CommitName
 from penstock.formats.delta.publishing import publisher

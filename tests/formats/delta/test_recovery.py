@@ -9,11 +9,11 @@ from uuid import uuid4
 import pytest
 
 from penstock.errors import InvalidRequest, ManagedElsewhere, NotManaged, TableConflict
+from penstock.formats.delta.branch_log.branch_log import OwnershipPhase
 from penstock.formats.delta.branch_log.intents import CommitIntent, change
-from penstock.formats.delta.branch_log.line import OwnershipPhase
 from penstock.formats.delta.branch_log.ownership import owner_of
 from penstock.formats.delta.errors import ForeignCommit
-from penstock.formats.delta.log.files import PlaceFiles
+from penstock.formats.delta.log.log_files import PlaceFiles
 from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.formats.delta.ownership.handover import Handover
 from penstock.formats.delta.protocol.actions import write_commit

@@ -18,11 +18,11 @@ import pytest
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.errors import InvalidLog, UnsupportedFeature
 from penstock.formats.delta.log import scan
-from penstock.formats.delta.log.files import PlaceFiles
+from penstock.formats.delta.log.log_files import PlaceFiles
 from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.formats.delta.protocol.actions import Add, DeletionVector, write_commit
 from penstock.formats.delta.protocol.names import CommitName
-from penstock.formats.delta.rows.writing import write_files
+from penstock.formats.delta.rows.file_writer import write_files
 from penstock.formats.rows.arrow_types import schema_of
 from penstock.formats.rows.schema import Field, StructType
 from penstock.storage.places import Place, Places

@@ -21,7 +21,7 @@ MEMORY_MAX_MIB = 1024
 
 READ = """
 import resource, sys
-from penstock.formats.delta.log.files import PlaceFiles
+from penstock.formats.delta.log.log_files import PlaceFiles
 from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.storage.places import Places
 

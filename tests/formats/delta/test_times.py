@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.formats.delta.errors import InvalidLog, VersionNotFound
-from penstock.formats.delta.log.files import LogFile
+from penstock.formats.delta.log.log_files import LogFile
 from penstock.formats.delta.log.segments import LogSegment, find_segment, find_versions
 from penstock.formats.delta.log.snapshot import load_snapshot, replay
-from penstock.formats.delta.log.times import version_at
+from penstock.formats.delta.log.version_times import version_at
 from penstock.formats.delta.protocol.actions import Action
 from penstock.formats.delta.protocol.names import ClassicName, CommitName, CompactionName
 from penstock.storage.places import Places

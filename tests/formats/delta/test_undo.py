@@ -19,7 +19,7 @@ from penstock.errors import MergeConflict
 from penstock.formats.delta.branch_log import prepared_table
 from penstock.formats.delta.lake.calls import WriterReads
 from penstock.formats.delta.protocol.actions import Add
-from penstock.formats.delta.rows.writing import write_files
+from penstock.formats.delta.rows.file_writer import write_files
 from tests.formats.delta import sides
 from tests.formats.delta.rows import inline_vector, vector_data
 from tests.formats.delta.sides import KEY, Side, create, foreign_changes, foreign_ids, log

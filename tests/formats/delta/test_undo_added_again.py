@@ -12,7 +12,7 @@ import penstock
 from penstock import Lake
 from penstock.formats.delta.branch_log import prepared_table
 from penstock.formats.delta.lake.calls import WriterReads
-from penstock.lake.answers import Ratified
+from penstock.lake.answers import TableCommitResult
 from tests.formats.delta.sides import KEY, Side, create, foreign_ids
 
 VECTORS = {"delta.enableDeletionVectors": "true"}
@@ -26,14 +26,14 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
         yield lake
 
 
-def add_again(side: Side, number: int) -> Ratified:
+def add_again(side: Side, number: int) -> TableCommitResult:
     """Add the file that has a row once more, without new rows."""
     now = side.now()
     files = [msgspec.structs.replace(one, data_change=False) for one in side._holding(now, [number])]
     return side._commit(now, "COMPUTE STATS", files, WriterReads())
 
 
-def change(side: Side, how: str) -> Ratified:
+def change(side: Side, how: str) -> TableCommitResult:
     return side.remove_unread(1) if how == "removed" else side.mask(1)
 
 

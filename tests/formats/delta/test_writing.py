@@ -17,7 +17,7 @@ import pytest
 from penstock.errors import InvalidRequest, OutcomeUnknown, Unavailable
 from penstock.formats.delta.protocol.actions import Add, decode_path
 from penstock.formats.delta.protocol.lint_files import path_fault
-from penstock.formats.delta.rows.writing import partition_folder, partition_text, write_files
+from penstock.formats.delta.rows.file_writer import partition_folder, partition_text, write_files
 from penstock.formats.rows.arrow_types import arrow_schema, loosened, schema_of
 from penstock.formats.rows.schema import ArrayType, Field, StructType, Type
 from penstock.storage.places import Place
@@ -293,7 +293,7 @@ def stream(batches: int, rows: int = 1000, partitions: int = 1) -> pa.RecordBatc
 def test_a_stream_becomes_files_of_about_the_wanted_size(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.formats.delta.rows.writing.GROUP_BYTES", 32_000)
+    monkeypatch.setattr("penstock.formats.delta.rows.file_writer.GROUP_BYTES", 32_000)
     of = schema_of(stream(1).schema)
     found = written(table, of, stream(40), target_file_bytes=64_000)
     assert as_rows(found) == as_rows(stream(40).read_all())
@@ -306,7 +306,7 @@ def test_a_stream_becomes_files_of_about_the_wanted_size(
 def test_a_table_in_one_piece_becomes_files_of_about_the_wanted_size(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.formats.delta.rows.writing.GROUP_BYTES", 32_000)
+    monkeypatch.setattr("penstock.formats.delta.rows.file_writer.GROUP_BYTES", 32_000)
     data = stream(40).read_all().combine_chunks()
     found = written(table, schema_of(data.schema), data, target_file_bytes=64_000)
     assert as_rows(found) == as_rows(data)

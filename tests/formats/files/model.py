@@ -17,7 +17,7 @@ from penstock.formats.files.content import FilesTable
 from penstock.formats.files.files import File, FilesState, state_of, with_state
 from penstock.formats.files.intents import WriteCondition, WriteIntent, encode_write, part_for_merges
 from penstock.formats.files.table_changes import apply_write
-from penstock.kernel.format import AppliedChange, CrossedHistory, Refused, Table
+from penstock.kernel.format import AppliedChange, CrossedHistory, FormatRefused, Table
 from penstock.kernel.objects import Objects
 from penstock.model.keys import Key
 from penstock.model.merges import MergeMode
@@ -132,7 +132,7 @@ class Shelf:
         """What a change makes of a table, or that it is refused."""
         try:
             applied = change()
-        except Refused as refused:
+        except FormatRefused as refused:
             return Clashed(sorted(one.path for one in refused.clashes))
         self.objects.store.store(applied.blobs)
         assert isinstance(applied.content, FilesTable)

@@ -12,9 +12,9 @@ import penstock
 from penstock import Lake
 from penstock.errors import MergeConflict
 from penstock.formats.files.content import FilesTable
-from penstock.formats.files.files import FilesState, Layout, state_of
+from penstock.formats.files.files import FilesLayout, FilesState, state_of
 from penstock.formats.files.read_check import TOLD_MAX, check_seen
-from penstock.kernel.format import Refused
+from penstock.kernel.format import FormatRefused
 from penstock.kernel.objects import content_of
 from penstock.kernel.transactions import Transactions
 from penstock.model.commits import CommitMeta
@@ -127,12 +127,12 @@ def test_how_files_are_read_matters_for_more_than_single_files(
     lake: Lake, parts: tuple[str, ...] | None, matters: bool
 ) -> None:
     state = _state(lake)
-    other = FilesState(state.root, state.files, state.size, Layout(format="csv"))
+    other = FilesState(state.root, state.files, state.size, FilesLayout(format="csv"))
     check_seen(lake.kernel.objects, state, state, parts)
     if not matters:
         check_seen(lake.kernel.objects, state, other, parts)
         return
-    with pytest.raises(Refused, match="the layout of its files was changed since"):
+    with pytest.raises(FormatRefused, match="the layout of its files was changed since"):
         check_seen(lake.kernel.objects, state, other, parts)
 
 

@@ -6,14 +6,17 @@ import msgspec
 import pytest
 
 from penstock.formats.files.content import FilesTable
-from penstock.formats.files.files import File, FilesState, Layout, decode_file, state_of, with_state
+from penstock.formats.files.files import File, FilesLayout, FilesState, decode_file, state_of, with_state
 from penstock.formats.files.intents import WriteCondition, WriteIntent, decode_write
 from penstock.model.encoding import encode
 from penstock.model.jobs import Job, JobState, decode_job
 
 FILE = File(f"20261115-{'0' * 12}/{'1' * 32}/", 300, 1_763_200_000_000_000, "etag:x")
 STATE = FilesState(
-    b"\x11" * 32, 2, 600, Layout(format="csv", partition_by=("day",), schema="{}", options={"header": "true"})
+    b"\x11" * 32,
+    2,
+    600,
+    FilesLayout(format="csv", partition_by=("day",), schema="{}", options={"header": "true"}),
 )
 WRITE = WriteIntent(replaced=("day=1/",), when=WriteCondition.EMPTY)
 JOB = Job(

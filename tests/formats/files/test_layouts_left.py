@@ -11,7 +11,7 @@ import pytest
 
 from penstock import Lake
 from penstock.errors import MergeConflict
-from penstock.formats.files.files import Layout, new_folder
+from penstock.formats.files.files import FilesLayout, new_folder
 from penstock.formats.files.lake.answers import TableLayout
 from penstock.formats.files.lake.calls import GetFilesTable, NewFile, WriteFiles
 from penstock.formats.files.layouts import find_difference
@@ -148,7 +148,7 @@ def test_a_marker_is_no_file_that_others_have_to_fit(lake: Lake) -> None:
 
 
 def test_an_option_that_is_the_word_false_is_an_option() -> None:
-    plain = Layout(format="csv")
+    plain = FilesLayout(format="csv")
     assert find_difference(plain, msgspec.structs.replace(plain, options={"header": "false"})) is None
     assert find_difference(plain, msgspec.structs.replace(plain, options={"nullValue": "false"})) is not None
 

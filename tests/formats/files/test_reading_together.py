@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.formats.files.files import Layout
+from penstock.formats.files.files import FilesLayout
 from penstock.formats.files.layouts import find_difference, unite_layouts
 
 A_B = {"a": "long", "b": "string"}
@@ -15,11 +15,11 @@ A_B = {"a": "long", "b": "string"}
 
 def layout(
     name: str = "parquet", columns: dict[str, Any] | None = None, by: tuple[str, ...] = (), **options: str
-) -> Layout:
+) -> FilesLayout:
     told = {"nullable": True, "metadata": {}}
     fields = [{"name": one, "type": kind, **told} for one, kind in (columns or {}).items()]
     schema = json.dumps({"type": "struct", "fields": fields}) if columns is not None else ""
-    return Layout(format=name, partition_by=by, schema=schema, options=options)
+    return FilesLayout(format=name, partition_by=by, schema=schema, options=options)
 
 
 def array(of: str, *, nulls: bool = True) -> dict[str, Any]:
@@ -39,9 +39,9 @@ APART = {
     "type inside": (layout(columns={"a": array("long")}), layout(columns={"a": array("string")})),
 }
 TOGETHER = {
-    "nothing known": (Layout(), layout(columns=A_B)),
+    "nothing known": (FilesLayout(), layout(columns=A_B)),
     "no columns known": (layout(), layout(columns=A_B)),
-    "columns of somebody else": (Layout(format="parquet", schema="not Spark's"), layout(columns=A_B)),
+    "columns of somebody else": (FilesLayout(format="parquet", schema="not Spark's"), layout(columns=A_B)),
     "more columns": (layout(columns=A_B), layout(columns={"b": "string", "c": "long"})),
     "header by default": (layout("csv", A_B, header="False"), layout("csv", A_B)),
     "defaults": (layout("csv", A_B, delimiter=",", charset="UTF-8"), layout("csv", A_B)),
@@ -54,14 +54,14 @@ TOGETHER = {
 
 @pytest.mark.parametrize(("one", "other"), APART.values(), ids=APART)
 def test_files_that_would_be_read_otherwise_than_they_were_written_do_not_meet(
-    one: Layout, other: Layout
+    one: FilesLayout, other: FilesLayout
 ) -> None:
     assert find_difference(one, other) is not None
     assert find_difference(other, one) is not None
 
 
 @pytest.mark.parametrize(("one", "other"), TOGETHER.values(), ids=TOGETHER)
-def test_others_do(one: Layout, other: Layout) -> None:
+def test_others_do(one: FilesLayout, other: FilesLayout) -> None:
     assert find_difference(one, other) is None
     assert find_difference(other, one) is None
 
@@ -75,4 +75,4 @@ def test_together_they_have_the_columns_of_both_those_that_were_there_first() ->
     ]
     assert unite_layouts(first, layout(columns={"b": "string"})) == first
     assert unite_layouts(first, layout()) == first
-    assert unite_layouts(Layout(), second) == second
+    assert unite_layouts(FilesLayout(), second) == second

@@ -12,7 +12,7 @@ from penstock.formats.lance.lake.calls import PromoteLance
 from penstock.formats.lance.manifest_reader import Manifests
 from penstock.formats.lance.manifests import Manifest
 from penstock.formats.lance.plugin import LancePlugin
-from penstock.formats.lance.state import LanceState, Version, Versions, state_of
+from penstock.formats.lance.state import LanceState, LanceTableVersion, LanceVersionReader, state_of
 from penstock.lake.embedded import Embedded
 from penstock.model.keys import Key
 from tests.plugins import plugin_of
@@ -74,11 +74,11 @@ def state(lake: Lake, ref: str = "main", table: str = ITEMS) -> LanceState:
     return state_of(content(lake, ref, table))
 
 
-def versions(lake: Lake, ref: str = "main", table: str = ITEMS) -> Versions:
-    return Versions(lake.kernel.objects, state(lake, ref, table))
+def versions(lake: Lake, ref: str = "main", table: str = ITEMS) -> LanceVersionReader:
+    return LanceVersionReader(lake.kernel.objects, state(lake, ref, table))
 
 
-def newest(lake: Lake, ref: str = "main", table: str = ITEMS) -> tuple[int, Version]:
+def newest(lake: Lake, ref: str = "main", table: str = ITEMS) -> tuple[int, LanceTableVersion]:
     found = versions(lake, ref, table).newest()
     assert found is not None
     return found

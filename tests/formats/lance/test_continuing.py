@@ -14,7 +14,7 @@ from penstock import Lake
 from penstock.formats.lance.continuity import find_gap
 from penstock.formats.lance.manifests import Manifest
 from penstock.formats.lance.names import MANIFEST, VERSIONS
-from penstock.formats.lance.wire import Message
+from penstock.formats.lance.protobuf import ProtobufMessage
 from tests.formats.lance.tables import ITEMS, content, keys_of, keys_seen, opened, rows, write
 
 lance = pytest.importorskip("lance")
@@ -164,7 +164,7 @@ def _rewritten(manifest: Manifest) -> Manifest:
         for one in manifest.fragments
     ]
     return manifest.with_parts(
-        fragments=[Message(sorted(one, key=lambda field: -field.number)) for one in fragments]
+        fragments=[ProtobufMessage(sorted(one, key=lambda field: -field.number)) for one in fragments]
     )
 
 

@@ -8,18 +8,18 @@ import msgspec
 import pytest
 
 from penstock.formats.lance.content import LanceTable
-from penstock.formats.lance.intents import Create, Declare, NumberedStep, Steps, decode_steps
+from penstock.formats.lance.intents import CreateStep, DeclareStep, NumberedStep, Steps, decode_steps
 from penstock.formats.lance.manifests import ManifestOperation
 from penstock.formats.lance.names import head_id, line_folder
 from penstock.formats.lance.state import (
     LanceState,
+    LanceTableVersion,
     MergeArrivals,
     OwnBranch,
     OwnTag,
     RecentVersion,
     RowTrace,
-    Version,
-    VersionAt,
+    VersionPointer,
     decode_entry,
     state_of,
     tag_key,
@@ -37,9 +37,13 @@ VECTORS = {
         is_private=True,
         properties={"a": "b"},
         newest=7,
-        recent=(RecentVersion("", 7, Version(staged="_versions/7.manifest-8", size=9, sha256=b"\x66" * 32)),),
+        recent=(
+            RecentVersion(
+                "", 7, LanceTableVersion(staged="_versions/7.manifest-8", size=9, sha256=b"\x66" * 32)
+            ),
+        ),
     ),
-    "version": Version(
+    "version": LanceTableVersion(
         chain="",
         staged="_versions/1.manifest-2",
         size=300,
@@ -54,8 +58,8 @@ VECTORS = {
             operations=(ManifestOperation.APPEND, ManifestOperation.DELETE),
             taken=(b"\x77" * 12,),
             trace=RowTrace(
-                rewrites=(VersionAt(3, "_penstock/0123/", "_versions/3.manifest-4", 5, b"\x88" * 32),),
-                deletes=((VersionAt(1, "", "a", 2, b""), VersionAt(2, "", "b", 3, b"")),),
+                rewrites=(VersionPointer(3, "_penstock/0123/", "_versions/3.manifest-4", 5, b"\x88" * 32),),
+                deletes=((VersionPointer(1, "", "a", 2, b""), VersionPointer(2, "", "b", 3, b"")),),
                 has_inserts=True,
             ),
         ),
@@ -65,8 +69,8 @@ VECTORS = {
     "tag": OwnTag(branch="", version=3, created_us=1, updated_us=2),
     "steps": Steps(
         (
-            NumberedStep(0, Declare(id=UUID(int=7), location="/w/t")),
-            NumberedStep(1, Create(version=1, path="_versions/1.manifest-2", size=300)),
+            NumberedStep(0, DeclareStep(id=UUID(int=7), location="/w/t")),
+            NumberedStep(1, CreateStep(version=1, path="_versions/1.manifest-2", size=300)),
         )
     ),
 }
@@ -127,7 +131,7 @@ def test_a_version_from_before_merges_were_noted_is_read() -> None:
     old = encode(VECTORS["version"])
     short = msgspec.msgpack.encode(msgspec.msgpack.decode(old)[:10])
     found = decode_entry(short)
-    assert isinstance(found, Version)
+    assert isinstance(found, LanceTableVersion)
     assert (found.arrived, found.copied, found.metadata) == (None, b"", {"m": "n"})
 
 

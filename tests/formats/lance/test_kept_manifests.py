@@ -11,8 +11,8 @@ import pytest
 from penstock.formats.lance import manifest_reader
 from penstock.formats.lance.manifest_reader import Manifests
 from penstock.formats.lance.manifests import Manifest, ManifestOperation, transaction
-from penstock.formats.lance.state import Version
-from penstock.formats.lance.wire import Message
+from penstock.formats.lance.protobuf import ProtobufMessage
+from penstock.formats.lance.state import LanceTableVersion
 from penstock.storage.places import Places
 
 
@@ -24,12 +24,14 @@ def places() -> Iterator[Places]:
 
 
 def manifest(number: int, note: bytes = b"") -> Manifest:
-    said = transaction(ManifestOperation.APPEND, number - 1, "u", Message.of(), {})
-    return Manifest(Message.of((3, number), (99, note)), transaction=said)
+    said = transaction(ManifestOperation.APPEND, number - 1, "u", ProtobufMessage.of(), {})
+    return Manifest(ProtobufMessage.of((3, number), (99, note)), transaction=said)
 
 
-def version_of(data: bytes) -> Version:
-    return Version(staged="_versions/1.manifest-1", size=len(data), sha256=hashlib.sha256(data).digest())
+def version_of(data: bytes) -> LanceTableVersion:
+    return LanceTableVersion(
+        staged="_versions/1.manifest-1", size=len(data), sha256=hashlib.sha256(data).digest()
+    )
 
 
 def test_what_was_parsed_before_is_what_would_be_read(tmp_path: Path, places: Places) -> None:
@@ -67,6 +69,6 @@ def test_the_oldest_are_forgotten_when_they_take_too_much(
 
 
 def test_a_version_that_is_known_by_its_place_alone_is_not_remembered(places: Places) -> None:
-    registered, manifests = Version(size=3), Manifests(places)
+    registered, manifests = LanceTableVersion(size=3), Manifests(places)
     manifests.keep(registered, b"abc")
     assert manifests.find_cached(registered) is None

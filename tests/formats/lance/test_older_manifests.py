@@ -12,8 +12,8 @@ import pytest
 
 from penstock.formats.lance.lake.manifest_files import ManifestFiles, UnclearManifest
 from penstock.formats.lance.manifests import Manifest, ManifestOperation, transaction
+from penstock.formats.lance.protobuf import ProtobufMessage
 from penstock.formats.lance.relocation import UnknownPlacement, check_movable
-from penstock.formats.lance.wire import Message
 
 OLDER = Path(__file__).parent / "older"
 LANCE_13, LANCE_14 = 21, 23
@@ -48,7 +48,7 @@ def test_a_manifest_of_an_older_lance_is_read(version: str, operation: ManifestO
 
 @pytest.mark.parametrize("version", ["0.39.0", "1.0.4", "13.0.0"])
 def test_every_lance_finds_the_new_transaction_of_a_manifest_that_is_made_anew(version: str) -> None:
-    said = transaction(ManifestOperation.RESTORE, 5, "an-id", Message.of((1, 5)), {})
+    said = transaction(ManifestOperation.RESTORE, 5, "an-id", ProtobufMessage.of((1, 5)), {})
     packed = older(version).as_version(6, None, said, 1).pack()
     body = Manifest.read(packed).body
     assert [section(packed, body.number(field)) for field in (LANCE_13, LANCE_14)] == [said.pack()] * 2
@@ -62,7 +62,7 @@ def test_a_manifest_that_keeps_its_transaction_is_told_of_it_as_before(version: 
     again = Manifest.read(packed)
     assert again.transaction == found.transaction
     assert again.body.number(LANCE_14) is None
-    assert section(packed, again.body.number(LANCE_13)) == (found.transaction or Message()).pack()
+    assert section(packed, again.body.number(LANCE_13)) == (found.transaction or ProtobufMessage()).pack()
 
 
 def test_a_manifest_without_a_transaction_stays_so() -> None:

@@ -13,11 +13,11 @@ from penstock.formats.lance.lake.table_check import LanceCheck
 from penstock.formats.lance.state import (
     Entry,
     LanceState,
+    LanceTableVersion,
+    LanceVersionReader,
     OwnBranch,
     OwnTag,
     RecentVersion,
-    Version,
-    Versions,
     apply_changes,
     branch_key,
     keys_differing,
@@ -28,7 +28,7 @@ from penstock.formats.lance.state import (
     with_next,
     with_state,
 )
-from penstock.kernel.objects import INLINE_MAX_BYTES, Objects, Pending
+from penstock.kernel.objects import INLINE_MAX_BYTES, Objects, PendingObjects
 from penstock.model.content import content_bytes
 from penstock.stores.memory import MemoryStore
 
@@ -36,16 +36,18 @@ LOCATION = "s3://a-bucket-of-some-company/warehouse/8b0c7d2e-6a0a-4c53-9f0e-4a0f
 EMPTY = LanceTable(id=UUID(int=1), location=LOCATION)
 
 
-def version_of_number(number: int) -> Version:
+def version_of_number(number: int) -> LanceTableVersion:
     staged = f"_versions/{2**64 - 1 - number:020d}.manifest-8b0c7d2e-6a0a-4c53-9f0e-4a0f3f1f2a11"
-    return Version(staged=staged, size=500 + number, sha256=number.to_bytes(32, "big"), time_us=1_763_200_000)
+    return LanceTableVersion(
+        staged=staged, size=500 + number, sha256=number.to_bytes(32, "big"), time_us=1_763_200_000
+    )
 
 
 class Table:
     """A table that changes step by step, and all entries that it should have."""
 
     def __init__(self) -> None:
-        self.objects = Pending(Objects(MemoryStore()))
+        self.objects = PendingObjects(Objects(MemoryStore()))
         self.content = with_state(EMPTY, LanceState())
         self.entries: dict[bytes, Entry] = {}
         self.nodes = 0
@@ -56,8 +58,8 @@ class Table:
         return state_of(self.content)
 
     @property
-    def versions(self) -> Versions:
-        return Versions(self.objects, self.state)
+    def versions(self) -> LanceVersionReader:
+        return LanceVersionReader(self.objects, self.state)
 
     def numbers(self, branch: str) -> list[int]:
         """The versions that one of Lance's branches should have, newest first."""
@@ -165,7 +167,7 @@ def test_no_difference_of_two_states_is_missed(seed: int) -> None:
             "4 after version 5",
         ),
         ((RecentVersion("gone", 1, version_of_number(1)),), "of branch 'gone', which it does not have"),
-        ((RecentVersion("", 4, Version(sha256=b"short")),), "without a size and hash"),
+        ((RecentVersion("", 4, LanceTableVersion(sha256=b"short")),), "without a size and hash"),
     ],
     ids=["older-than-the-tree", "out-of-order", "of-no-branch", "no-hash"],
 )

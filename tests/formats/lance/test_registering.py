@@ -10,7 +10,14 @@ from penstock import Key, Lake
 from penstock.errors import InvalidTable, TableNotFound, UnsupportedFeature
 from penstock.formats.lance.lake.calls import CommitLance, RegisterLance
 from penstock.formats.lance.registration import look_at
-from penstock.formats.lance.state import OwnBranch, OwnTag, Version, branch_key, tag_key, version_key
+from penstock.formats.lance.state import (
+    LanceTableVersion,
+    OwnBranch,
+    OwnTag,
+    branch_key,
+    tag_key,
+    version_key,
+)
 from penstock.storage.places import Place
 from tests.formats.lance.tables import (
     content,
@@ -46,7 +53,7 @@ def test_all_that_lance_would_list_is_found(lake: Lake, folder: Path) -> None:
     branch.tags.create("there", ("feat/x", 3))
     (folder / "_versions" / "18446744073709551610.manifest-1234").write_bytes(b"staged by somebody")
     found = look_at(place(lake, folder), ITEMS).entries
-    assert {key for key, one in found.items() if isinstance(one, Version)} == {
+    assert {key for key, one in found.items() if isinstance(one, LanceTableVersion)} == {
         version_key("", 1),
         version_key("", 2),
         version_key("feat/x", 2),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.formats.lance.rows import (
-    Span,
+from penstock.formats.lance.row_sets import (
+    RowSpan,
     count,
     difference,
     intersection,
@@ -25,18 +25,18 @@ NUMBERS = st.sets(st.integers(0, 30))
 LAYOUTS = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9), st.integers(1, 6)), max_size=5)
 
 
-def layout_of(spans: list[tuple[str, int, int]]) -> tuple[Span, ...]:
+def layout_of(spans: list[tuple[str, int, int]]) -> tuple[RowSpan, ...]:
     """Spans that have no row in common: each file's begin where the one before ended."""
     ends: dict[str, int] = {}
     found = []
     for file, gap, rows in spans:
         start = ends.get(file, 0) + gap
         ends[file] = start + rows
-        found.append(Span(file, start, rows))
+        found.append(RowSpan(file, start, rows))
     return tuple(found)
 
 
-def rows_in(layout: tuple[Span, ...]) -> list[tuple[str, int]]:
+def rows_in(layout: tuple[RowSpan, ...]) -> list[tuple[str, int]]:
     return [(span.file, row) for span in layout for row in range(span.start, span.start + span.rows)]
 
 

@@ -7,9 +7,9 @@ from uuid import UUID
 
 from penstock.errors import PenstockError, Unavailable
 from penstock.formats.lance.content import LanceTable
-from penstock.formats.lance.promoter import PROFILE, Unpromoted
+from penstock.formats.lance.promoter import PROFILE, UnpromotedChain
+from penstock.formats.lance.promotion_tasks import STAGED_MAX, PromoteTask, PromoteWork, merge_tasks
 from penstock.formats.lance.state import LanceState
-from penstock.formats.lance.tasks import STAGED_MAX, PromoteTask, PromoteWork, merge_tasks
 from penstock.formats.publisher import BackgroundPublisher
 from penstock.model.keys import Key
 
@@ -19,7 +19,7 @@ def told(*names: str, work: PromoteWork = PromoteWork.STAGED) -> PromoteTask:
     return PromoteTask(Key("t"), content, LanceState(), "main", work, names)
 
 
-class Removing(BackgroundPublisher[PromoteTask, Unpromoted]):
+class Removing(BackgroundPublisher[PromoteTask, UnpromotedChain]):
     """Stands where files are removed, and remembers what it was told."""
 
     def __init__(self) -> None:

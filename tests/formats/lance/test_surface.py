@@ -16,8 +16,9 @@ from lance_namespace import (
     TableVersion,
 )
 
-from penstock.formats.lance.manifests import Base, Manifest, ManifestOperation, transaction
+from penstock.formats.lance.manifests import FileBase, Manifest, ManifestOperation, transaction
 from penstock.formats.lance.names import manifest_name
+from penstock.formats.lance.protobuf import ProtobufMessage
 from penstock.formats.lance.relocation import (
     BASE_OF_FILE,
     BASE_OF_INDEX,
@@ -27,7 +28,6 @@ from penstock.formats.lance.relocation import (
     index_id,
     move_to_folder,
 )
-from penstock.formats.lance.wire import Message
 from tests.formats.lance.tables import rows
 
 lance = pytest.importorskip("lance")
@@ -115,7 +115,7 @@ def test_a_version_that_is_rehomed_is_read_written_and_indexed_at_the_other_fold
     table.create_scalar_index("k", "BTREE")
     version = latest(folder)
     other = tmp_path / "other"
-    said = transaction(ManifestOperation.CLONE, version, "", Message.of((1, 1), (3, version)), {})
+    said = transaction(ManifestOperation.CLONE, version, "", ProtobufMessage.of((1, 1), (3, version)), {})
     moved = move_to_folder(read(folder, version), str(folder), str(other))
     put(other, moved.as_version(version, None, said, 1))
     assert keys(other) == [1, 3, 4, 5]
@@ -134,7 +134,7 @@ def test_a_clone_of_lances_own_is_laid_out_as_ours(table: Any, folder: Path, tmp
     table.shallow_clone(str(tmp_path / "clone"), table.version)
     theirs, ours = read(tmp_path / "clone", table.version), read(folder, table.version)
     ours = move_to_folder(ours, str(folder), str(tmp_path / "clone"))
-    assert theirs.bases == ours.bases == (Base(0, str(folder)),)
+    assert theirs.bases == ours.bases == (FileBase(0, str(folder)),)
     assert theirs.fragments == ours.fragments
     assert theirs.operation is ManifestOperation.CLONE
 
@@ -146,7 +146,7 @@ def test_files_that_a_fragment_names_say_at_which_base_they_are(
     moved = move_to_folder(read(folder, latest(folder)), str(folder), str(tmp_path))
     first = moved.fragments[0]
     named = [*first.all(FILES), *first.all(DELETION_FILE)]
-    assert [Message.read(one).number(BASE_OF_FILE) for one in named] == [0, 0]
+    assert [ProtobufMessage.read(one).number(BASE_OF_FILE) for one in named] == [0, 0]
     assert [one.number(BASE_OF_INDEX) for one in moved.indexes] == [0]
 
 

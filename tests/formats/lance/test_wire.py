@@ -6,35 +6,45 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.formats.lance.manifests import Base, Manifest, ManifestOperation, transaction
-from penstock.formats.lance.wire import BYTES, FIXED32, FIXED64, VARINT, Malformed, Message, WireField
+from penstock.formats.lance.manifests import FileBase, Manifest, ManifestOperation, transaction
+from penstock.formats.lance.protobuf import (
+    BYTES,
+    FIXED32,
+    FIXED64,
+    VARINT,
+    FieldNumber,
+    MalformedMessage,
+    ProtobufMessage,
+)
 
 NUMBERS = st.integers(1, 2**29 - 1)
 FIELDS = st.one_of(
-    st.builds(WireField, NUMBERS, st.just(VARINT), st.integers(0, 2**64 - 1)),
-    st.builds(WireField, NUMBERS, st.just(BYTES), st.binary(max_size=40)),
-    st.builds(WireField, NUMBERS, st.just(FIXED32), st.binary(min_size=4, max_size=4)),
-    st.builds(WireField, NUMBERS, st.just(FIXED64), st.binary(min_size=8, max_size=8)),
+    st.builds(FieldNumber, NUMBERS, st.just(VARINT), st.integers(0, 2**64 - 1)),
+    st.builds(FieldNumber, NUMBERS, st.just(BYTES), st.binary(max_size=40)),
+    st.builds(FieldNumber, NUMBERS, st.just(FIXED32), st.binary(min_size=4, max_size=4)),
+    st.builds(FieldNumber, NUMBERS, st.just(FIXED64), st.binary(min_size=8, max_size=8)),
 )
-MESSAGES = st.lists(FIELDS, max_size=12).map(Message)
+MESSAGES = st.lists(FIELDS, max_size=12).map(ProtobufMessage)
 
 
 @given(MESSAGES)
-def test_a_message_is_read_as_it_was_written(message: Message) -> None:
-    assert Message.read(message.pack()) == message
+def test_a_message_is_read_as_it_was_written(message: ProtobufMessage) -> None:
+    assert ProtobufMessage.read(message.pack()) == message
 
 
 @given(st.binary(max_size=60))
 def test_bytes_are_a_message_or_are_said_to_be_none(data: bytes) -> None:
     try:
-        message = Message.read(data)
-    except Malformed:
+        message = ProtobufMessage.read(data)
+    except MalformedMessage:
         return
-    assert Message.read(message.pack()) == message
+    assert ProtobufMessage.read(message.pack()) == message
 
 
 @given(MESSAGES, st.integers(1, 40), st.lists(st.binary(max_size=8), max_size=3))
-def test_a_field_is_replaced_and_all_others_stay(message: Message, number: int, values: list[bytes]) -> None:
+def test_a_field_is_replaced_and_all_others_stay(
+    message: ProtobufMessage, number: int, values: list[bytes]
+) -> None:
     changed = message.with_field(number, *values)
     assert changed.all(number) == values
     assert [one for one in changed if one.number != number] == [
@@ -44,9 +54,9 @@ def test_a_field_is_replaced_and_all_others_stay(message: Message, number: int, 
 
 @given(st.integers(1, 2**63), st.lists(MESSAGES, max_size=3), st.none() | MESSAGES)
 def test_a_manifest_is_read_as_it_was_written(
-    version: int, indexes: list[Message], made: Message | None
+    version: int, indexes: list[ProtobufMessage], made: ProtobufMessage | None
 ) -> None:
-    manifest = Manifest(Message.of((3, version), (99, b"of a later Lance")), tuple(indexes), made)
+    manifest = Manifest(ProtobufMessage.of((3, version), (99, b"of a later Lance")), tuple(indexes), made)
     found = Manifest.read(manifest.pack())
     assert (found.version, found.indexes, found.transaction) == (version, tuple(indexes), made)
     assert found.body.all(99) == [b"of a later Lance"]
@@ -55,29 +65,36 @@ def test_a_manifest_is_read_as_it_was_written(
 
 @given(st.binary(max_size=80), st.integers(0, 80))
 def test_a_file_that_is_cut_or_is_something_else_is_no_manifest(junk: bytes, cut: int) -> None:
-    whole = Manifest(Message.of((3, 1))).pack()
+    whole = Manifest(ProtobufMessage.of((3, 1))).pack()
     for data in (junk, whole[: min(cut, len(whole) - 1)], junk + whole[-8:]):
-        with pytest.raises(Malformed):
+        with pytest.raises(MalformedMessage):
             Manifest.read(data)
 
 
 def test_a_number_that_does_not_end_is_told() -> None:
-    with pytest.raises(Malformed):
-        Message.read(b"\x08" + b"\xff" * 11)
-    with pytest.raises(Malformed, match="UTF-8"):
-        Message.of((1, b"\xff")).text(1)
+    with pytest.raises(MalformedMessage):
+        ProtobufMessage.read(b"\x08" + b"\xff" * 11)
+    with pytest.raises(MalformedMessage, match="UTF-8"):
+        ProtobufMessage.of((1, b"\xff")).text(1)
 
 
 def test_a_transaction_says_what_was_done() -> None:
-    made = transaction(ManifestOperation.APPEND, 4, "a uuid", Message.of((1, b"x")), {"b": "2", "a": "1"})
-    manifest = Manifest(Message.of((3, 5)), (), made)
+    made = transaction(
+        ManifestOperation.APPEND, 4, "a uuid", ProtobufMessage.of((1, b"x")), {"b": "2", "a": "1"}
+    )
+    manifest = Manifest(ProtobufMessage.of((3, 5)), (), made)
     assert manifest.operation is ManifestOperation.APPEND
-    assert Manifest(Message.of((3, 5)), (), Message.of((999, b""))).operation is ManifestOperation.OTHER
-    assert Manifest(Message.of((3, 5))).operation is ManifestOperation.OTHER
+    assert (
+        Manifest(ProtobufMessage.of((3, 5)), (), ProtobufMessage.of((999, b""))).operation
+        is ManifestOperation.OTHER
+    )
+    assert Manifest(ProtobufMessage.of((3, 5))).operation is ManifestOperation.OTHER
 
 
 @given(
-    st.builds(Base, st.integers(0, 9), st.text(max_size=9), st.booleans(), st.none() | st.text(min_size=1))
+    st.builds(
+        FileBase, st.integers(0, 9), st.text(max_size=9), st.booleans(), st.none() | st.text(min_size=1)
+    )
 )
-def test_a_base_is_read_as_it_was_written(base: Base) -> None:
-    assert Base.read(base.pack()) == base
+def test_a_base_is_read_as_it_was_written(base: FileBase) -> None:
+    assert FileBase.read(base.pack()) == base

@@ -11,9 +11,9 @@ from uuid import UUID
 import pytest
 
 from penstock.formats.lance.chains import WaitingVersion
-from penstock.formats.lance.intents import Create, DropBranch, DropTag, PutBranch, PutTag
+from penstock.formats.lance.intents import CreateStep, DropBranchStep, DropTagStep, PutBranchStep, PutTagStep
 from penstock.formats.lance.names import PINS
-from penstock.formats.lance.tasks import PromoteTask
+from penstock.formats.lance.promotion_tasks import PromoteTask
 from tests.lance.versions import Tables, file_name
 
 lance = pytest.importorskip("lance")
@@ -47,17 +47,22 @@ def test_lances_own_branches_and_tags_are_seen_by_plain_lance_and_go_when_they_a
     tables.create(1, 2, 3)
     tables.change(
         "t",
-        PutBranch(name="dev", version=2),
-        PutBranch(name="team/sub", version=3),
-        PutTag(name="v1", version=1),
-        PutTag(name="v2", version=2),
+        PutBranchStep(name="dev", version=2),
+        PutBranchStep(name="team/sub", version=3),
+        PutTagStep(name="v1", version=1),
+        PutTagStep(name="v2", version=2),
     )
     settle_refs(tables)
     assert refs(location) == ({"dev": 2, "team/sub": 3}, {"v1": 1, "v2": 2})
     at_branch = lance.dataset(str(location)).checkout_version(("team/sub", None))
     assert at_branch.count_rows() == 3
     again = reopened(tables)
-    again.change("t", PutTag(name="v1", version=3, is_new=False), DropTag(name="v2"), DropBranch(name="dev"))
+    again.change(
+        "t",
+        PutTagStep(name="v1", version=3, is_new=False),
+        DropTagStep(name="v2"),
+        DropBranchStep(name="dev"),
+    )
     settle_refs(again)
     assert refs(location) == ({"team/sub": 3}, {"v1": 3})
     assert (location / "_refs/branches/team%2Fsub.json").exists()
@@ -66,8 +71,8 @@ def test_lances_own_branches_and_tags_are_seen_by_plain_lance_and_go_when_they_a
 def test_a_branch_of_a_branch_says_where_it_comes_from(tables: Tables) -> None:
     location = tables.declare()
     tables.create(1, 2)
-    tables.change("t", PutBranch(name="dev", version=2))
-    tables.change("t", PutBranch(name="fix", parent="dev", version=2))
+    tables.change("t", PutBranchStep(name="dev", version=2))
+    tables.change("t", PutBranchStep(name="fix", parent="dev", version=2))
     settle_refs(tables)
     listed = lance.dataset(str(location)).branches.list()
     assert listed["fix"]["parent_branch"] == "dev"
@@ -80,7 +85,7 @@ def test_a_branch_that_is_looked_at_before_its_version_is_there_is_seen_afterwar
 ) -> None:
     location = tables.declare()
     tables.create(1, 2)
-    tables.change("t", PutBranch(name="dev", version=2))
+    tables.change("t", PutBranchStep(name="dev", version=2))
     assert tables.settle()
     ref_files, chains = tables.parts.promoter._refs, tables.parts.promoter._chains
     assert ref_files is not None
@@ -91,7 +96,7 @@ def test_a_branch_that_is_looked_at_before_its_version_is_there_is_seen_afterwar
         return put(told, one)
 
     monkeypatch.setattr(chains, "put", put_later)
-    tables.change("t", PutBranch(name="fix", parent="dev", version=2))
+    tables.change("t", PutBranchStep(name="fix", parent="dev", version=2))
     settle_refs(tables)
     assert {"dev", "fix"} <= lance.dataset(str(location)).branches.list().keys()
 
@@ -104,11 +109,11 @@ def test_tags_that_somebody_made_with_plain_lance_stay_as_they_are(
     assert tables.settle()
     lance.dataset(str(location)).tags.create("theirs", 1)
     lance.dataset(str(location)).tags.create("both", 1)
-    tables.change("t", PutTag(name="ours", version=2), PutTag(name="both", version=2))
+    tables.change("t", PutTagStep(name="ours", version=2), PutTagStep(name="both", version=2))
     settle_refs(tables)
     assert refs(location)[1] == {"theirs": 1, "ours": 2, "both": 1}
     again = reopened(tables)
-    again.change("t", DropTag(name="ours"))
+    again.change("t", DropTagStep(name="ours"))
     settle_refs(again)
     assert refs(location)[1] == {"theirs": 1, "both": 1}
 
@@ -121,7 +126,7 @@ def test_the_file_of_a_branch_that_a_client_makes_is_left_to_the_client(tables: 
     shutil.rmtree(location / "_refs/branches")
     name = f"tree/dev/_versions/{file_name(2)}-{UUID(int=1)}"
     (location / f"tree/dev/_versions/{file_name(2)}").rename(location / name)
-    tables.change("t", Create(branch="dev", version=2, path=name))
+    tables.change("t", CreateStep(branch="dev", version=2, path=name))
     settle_refs(tables)
     assert (location / f"tree/dev/_versions/{file_name(2)}").exists()
     assert not (location / "_refs/branches").exists()
@@ -130,7 +135,7 @@ def test_the_file_of_a_branch_that_a_client_makes_is_left_to_the_client(tables: 
 def test_a_reference_says_what_lance_itself_would_write(tables: Tables) -> None:
     location = tables.declare()
     tables.create(1)
-    tables.change("t", PutTag(name="ours", version=1))
+    tables.change("t", PutTagStep(name="ours", version=1))
     settle_refs(tables)
     lance.dataset(str(location)).tags.create("theirs", 1)
     ours, theirs = (

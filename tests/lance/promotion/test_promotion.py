@@ -13,9 +13,9 @@ import pytest
 from penstock.errors import ForeignCommit, ManagedElsewhere, Unavailable
 from penstock.formats.lance import metrics
 from penstock.formats.lance.branch_chains import WriteTarget, new_line
-from penstock.formats.lance.intents import Create
-from penstock.formats.lance.state import Versions, state_of
-from penstock.formats.lance.tasks import PENDING_MAX
+from penstock.formats.lance.intents import CreateStep
+from penstock.formats.lance.promotion_tasks import PENDING_MAX
+from penstock.formats.lance.state import LanceVersionReader, state_of
 from penstock.metrics.memory import Metrics
 from penstock.model.commits import CommitMeta
 from penstock.model.encoding import NO_COMMIT
@@ -355,7 +355,7 @@ def test_a_manifest_that_its_writer_put_at_the_very_place_stays(tables: Tables) 
     location = tables.declare()
     path = stage(tables.template, location, 1)
     (location / path).rename(location / "_versions" / file_name(1))
-    tables.change("t", Create(version=1, path=f"_versions/{file_name(1)}"))
+    tables.change("t", CreateStep(version=1, path=f"_versions/{file_name(1)}"))
     assert tables.settle()
     tables.parts.close(LATER_S)
     assert rows(location) == [0]
@@ -369,7 +369,7 @@ def test_a_version_below_one_that_its_writer_put_at_the_very_place_is_promoted(
     location = tables.declare()
     tables.create(1)
     (location / stage(tables.template, location, 2)).rename(location / "_versions" / file_name(2))
-    tables.change("t", Create(version=2, path=f"_versions/{file_name(2)}"))
+    tables.change("t", CreateStep(version=2, path=f"_versions/{file_name(2)}"))
     assert tables.promoter.promote(tables.content(), monotonic() + LATER_S)
     assert manifests(location) == names(1, 2)
 
@@ -415,7 +415,7 @@ def line_of(tables: Tables, branch: str) -> Path:
     """The folder that a branch goes on in, with what a writer puts there."""
     state = state_of(tables.content(branch=branch))
     standing = WriteTarget(tables.kernel.branch(branch).incarnation)
-    versions = Versions(tables.kernel.objects, state)
+    versions = LanceVersionReader(tables.kernel.objects, state)
     folder = tables.location() / new_line(standing, tables.content(branch=branch), versions).folder
     put_data(tables.template, folder)
     return folder
@@ -427,7 +427,7 @@ def test_a_branch_promotes_in_a_folder_of_its_own(tables: Tables) -> None:
     tables.kernel.references.create("dev", Kind.BRANCH, tables.kernel.references.get("main").head)
     line = line_of(tables, "dev")
     path = stage_on_line(tables.template, location, line, 2)
-    tables.change("t", Create(version=2, path=path), branch="dev")
+    tables.change("t", CreateStep(version=2, path=path), branch="dev")
     assert tables.settle()
     assert (tables.newest(), tables.newest(branch="dev")) == (1, 2)
     assert manifests(line) == names(2)
@@ -443,7 +443,7 @@ def test_an_alarm_of_a_branch_ends_when_the_branch_has_the_table_no_more(tables:
     (line / "_versions").mkdir(exist_ok=True)
     foreign_at(line, 2)
     path = stage_on_line(tables.template, location, line, 2)
-    tables.change("t", Create(version=2, path=path), branch="dev")
+    tables.change("t", CreateStep(version=2, path=path), branch="dev")
     ((key, problem),) = tables.promoter.finish(LATER_S).items()
     assert (key, type(problem)) == (Key("t"), ForeignCommit)
     tables.create(2)
@@ -467,7 +467,7 @@ def test_what_a_branch_was_set_back_behind_is_not_promoted_any_more(make: Callab
     tables.promoter.close(0)
     line = line_of(tables, "dev")
     path = stage_on_line(tables.template, location, line, 2)
-    tables.change("t", Create(version=2, path=path), branch="dev")
+    tables.change("t", CreateStep(version=2, path=path), branch="dev")
     left = tables.content(branch="dev")
     tables.kernel.references.assign("dev", before)
     later = make(store=tables.store)
@@ -527,6 +527,6 @@ def test_what_waits_is_measured_and_its_age_grows(make: Callable[..., Tables]) -
     seen = meter.snapshot()
     assert seen.gauge(metrics.UNPROMOTED) == seen.gauge(metrics.UNPROMOTED_SECONDS) == 0
     assert seen.count(metrics.PROMOTED) == 1
-    newest = Versions(tables.kernel.objects, state_of(tables.content())).newest()
+    newest = LanceVersionReader(tables.kernel.objects, state_of(tables.content())).newest()
     assert newest is not None
     assert newest[0] == 1

@@ -12,7 +12,7 @@ import pytest
 
 from penstock.formats.files.files import File
 from penstock.formats.files.intents import NAME, WriteIntent, encode_write
-from penstock.formats.lance.intents import Declare, NumberedStep, Steps, encode_steps
+from penstock.formats.lance.intents import DeclareStep, NumberedStep, Steps, encode_steps
 from penstock.formats.lance.lake.calls import AlterLance, CommitLance
 from penstock.formats.lance.state import NAME as LANCE
 from penstock.lake.lake import Lake
@@ -30,7 +30,7 @@ def commit(nessie: Talk, status: int, at: str, *operations: object) -> str:
 def declare(lake: Lake, name: str, folder: Path, branch: str = "main") -> None:
     """A Lance table, of whose state other clients see nothing."""
     lake.add_root(str(folder))
-    declared = Declare(id=uuid4(), location=str(folder / name), properties={"a": "b"})
+    declared = DeclareStep(id=uuid4(), location=str(folder / name), properties={"a": "b"})
     steps = encode_steps(Steps((NumberedStep(0, declared),)))
     lake.kernel.commit(branch, [Change(Key(name), LANCE, steps)])
 

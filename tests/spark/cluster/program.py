@@ -20,7 +20,7 @@ import msgspec
 import penstock.spark
 from penstock.errors import PenstockError
 from penstock.lake.lake import Lake
-from penstock.lake.remote import Patience, Remote
+from penstock.lake.remote import RemoteCatalogue, RemoteTimeouts
 from penstock.spark.requests import WriteResult
 from tests.remote.patience import set_patience
 from tests.spark.cluster.jobs import Answer, Job
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-PATIENT = Patience(answer_timeout_s=60.0, total_s=120.0, wait_max_s=0.2, settle_s=0.5)
-IMPATIENT = Patience(answer_timeout_s=3.0, total_s=4.0, wait_max_s=0.2, settle_s=0.5)
+PATIENT = RemoteTimeouts(answer_timeout_s=60.0, total_s=120.0, wait_max_s=0.2, settle_s=0.5)
+IMPATIENT = RemoteTimeouts(answer_timeout_s=3.0, total_s=4.0, wait_max_s=0.2, settle_s=0.5)
 
 
 def main() -> None:
@@ -40,13 +40,13 @@ def main() -> None:
     os.dup2(2, 1)
     jobs: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_hear, args=(jobs,), daemon=True).start()
-    with Lake(Remote(address), author="driver") as first:
+    with Lake(RemoteCatalogue(address), author="driver") as first:
         spark = penstock.spark.session(first, master=master, conf=_settings(faults))
         answers.write(b"ready\n")
         while True:
             job = msgspec.json.decode(jobs.get(), type=Job)
             # Behind the address there may be another lake than before.
-            with Lake(Remote(address, patience=PATIENT), author="driver") as lake:
+            with Lake(RemoteCatalogue(address, patience=PATIENT), author="driver") as lake:
                 set_patience(lake, IMPATIENT if job.is_impatient else PATIENT)
                 answers.write(msgspec.json.encode(_answer(spark, lake, job)) + b"\n")
 

@@ -13,9 +13,9 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.formats.files.lake.answers import FileEntry, FilesAbout, JobInfo
+from penstock.formats.files.lake.answers import FileEntry, FilesTableInfo, JobInfo
 from penstock.formats.files.lake.calls import GetFilesTable, ListFiles, ListJobs
-from penstock.formats.files.lake.save_job import Output
+from penstock.formats.files.lake.save_job import JobOutput
 from penstock.formats.files.spark import output
 from penstock.lake.lake import Lake
 from penstock.model.keys import Key
@@ -38,7 +38,7 @@ def paths(lake: Lake, key: str, ref: str | None = None) -> list[str]:
     return [one.path for one in entries(lake, key, ref)]
 
 
-def about(lake: Lake, key: str, ref: str | None = None) -> FilesAbout:
+def about(lake: Lake, key: str, ref: str | None = None) -> FilesTableInfo:
     return lake.do(GetFilesTable(key=Key.parse(key), at=ref))
 
 
@@ -94,7 +94,7 @@ def after_writing(monkeypatch: pytest.MonkeyPatch, happen: Callable[[], Any]) ->
     """Have something happen whenever a job has written its files, and before it commits them."""
     original = output.run
 
-    def run(*given: Any) -> Output:
+    def run(*given: Any) -> JobOutput:
         done = original(*given)
         happen()
         return done

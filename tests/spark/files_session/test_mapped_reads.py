@@ -12,8 +12,8 @@ import penstock
 from penstock.errors import InvalidRequest, KeyNotFound, NotManaged, PenstockError
 from penstock.lake.lake import Lake
 from penstock.spark import driver, read, session, write
-from penstock.spark.failures import unwrap
 from penstock.spark.jar import is_loaded
+from penstock.spark.spark_errors import unwrap
 from penstock.wire.errors import ERROR_MARK
 from tests.spark.files.cases import ids, jobs, rows
 from tests.transactions.pipelines import reads

@@ -20,8 +20,8 @@ from penstock.lake.lake import Lake
 from penstock.model.jobs import JobState
 from penstock.model.keys import Key
 from penstock.spark import ConcurrentJobsWarning, driver, read, write
-from penstock.spark.failures import unwrap
 from penstock.spark.jar import is_loaded
+from penstock.spark.spark_errors import unwrap
 from penstock.wire.json import decode
 from tests.spark.files.cases import about, by_folder, entries, head, ids, in_pool, jobs, rows
 

@@ -15,9 +15,9 @@ from penstock.errors import CommitConflict, InvalidKey, InvalidRequest, Penstock
 from penstock.lake.lake import Lake
 from penstock.model.jobs import JobState
 from penstock.spark import configure, driver, read, session
-from penstock.spark.failures import unwrap
 from penstock.spark.jar import COMMIT_PROTOCOL_SETTING, is_loaded
 from penstock.spark.settings import LAKE, LAKE_ID, TABLES
+from penstock.spark.spark_errors import unwrap
 from tests.spark.conftest import hide_classes
 from tests.spark.files.cases import about, by_folder, head, ids, in_pool, jobs, paths, rows
 

@@ -15,7 +15,7 @@ from penstock.formats.lance.spark import reader
 from penstock.formats.lance.spark.conditions import lance_condition
 from penstock.lake.lake import Lake
 from penstock.model.keys import Key
-from penstock.server.access import Guarded
+from penstock.server.access import CheckedCatalogue
 from penstock.spark import read, write
 from penstock.spark.requests import ReadRequest
 from tests.server.access import caller
@@ -95,7 +95,7 @@ def test_numbers_that_a_column_cannot_have_are_compared_by_spark(spark: SparkSes
 def test_a_branch_that_may_be_read_is_read(spark: SparkSession, lake: Lake) -> None:
     """By the name that led to its commit: whoever may read the branch may not read commits as such."""
     save(rows(spark, 0))
-    reader = Lake(Guarded(lake.catalogue, caller("read:main:vectors.*")), author="reader")
+    reader = Lake(CheckedCatalogue(lake.catalogue, caller("read:main:vectors.*")), author="reader")
     assert read(spark, ITEMS, lake=reader).count() == 3
 
 

@@ -9,7 +9,7 @@ import pytest
 from penstock.errors import InvalidRequest, KeyNotFound, PenstockError, TableConflict
 from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.keys import Key
-from penstock.spark.failures import LINE_MAX_BYTES, mark_errors, unwrap
+from penstock.spark.spark_errors import LINE_MAX_BYTES, mark_errors, unwrap
 
 KEY = "sales.orders"
 CONFLICT = Conflict(ConflictKind.FORMAT, Key.parse(KEY), why="was replaced")

@@ -12,7 +12,7 @@ import pytest
 from penstock.errors import TableConflict
 from penstock.formats.delta.lake.calls import WriterReads
 from penstock.formats.delta.protocol.actions import Add, Txn
-from penstock.formats.delta.rows.writing import write_files
+from penstock.formats.delta.rows.file_writer import write_files
 from penstock.formats.delta.spark.job.tables import JobTable
 from penstock.formats.delta.spark.source.target import PlannedTable, PlannedWrite, TaskMessage, target_of
 from penstock.formats.rows.arrow_types import schema_of

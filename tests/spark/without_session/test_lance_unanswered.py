@@ -14,7 +14,7 @@ from penstock.errors import JobOver, KeyNotFound, OutcomeUnknown, TransactionOve
 from penstock.formats.lance.lake.calls import CommitLance, CreateLanceVersion, GetLanceTable
 from penstock.formats.lance.lake.jobs import CommittedJob
 from penstock.formats.lance.spark import table_creation, version_commit, writer
-from penstock.formats.lance.spark.orders import LanceOrder
+from penstock.formats.lance.spark.lance_write_options import LanceWriteOptions
 from penstock.formats.lance.spark.output import LanceOutput
 from penstock.formats.lance.spark.repeated_job import find_earlier_result
 from penstock.lake.call import Call, CommitDescription
@@ -30,7 +30,7 @@ from tests.sweep.tables import LateClock
 
 ITEMS = Key("items")
 WAIT_S = 30
-ORDER = LanceOrder(
+ORDER = LanceWriteOptions(
     mode=SaveMode.APPEND,
     overwrite_schema=False,
     vectors={},

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.spark.writes.orders import WriteOrder, check
+from penstock.formats.delta.spark.writes.delta_write_options import DeltaWriteOptions, check
 from penstock.lake.call import CommitDescription
 from penstock.lake.write_jobs import SaveMode
 from penstock.spark.write_arguments import check_partition_columns, is_dynamic, parse_mode
 
 
-def order(**chosen: Any) -> WriteOrder:
+def order(**chosen: Any) -> DeltaWriteOptions:
     plain: dict[str, Any] = {
         "mode": SaveMode.APPEND,
         "partition_by": None,
@@ -30,7 +30,7 @@ def order(**chosen: Any) -> WriteOrder:
         "said": CommitDescription(),
         "idempotency_key": None,
     }
-    return WriteOrder(**(plain | chosen))
+    return DeltaWriteOptions(**(plain | chosen))
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from penstock.lake.call import Call
 from penstock.lake.catalogue import Catalogue
 from penstock.lake.job_files import DAY_S
 from penstock.lake.lake import Lake
-from penstock.lake.remote import Remote
+from penstock.lake.remote import RemoteCatalogue
 from penstock.model.operations import Delete
 from penstock.spark.source.options import options_of
 from tests.remote.patience import set_patience
@@ -243,7 +243,7 @@ def test_nothing_is_removed_if_it_is_not_known_what_became_of_the_commit(lake: L
     with serving(answering) as server, Proxy(server.port) as proxy:
         carried_out = threading.Event()
         answering.afterwards = carried_out.set
-        far = Lake(Remote(f"http://127.0.0.1:{proxy.port}"))
+        far = Lake(RemoteCatalogue(f"http://127.0.0.1:{proxy.port}"))
         set_patience(far)
         proxy.fall_silent()
         with far, pytest.raises(OutcomeUnknown):

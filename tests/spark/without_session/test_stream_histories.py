@@ -13,7 +13,7 @@ import pytest
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.lake.calls import CommitTables, GetTableVersions, TableCommit, WriterReads
 from penstock.formats.delta.protocol.actions import Action, Remove, write_commit
-from penstock.formats.delta.rows.writing import write_files
+from penstock.formats.delta.rows.file_writer import write_files
 from penstock.formats.delta.spark.source.file_groups import rows
 from penstock.formats.delta.spark.source.offsets import offset_of
 from penstock.formats.delta.spark.source.streams import TableStream

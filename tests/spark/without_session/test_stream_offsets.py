@@ -16,7 +16,14 @@ import penstock
 from penstock.errors import InvalidRequest, VersionNotFound
 from penstock.formats.delta.protocol.actions import Add, Remove
 from penstock.formats.delta.spark.source.file_groups import rows
-from penstock.formats.delta.spark.source.offsets import BatchLimit, Files, Offset, between, offset_of, reach
+from penstock.formats.delta.spark.source.offsets import (
+    BatchLimit,
+    Files,
+    StreamOffset,
+    between,
+    offset_of,
+    reach,
+)
 from penstock.formats.delta.spark.source.streams import TableStream
 from penstock.formats.rows.arrow_types import schema_of
 from penstock.lake.lake import Lake
@@ -265,9 +272,9 @@ def test_whatever_the_limits_all_files_are_read_once_and_in_order(
         return ((version, files[version]) for version in versions)
 
     first = data.draw(st.integers(0, len(files)))
-    place = Offset(table="t", first=first, version=first)
+    place = StreamOffset(table="t", first=first, version=first)
     found: list[str] = []
-    start, latest = Offset(), first - 1
+    start, latest = StreamOffset(), first - 1
     while place.version < len(files):
         latest = data.draw(st.integers(max(latest, place.version), len(files) - 1))
         limit = BatchLimit(files=limits[len(found) % len(limits)])

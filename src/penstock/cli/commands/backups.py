@@ -9,20 +9,20 @@ import click
 import msgspec
 
 from penstock.cli.answers import ListPage
-from penstock.cli.call import Call, pass_call, require_place
+from penstock.cli.command_context import CommandContext, pass_call, require_place
+from penstock.cli.command_declaration import at_least, command, group
 from penstock.cli.commands.roots import moved_files
-from penstock.cli.declaration import at_least, command, group
-from penstock.cli.progress import Bar
-from penstock.cli.rendering.columns import Cell, Row, columns
+from penstock.cli.progress import ProgressBar
 from penstock.cli.rendering.screen import Screen, printable
+from penstock.cli.rendering.text_columns import Row, StyledText, columns
 from penstock.cli.rendering.times import ago, format_count, size
 from penstock.errors import Damaged
-from penstock.kernel.backup import BackedUp
+from penstock.kernel.backup import BackupResult
 from penstock.kernel.backup_data import BackupData
 from penstock.kernel.backup_points import BackupPoint
-from penstock.kernel.copy import Copied
+from penstock.kernel.copy import CopyResult
 from penstock.kernel.description import RegisteredBackup
-from penstock.kernel.fsck import Checked
+from penstock.kernel.fsck import CheckResult
 from penstock.lake.backup import (
     RestoredLake,
     backup_lake,
@@ -48,7 +48,7 @@ keep_days_option = click.option(
 )
 
 
-def _require_store_url(call: Call) -> str:
+def _require_store_url(call: CommandContext) -> str:
     if call.is_behind_server:
         raise click.UsageError(
             "backups need direct access to the lake's store, not a server: give --lake the address that "
@@ -111,7 +111,7 @@ class Backup(msgspec.Struct, frozen=True, kw_only=True):
     """Backups that were removed by a rule."""
 
     @classmethod
-    def of(cls, backed_up: BackedUp) -> Backup:
+    def of(cls, backed_up: BackupResult) -> Backup:
         return cls(
             id=backed_up.point.id,
             target=backed_up.target,
@@ -195,7 +195,7 @@ class RestoredBackup(msgspec.Struct, frozen=True, kw_only=True):
     """Roots whose files lie elsewhere than where they were stored at first."""
     unregistered: tuple[str, ...]
     """Backups at other places that the former lake kept files for, and that this one keeps none for."""
-    copied: Copied
+    copied: CopyResult
     """What was copied."""
 
     @classmethod
@@ -241,7 +241,7 @@ $ penstock backup nightly --data --keep-last 7
 @keep_days_option
 @pass_call
 def backup(
-    call: Call,
+    call: CommandContext,
     target: str,
     data: bool,
     verify: bool,
@@ -262,7 +262,7 @@ def backup(
     --keep-days, older backups at TARGET are removed afterwards; one stays if either rule keeps it, and with
     --no-register if the lake knows of it.
     """
-    with Bar(call.json) as bar:
+    with ProgressBar(call.json) as bar:
         made = backup_lake(
             _require_store_url(call),
             target,
@@ -277,7 +277,7 @@ def backup(
     call.answer(lambda: Backup.of(made), lambda screen: _render_backup(screen, made))
 
 
-def _render_backup(screen: Screen, backed_up: BackedUp) -> Iterator[str]:
+def _render_backup(screen: Screen, backed_up: BackupResult) -> Iterator[str]:
     point = backed_up.point
     yield f"made backup {screen.paint(point.id, 'id')} at {screen.paint(backed_up.target, 'strong')}"
     added = f"{format_count(point.objects, 'object')}, {size(point.size_bytes)}"
@@ -322,10 +322,10 @@ def backups(ctx: click.Context) -> None:
     it keeps files of tables for them.
     """
     if ctx.invoked_subcommand is None:
-        _list_registered(ctx.ensure_object(Call))
+        _list_registered(ctx.ensure_object(CommandContext))
 
 
-def _list_registered(call: Call) -> None:
+def _list_registered(call: CommandContext) -> None:
     backups = registered_backups(_require_store_url(call))
     call.answer(
         lambda: ListPage.of(map(BackupLine.of_registered, backups)),
@@ -338,7 +338,7 @@ def _render_registered_backups(screen: Screen, backups: Sequence[RegisteredBacku
         yield "the lake knows of no backup"
     rows: list[Row] = [
         [
-            Cell(backup.id, "id"),
+            StyledText(backup.id, "id"),
             ago(utc(backup.created_us), screen.now),
             size(backup.size_bytes) if backup.is_complete else "not complete",
             f"keeps files of {format_count(backup.references, 'reference')}"
@@ -358,7 +358,7 @@ def _render_registered_backups(screen: Screen, backups: Sequence[RegisteredBacku
 )
 @click.argument("target", required=False, metavar="[TARGET]")
 @pass_call
-def backups_list(call: Call, target: str | None) -> None:
+def backups_list(call: CommandContext, target: str | None) -> None:
     """List the backups that TARGET holds; without it, those that the lake knows of."""
     if target is None:
         _list_registered(call)
@@ -375,7 +375,7 @@ def _format_points(screen: Screen, points: Sequence[BackupPoint]) -> Iterator[st
         yield "there is no backup left"
     rows: list[Row] = [
         [
-            Cell(point.id, "id"),
+            StyledText(point.id, "id"),
             ago(utc(point.created_us), screen.now),
             f"{size(point.size_bytes)} added" if point.is_complete else "not complete",
             "without data" if point.data is None else f"with data, {size(point.data.size_bytes)}",
@@ -386,24 +386,24 @@ def _format_points(screen: Screen, points: Sequence[BackupPoint]) -> Iterator[st
     yield from columns(screen, rows)
 
 
-@backups.command("verify", prints=Checked, examples="$ penstock backups verify nightly.backup")
+@backups.command("verify", prints=CheckResult, examples="$ penstock backups verify nightly.backup")
 @click.argument("target", metavar="TARGET")
 @click.argument("backup_id", required=False, metavar="[ID]")
 @pass_call
-def backups_verify(call: Call, target: str, backup_id: str | None) -> None:
+def backups_verify(call: CommandContext, target: str, backup_id: str | None) -> None:
     """Verify a backup at TARGET, the newest or the one with an ID, by a restore in memory.
 
     All objects of the backup are read and checked. For a backup with data, the command also checks that all
     files exist with their sizes. If anything is wrong, it ends with exit status 1.
     """
-    with Bar(call.json) as bar:
+    with ProgressBar(call.json) as bar:
         checked = verify_backup(target, backup_id, progress=bar)
     call.answer(lambda: checked, lambda screen: _render_verification(screen, checked))
     if checked.damages:
         click.get_current_context().exit(Damaged.exit_code)
 
 
-def _render_verification(screen: Screen, checked: Checked) -> Iterator[str]:
+def _render_verification(screen: Screen, checked: CheckResult) -> Iterator[str]:
     yield (
         f"checked {format_count(checked.references, 'reference')}, {format_count(checked.commits, 'commit')}"
     )
@@ -421,7 +421,7 @@ def _render_verification(screen: Screen, checked: Checked) -> Iterator[str]:
 @keep_days_option
 @pass_call
 def backups_expire(
-    call: Call, target: str, ids: tuple[str, ...], keep_last: int | None, keep_days: float | None
+    call: CommandContext, target: str, ids: tuple[str, ...], keep_last: int | None, keep_days: float | None
 ) -> None:
     """Remove backups from TARGET: those with an ID, or those that no rule keeps.
 
@@ -431,7 +431,7 @@ def backups_expire(
     if bool(ids) == (keep_last is not None or keep_days is not None):
         raise click.UsageError("give the backups to remove: their IDs, or --keep-last and --keep-days")
     source = _require_store_url(call) if call.has_target else None
-    with Bar(call.json) as bar:
+    with ProgressBar(call.json) as bar:
         gone = expire_backups(source, target, *ids, keep_last=keep_last, keep_days=keep_days, progress=bar)
     call.answer(
         lambda: ListPage.of(gone),
@@ -444,7 +444,7 @@ def backups_expire(
 @click.option("--all", "everything", is_flag=True, help="Forget all backups that the lake knows of.")
 @click.option("--lost", is_flag=True, help="State that the locations of backups with data are lost for good.")
 @pass_call
-def backups_forget(call: Call, ids: tuple[str, ...], everything: bool, lost: bool) -> None:
+def backups_forget(call: CommandContext, ids: tuple[str, ...], everything: bool, lost: bool) -> None:
     """Forget the backups with these IDs, such as lost ones: the lake stops keeping files for them.
 
     Sweeps may then remove files of tables that only these backups need. The backups stay at their target, and
@@ -498,7 +498,7 @@ $ penstock restore-backup nightly.backup copied --map s3://lake=s3://lake-eu
 )
 @pass_call
 def restore_backup(
-    call: Call,
+    call: CommandContext,
     backup_place: str,
     target: str,
     at: str | None,
@@ -522,7 +522,7 @@ def restore_backup(
     """
     if call.lake is not None:
         raise click.UsageError("'restore-backup' needs BACKUP and PLACE, not --lake")
-    with Bar(call.json) as bar:
+    with ProgressBar(call.json) as bar:
         made = restore_lake(
             backup_place,
             require_place(target),

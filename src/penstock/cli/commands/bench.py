@@ -8,17 +8,17 @@ from typing import Final
 import click
 import msgspec
 
+from penstock.bench.benchmark import SECONDS, WRITERS, BenchmarkComparison, BenchmarkPlan, run
+from penstock.bench.benchmark_lake import clean as clean_up
+from penstock.bench.benchmark_lake import guest, own_lake
 from penstock.bench.commit_strategies import CommitStrategy
 from penstock.bench.load import LoadShape
-from penstock.bench.measure import Measured
-from penstock.bench.run import SECONDS, WRITERS, Pair, Plan, run
-from penstock.bench.site import clean as clean_up
-from penstock.bench.site import guest, own_lake
-from penstock.cli.call import Call, pass_call, require_place
-from penstock.cli.declaration import command
+from penstock.bench.measure import LoadMeasurement
+from penstock.cli.command_context import CommandContext, pass_call, require_place
+from penstock.cli.command_declaration import command
 from penstock.cli.progress import Progress
-from penstock.cli.rendering.columns import Cell, Row, columns
 from penstock.cli.rendering.screen import Screen
+from penstock.cli.rendering.text_columns import Row, StyledText, columns
 from penstock.cli.rendering.times import format_count
 from penstock.lake.opener import is_remote
 
@@ -137,7 +137,7 @@ $ penstock bench --in-lake --seconds 0.2 --writers 4 --shapes one-branch,one-tab
 @click.option("--clean", is_flag=True, help="Only remove what a bench that was killed left behind.")
 @pass_call
 def bench(
-    call: Call,
+    call: CommandContext,
     url: str | None,
     in_lake: bool,
     seconds: float,
@@ -175,7 +175,7 @@ def bench(
             lambda _: [f"removed {removed} of an earlier bench from {cleaned.url}"],
         )
         return
-    plan = Plan(shapes=chosen, writers=writers, naive=naive, seconds=seconds)
+    plan = BenchmarkPlan(shapes=chosen, writers=writers, naive=naive, seconds=seconds)
     line = _BenchProgress(call.json, plan)
     with (guest if in_lake else own_lake)(target) as site, line:
         pairs = list(run(site, plan, line.announce))
@@ -190,7 +190,7 @@ def bench(
 class _BenchProgress(Progress):
     """Says which measurement is under way, and how long the rest will take."""
 
-    def __init__(self, quiet: bool, plan: Plan) -> None:
+    def __init__(self, quiet: bool, plan: BenchmarkPlan) -> None:
         super().__init__(quiet)
         self._plan, self._done = plan, 0
 
@@ -207,7 +207,7 @@ class _BenchProgress(Progress):
         self._stream.flush()
 
 
-def _describe_bench(url: str, plan: Plan, pairs: Sequence[Pair]) -> Bench:
+def _describe_bench(url: str, plan: BenchmarkPlan, pairs: Sequence[BenchmarkComparison]) -> Bench:
     return Bench(
         url=url,
         seconds=plan.seconds,
@@ -224,7 +224,9 @@ def _describe_bench(url: str, plan: Plan, pairs: Sequence[Pair]) -> Bench:
     )
 
 
-def _describe_measurement(pair: Pair, strategy: CommitStrategy, measured: Measured) -> Measurement:
+def _describe_measurement(
+    pair: BenchmarkComparison, strategy: CommitStrategy, measured: LoadMeasurement
+) -> Measurement:
     return Measurement(
         shape=pair.shape,
         writers=pair.writers,
@@ -241,7 +243,9 @@ def _describe_measurement(pair: Pair, strategy: CommitStrategy, measured: Measur
     )
 
 
-def _format_result(screen: Screen, url: str, plan: Plan, pairs: Sequence[Pair]) -> Iterator[str]:
+def _format_result(
+    screen: Screen, url: str, plan: BenchmarkPlan, pairs: Sequence[BenchmarkComparison]
+) -> Iterator[str]:
     where = screen.paint(url, "strong")
     yield f"measured at {where}, for {plan.seconds:g} s each after the writers warmed up"
     for shape in plan.shapes:
@@ -256,7 +260,7 @@ def _format_result(screen: Screen, url: str, plan: Plan, pairs: Sequence[Pair]) 
         )
 
 
-def _format_rows(pair: Pair) -> Iterator[list[str]]:
+def _format_rows(pair: BenchmarkComparison) -> Iterator[list[str]]:
     times = pair.times_naive
     yield _format_row(
         str(pair.writers), CommitStrategy.GROUP_COMMIT, pair.group, f"{figure(times)}x" if times else ""
@@ -265,7 +269,7 @@ def _format_rows(pair: Pair) -> Iterator[list[str]]:
         yield _format_row("", CommitStrategy.NAIVE, pair.naive, "")
 
 
-def _format_row(writers: str, strategy: CommitStrategy, measured: Measured, times: str) -> list[str]:
+def _format_row(writers: str, strategy: CommitStrategy, measured: LoadMeasurement, times: str) -> list[str]:
     return [
         writers,
         strategy,
@@ -285,7 +289,7 @@ def _align_figures(rows: Sequence[Sequence[str]]) -> list[Row]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     widths[HEADER.index("way")] = 0
     lines = [[cell and cell.rjust(width) for cell, width in zip(row, widths, strict=True)] for row in rows]
-    return [[Cell(cell, "dim") for cell in lines[0]], *lines[1:]]
+    return [[StyledText(cell, "dim") for cell in lines[0]], *lines[1:]]
 
 
 def figure(value: float | None) -> str:

@@ -9,17 +9,17 @@ import click
 import msgspec
 
 from penstock.cli.advice import RESTORE
-from penstock.cli.call import Call, pass_call
-from penstock.cli.declaration import at_least, command
-from penstock.cli.progress import Bar, Progress
-from penstock.cli.rendering.columns import Cell, Row, columns
+from penstock.cli.command_context import CommandContext, pass_call
+from penstock.cli.command_declaration import at_least, command
+from penstock.cli.progress import Progress, ProgressBar
 from penstock.cli.rendering.screen import Screen, printable
+from penstock.cli.rendering.text_columns import Row, StyledText, columns
 from penstock.cli.rendering.times import ago, format_count, size
 from penstock.errors import Damaged
 from penstock.kernel.description import HistoryRule
-from penstock.kernel.fsck import Checked
+from penstock.kernel.fsck import CheckResult
 from penstock.kernel.settings import Settings
-from penstock.kernel.sweep import Swept
+from penstock.kernel.sweep import SweepResult
 from penstock.lake.answers import About, SweptFiles, SweptTable
 from penstock.model.clock import utc
 
@@ -29,7 +29,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 class SweepReport(msgspec.Struct, frozen=True, kw_only=True):
     """What a sweep found and did."""
 
-    objects: Swept
+    objects: SweepResult
     """Of the lake's database."""
     tables: tuple[SweptTable, ...]
     """Of each table with versions of its own."""
@@ -40,9 +40,9 @@ class SweepReport(msgspec.Struct, frozen=True, kw_only=True):
 NOTES_OF_FORKS: Final = "see the notes in _penstock/data/forks/"
 
 
-@command("fsck", prints=Checked, examples="$ penstock fsck")
+@command("fsck", prints=CheckResult, examples="$ penstock fsck")
 @pass_call
-def fsck(call: Call) -> None:
+def fsck(call: CommandContext) -> None:
     """Check every object that a branch, a tag or a log references: its hash, order and structure.
 
     The command also checks that no file of a Lance table is missing at any branch or tag. It lists what is
@@ -56,7 +56,7 @@ def fsck(call: Call) -> None:
         click.get_current_context().exit(Damaged.exit_code)
 
 
-def _render_check(screen: Screen, checked: Checked) -> Iterator[str]:
+def _render_check(screen: Screen, checked: CheckResult) -> Iterator[str]:
     counts = [
         format_count(checked.references, "reference"),
         format_count(checked.commits, "commit"),
@@ -67,7 +67,7 @@ def _render_check(screen: Screen, checked: Checked) -> Iterator[str]:
         yield screen.paint("nothing is wrong", "good")
         return
     yield from columns(
-        screen, [[Cell(damage.object, "id"), damage.what] for damage in checked.damages], indent="  "
+        screen, [[StyledText(damage.object, "id"), damage.what] for damage in checked.damages], indent="  "
     )
     yield screen.paint(f"{format_count(len(checked.damages), 'thing')} wrong", "bad")
     yield "  What is not named here can still be read. Unless a line says otherwise:"
@@ -103,7 +103,7 @@ $ penstock horizon 'job/*' --keep-all
 @click.option("--keep-all", is_flag=True, help="Remove the rule for PATTERN: keep everything again.")
 @pass_call
 def horizon(
-    call: Call, pattern: str | None, max_commits: int | None, max_days: float | None, keep_all: bool
+    call: CommandContext, pattern: str | None, max_commits: int | None, max_days: float | None, keep_all: bool
 ) -> None:
     """Set how much history is retained for the branches and tags whose names match PATTERN.
 
@@ -129,9 +129,9 @@ def _format_history_rules(screen: Screen, rules: Sequence[HistoryRule]) -> Itera
         yield "all history is kept"
     rows: list[Row] = [
         [
-            Cell(printable(rule.pattern), "name"),
+            StyledText(printable(rule.pattern), "name"),
             _format_limits(rule),
-            Cell(f"set {ago(utc(rule.since_us), screen.now)}", "dim"),
+            StyledText(f"set {ago(utc(rule.since_us), screen.now)}", "dim"),
         ]
         for rule in rules
     ]
@@ -160,7 +160,7 @@ $ penstock grace --data-grace-days 30
     "data_grace_days", "DAYS", float, 0, "The grace period of unreferenced data files, in days: 4 or more."
 )
 @pass_call
-def grace(call: Call, grace_s: float | None, data_grace_days: float | None) -> None:
+def grace(call: CommandContext, grace_s: float | None, data_grace_days: float | None) -> None:
     """Show or set the grace period: how long sweeps keep files and objects that nothing references.
 
     The period applies to all writers and sweeps of the lake: a job must commit within half of
@@ -178,8 +178,8 @@ def grace(call: Call, grace_s: float | None, data_grace_days: float | None) -> N
 
 def _format_grace_periods(screen: Screen, about: About) -> Iterator[str]:
     rows: list[Row] = [
-        [Cell("objects", "strong"), f"{about.grace_s:,g} seconds"],
-        [Cell("data files", "strong"), f"{about.data_grace_days:,g} days"],
+        [StyledText("objects", "strong"), f"{about.grace_s:,g} seconds"],
+        [StyledText("data files", "strong"), f"{about.data_grace_days:,g} days"],
     ]
     yield from columns(screen, rows)
 
@@ -226,7 +226,12 @@ $ penstock sweep --grace-s 172800
 )
 @pass_call
 def sweep(
-    call: Call, /, dry_run: bool, remove_data: bool, nobody_writes: bool, **chosen: float | int | None
+    call: CommandContext,
+    /,
+    dry_run: bool,
+    remove_data: bool,
+    nobody_writes: bool,
+    **chosen: float | int | None,
 ) -> None:
     """Remove unreferenced data: objects that no branch, tag or log references, and files of tables.
 
@@ -249,9 +254,9 @@ def sweep(
     lake = call.open(create=False, settings=settings)
     with Progress(call.json) as progress:
         swept = lake.sweep(dry_run=dry_run, progress=progress)
-    with Bar(call.json) as progress:
+    with ProgressBar(call.json) as progress:
         tables = lake.sweep_tables(remove_data=remove_data, dry_run=dry_run, progress=progress)
-    with Bar(call.json) as progress:
+    with ProgressBar(call.json) as progress:
         files = lake.sweep_files(remove_data=remove_data, dry_run=dry_run, progress=progress)
     call.answer(
         lambda: SweepReport(objects=swept, tables=tuple(tables), files=files),
@@ -260,16 +265,16 @@ def sweep(
 
 
 def _format_swept(
-    screen: Screen, swept: Swept, tables: Sequence[SweptTable], files: SweptFiles
+    screen: Screen, swept: SweepResult, tables: Sequence[SweptTable], files: SweptFiles
 ) -> Iterator[str]:
     removed = "would remove" if swept.dry_run else "removed"
     rows: list[Row] = [
-        [Cell(removed, "strong"), format_count(swept.removed, "object"), size(swept.removed_bytes)],
-        [Cell("kept", "strong"), format_count(swept.kept, "object"), size(swept.kept_bytes)],
+        [StyledText(removed, "strong"), format_count(swept.removed, "object"), size(swept.removed_bytes)],
+        [StyledText("kept", "strong"), format_count(swept.kept, "object"), size(swept.kept_bytes)],
     ]
     if swept.waiting:
         rows.append(
-            [Cell("too young", "strong"), format_count(swept.waiting, "object"), "to be removed later"]
+            [StyledText("too young", "strong"), format_count(swept.waiting, "object"), "to be removed later"]
         )
     yield from columns(screen, rows)
     forgotten = []
@@ -294,7 +299,7 @@ def _swept_tables(screen: Screen, tables: Sequence[SweptTable]) -> Iterator[str]
         return
     rows: list[Row] = []
     for table in tables:
-        key = Cell(printable(str(table.key)), "name")
+        key = StyledText(printable(str(table.key)), "name")
         if table.data_files:
             verb = "removed" if table.data_removed else "would remove"
             rows.append([key, verb, format_count(table.data_files, "data file"), size(table.data_bytes)])

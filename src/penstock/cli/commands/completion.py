@@ -6,8 +6,8 @@ import click
 import msgspec
 
 from penstock.cli import environment
-from penstock.cli.call import Call, pass_call
-from penstock.cli.declaration import command
+from penstock.cli.command_context import CommandContext, pass_call
+from penstock.cli.command_declaration import command
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -28,7 +28,7 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
 )
 @click.argument("shell", type=click.Choice(SHELLS))
 @pass_call
-def completion(call: Call, shell: str) -> None:
+def completion(call: CommandContext, shell: str) -> None:
     """Print the script that completes commands, names and keys in your SHELL.
 
     \b

@@ -18,9 +18,9 @@ from typing import Any
 import click
 import msgspec
 
-from penstock.cli.call import Call, pass_call
+from penstock.cli.command_context import CommandContext, pass_call
+from penstock.cli.command_declaration import command
 from penstock.cli.commands.demo_spark import show_spark_demo, what_is_missing
-from penstock.cli.declaration import command
 from penstock.cli.format_cli import format_clis
 from penstock.cli.progress import WaitingLine
 from penstock.cli.rendering.screen import Screen
@@ -44,7 +44,7 @@ class Demo(msgspec.Struct, frozen=True, kw_only=True):
 )
 @click.option("--no-spark", is_flag=True, help="Show only the catalogue, which needs no Spark.")
 @pass_call
-def demo(call: Call, directory: Path | None, no_spark: bool) -> None:
+def demo(call: CommandContext, directory: Path | None, no_spark: bool) -> None:
     """Run a demonstration: a Spark pipeline builds Delta and Lance tables, which land on main in one commit.
 
     Without Spark, Java or Lance, or with --no-spark, the demonstration shows a lake, a branch, a conflict and

@@ -15,13 +15,13 @@ import click
 import msgspec
 
 from penstock.cli.advice import MOVED_BEHIND_SERVER, RESTORE, advice
-from penstock.cli.call import Call, pass_call
-from penstock.cli.declaration import command
-from penstock.cli.format_cli import DoctorCheck, Finding, format_clis
+from penstock.cli.command_context import CommandContext, pass_call
+from penstock.cli.command_declaration import command
+from penstock.cli.format_cli import DoctorCheck, DoctorFinding, format_clis
 from penstock.cli.installation import DoctorLine, build_check, check_installation
 from penstock.cli.reference_access import commit_of
-from penstock.cli.rendering.columns import Cell, Row, columns
 from penstock.cli.rendering.screen import Screen
+from penstock.cli.rendering.text_columns import Row, StyledText, columns
 from penstock.cli.rendering.times import ago, format_count, iso, size
 from penstock.errors import Denied, PenstockError
 from penstock.formats.registry import other_formats
@@ -31,7 +31,7 @@ from penstock.lake.embedded import Embedded
 from penstock.lake.lake import Lake
 from penstock.model.commits import EMPTY_COMMIT_ID
 from penstock.model.references import Kind
-from penstock.stores.directory import exposed_files
+from penstock.stores.lake_directory import exposed_files
 
 DISK_LOW_BYTES = 1024**3
 DISK_FULL_BYTES = 64 * 1024**2
@@ -50,7 +50,7 @@ class Doctor(msgspec.Struct, frozen=True, kw_only=True):
 
 @command("doctor", prints=Doctor, examples="$ penstock doctor --lake ./other")
 @pass_call
-def doctor(call: Call) -> None:
+def doctor(call: CommandContext) -> None:
     """Check the installation and the lake, and show one line for each finding, with what to do.
 
     Of the installation, the command checks the versions of Python, of Penstock's libraries and of each extra,
@@ -75,7 +75,7 @@ def doctor(call: Call) -> None:
 
 def _format_checks(screen: Screen, checks: list[DoctorLine]) -> Iterator[str]:
     rows: list[Row] = [
-        [Cell(check.state, _STYLES[check.state]), check.name, _format_line(check)] for check in checks
+        [StyledText(check.state, _STYLES[check.state]), check.name, _format_line(check)] for check in checks
     ]
     return columns(screen, rows)
 
@@ -84,7 +84,7 @@ def _format_line(doctor_line: DoctorLine) -> str:
     return f"{doctor_line.finding}: {doctor_line.advice}" if doctor_line.advice else doctor_line.finding
 
 
-def _check_lake(call: Call) -> Iterator[DoctorLine]:
+def _check_lake(call: CommandContext) -> Iterator[DoctorLine]:
     if not call.has_target:
         yield build_check("lake", "ok", "none is given", "--lake PATH checks one as well")
         return
@@ -102,90 +102,94 @@ def check_lake(lake: Lake) -> Iterator[DoctorLine]:
         try:
             finding = look(lake)
         except Denied as error:
-            finding = Finding("warning", f"cannot be looked at: {error.message}")
+            finding = DoctorFinding("warning", f"cannot be looked at: {error.message}")
         except PenstockError as error:
-            finding = Finding("failed", error.message)
+            finding = DoctorFinding("failed", error.message)
         except OSError as error:
-            finding = Finding("failed", f"{error.filename}: {error.strerror}")
+            finding = DoctorFinding("failed", f"{error.filename}: {error.strerror}")
         yield build_check(name, finding.state, finding.finding, finding.advice)
 
 
-def _check_server(lake: Lake) -> Finding:
+def _check_server(lake: Lake) -> DoctorFinding:
     if lake.moving_to:
-        return Finding("warning", f"{lake.url} answers, but takes no writes", MOVED_BEHIND_SERVER)
-    return Finding("ok", f"{lake.url} answers; what is behind it is looked at where it runs")
+        return DoctorFinding("warning", f"{lake.url} answers, but takes no writes", MOVED_BEHIND_SERVER)
+    return DoctorFinding("ok", f"{lake.url} answers; what is behind it is looked at where it runs")
 
 
-def _store(lake: Lake) -> Finding:
+def _store(lake: Lake) -> DoctorFinding:
     """Store an object that nothing leads to; the sweep removes it."""
     if lake.kernel.store.is_read_only:
-        return Finding("ok", f"{lake.url} can be read, and not be written by this process")
+        return DoctorFinding("ok", f"{lake.url} can be read, and not be written by this process")
     object_id, data = blob(b"the doctor was here")
     lake.kernel.store.store({object_id: data})
     if lake.kernel.store.fetch([object_id]) != {object_id: data}:
-        return Finding("failed", "an object that was just stored cannot be found", "do not use this store")
-    return Finding("ok", f"{lake.url} can be read and written")
+        return DoctorFinding(
+            "failed", "an object that was just stored cannot be found", "do not use this store"
+        )
+    return DoctorFinding("ok", f"{lake.url} can be read and written")
 
 
-def _check_integrity(lake: Lake) -> Finding:
+def _check_integrity(lake: Lake) -> DoctorFinding:
     problems = lake.kernel.store.check()
     if problems:
-        return Finding("failed", "; ".join(problems), RESTORE)
-    return Finding("ok", "the database finds nothing wrong with itself")
+        return DoctorFinding("failed", "; ".join(problems), RESTORE)
+    return DoctorFinding("ok", "the database finds nothing wrong with itself")
 
 
-def _check_disk(lake: Lake) -> Finding:
+def _check_disk(lake: Lake) -> DoctorFinding:
     if not Path(lake.url).is_dir():
-        return Finding("ok", "nothing to look at from here")
+        return DoctorFinding("ok", "nothing to look at from here")
     free = shutil.disk_usage(lake.url).free
     free_text = f"{size(free)} free at {lake.url}"
     if free < DISK_FULL_BYTES:
-        return Finding("failed", free_text, "make room before the next commit")
+        return DoctorFinding("failed", free_text, "make room before the next commit")
     return (
-        Finding("warning", free_text, "make room soon") if free < DISK_LOW_BYTES else Finding("ok", free_text)
+        DoctorFinding("warning", free_text, "make room soon")
+        if free < DISK_LOW_BYTES
+        else DoctorFinding("ok", free_text)
     )
 
 
-def _check_file_permissions(lake: Lake) -> Finding:
+def _check_file_permissions(lake: Lake) -> DoctorFinding:
     exposed = exposed_files(lake.kernel.store.url)
     if not exposed:
-        return Finding("ok", "the store's files can be read by their owner and a group")
+        return DoctorFinding("ok", "the store's files can be read by their owner and a group")
     paths = " ".join(shlex.quote(str(path)) + ("*" if path.is_file() else "") for path in exposed)
-    return Finding(
+    return DoctorFinding(
         "warning",
         "everybody on this machine can read the lake's store: messages, names and hashes of tokens",
         f"unless that is meant: chmod o-rwx {paths}",
     )
 
 
-def _check_clock(lake: Lake) -> Finding:
+def _check_clock(lake: Lake) -> DoctorFinding:
     now = datetime.now(UTC)
     heads = {branch.id: branch.name for branch in lake.references(Kind.BRANCH)}
     heads.pop(EMPTY_COMMIT_ID, None)
     newest = max((commit_of(lake, head, name).time for head, name in heads.items()), default=None)
     if newest is None:
-        return Finding("ok", f"{iso(now)}, and no commits yet")
+        return DoctorFinding("ok", f"{iso(now)}, and no commits yet")
     if newest > now:
-        return Finding(
+        return DoctorFinding(
             "failed",
             f"it is {iso(now)}, but the newest commit is from {iso(newest)}",
             "set this machine's clock, or the one that made the commit",
         )
-    return Finding("ok", f"{iso(now)}, the newest commit is from {ago(newest, now)}")
+    return DoctorFinding("ok", f"{iso(now)}, the newest commit is from {ago(newest, now)}")
 
 
-def _default_branch(lake: Lake) -> Finding:
+def _default_branch(lake: Lake) -> DoctorFinding:
     if not lake.branch().exists:
-        return Finding(
+        return DoctorFinding(
             "failed",
             f"there is no branch '{lake.default_branch}'",
             f"create it: penstock branch create {lake.default_branch} --at COMMIT",
         )
-    return Finding("ok", f"{lake.default_branch}")
+    return DoctorFinding("ok", f"{lake.default_branch}")
 
 
-def _check_formats(_: Lake) -> Finding:
-    return Finding(
+def _check_formats(_: Lake) -> DoctorFinding:
+    return DoctorFinding(
         "warning",
         "; ".join(other_formats().problems),
         "repair or remove the package; tables of other formats are not concerned",
@@ -219,66 +223,68 @@ def _list_checks(lake: Lake) -> list[DoctorCheck]:
     ]
 
 
-def _sync(lake: Lake) -> Finding:
+def _sync(lake: Lake) -> DoctorFinding:
     """Whether tables have what the lake knows, and no more. Tables of a lake that moved go on without it."""
     seal = read_description(lake.kernel.store).sealed
     if seal is not None:
         where = "has moved" if seal.is_final else "is moving"
-        return Finding("warning", f"the lake {where} to {seal.target}; this location is read-only")
+        return DoctorFinding("warning", f"the lake {where} to {seal.target}; this location is read-only")
     resynced = lake.resync(dry_run=True)
     names = [str(table.key) for table in resynced.tables]
     if not names:
-        return Finding(
+        return DoctorFinding(
             "ok", f"{format_count(resynced.in_sync, 'table')}, with the versions that the lake knows"
         )
     shown_names = ", ".join(names[:NAMED_MAX]) + (", …" if len(names) > NAMED_MAX else "")
     count = format_count(len(names), "table has", "tables have")
-    return Finding(
+    return DoctorFinding(
         "failed",
         f"{count} versions that the lake does not know, or others: {shown_names}",
         "'penstock resync --all' takes over what they have",
     )
 
 
-def _check_root(root: str, lake: Lake) -> Finding:
+def _check_root(root: str, lake: Lake) -> DoctorFinding:
     if "://" in root:
         return _check_bucket(root, lake)
     place = Path(root)
     if not place.exists() and place.parent == Path(lake.url):
-        return Finding("ok", f"{root} does not exist yet; the first table creates it")
+        return DoctorFinding("ok", f"{root} does not exist yet; the first table creates it")
     if not place.is_dir():
-        return Finding("failed", f"{root} is not a directory", "make it, or mount what should be there")
+        return DoctorFinding("failed", f"{root} is not a directory", "make it, or mount what should be there")
     if lake.kernel.store.is_read_only and not os.access(place, os.W_OK):
-        return Finding("ok", f"{place} can be read, and not be written by this process")
+        return DoctorFinding("ok", f"{place} can be read, and not be written by this process")
     return _put_if_absent(place)
 
 
-def _check_bucket(root: str, lake: Lake) -> Finding:
+def _check_bucket(root: str, lake: Lake) -> DoctorFinding:
     """Write to a bucket on conditions, as publishing does. What is written is removed again."""
     if lake.kernel.store.is_read_only:
-        return Finding("ok", f"{root} is not tried: this process only reads the lake")
+        return DoctorFinding("ok", f"{root} is not tried: this process only reads the lake")
     assert isinstance(lake.catalogue, Embedded)
     try:
         keeps_conditions = lake.catalogue.places.at(root).keeps_conditions
     except Denied as error:
-        return Finding("failed", f"{root} cannot be written: {error.message}", "ask for access to it")
+        return DoctorFinding("failed", f"{root} cannot be written: {error.message}", "ask for access to it")
     if keeps_conditions:
-        return Finding("ok", f"{root} can be written, and put-if-absent works there")
-    return Finding(
+        return DoctorFinding("ok", f"{root} can be written, and put-if-absent works there")
+    return DoctorFinding(
         "warning",
         f"{root} can be written, but allows an existing file to be replaced",
         "let nothing but this lake write there",
     )
 
 
-def _put_if_absent(folder: Path) -> Finding:
+def _put_if_absent(folder: Path) -> DoctorFinding:
     """Create a file twice: the second time must be refused and must not change it."""
     probe = folder / f".penstock-doctor-{uuid4().hex}"
     try:
         with probe.open("xb") as file:
             file.write(b"first")
     except OSError as error:
-        return Finding("failed", f"{folder} cannot be written: {error.strerror}", "ask for access to it")
+        return DoctorFinding(
+            "failed", f"{folder} cannot be written: {error.strerror}", "ask for access to it"
+        )
     try:
         with probe.open("xb") as file:
             file.write(b"second")
@@ -289,7 +295,7 @@ def _put_if_absent(folder: Path) -> Finding:
     finally:
         probe.unlink()
     if not is_first:
-        return Finding(
+        return DoctorFinding(
             "failed", f"{folder} allows an existing file to be replaced", "use a file system that does not"
         )
-    return Finding("ok", f"{folder} can be written, and put-if-absent works there")
+    return DoctorFinding("ok", f"{folder} can be written, and put-if-absent works there")

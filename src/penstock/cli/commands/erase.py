@@ -8,11 +8,11 @@ from typing import Any
 import click
 import msgspec
 
-from penstock.cli.call import Call, pass_call
-from penstock.cli.declaration import at_least, command
-from penstock.cli.progress import Bar
-from penstock.cli.rendering.columns import Cell, Row, columns
+from penstock.cli.command_context import CommandContext, pass_call
+from penstock.cli.command_declaration import at_least, command
+from penstock.cli.progress import ProgressBar
 from penstock.cli.rendering.screen import Screen, printable
+from penstock.cli.rendering.text_columns import Row, StyledText, columns
 from penstock.cli.rendering.times import format_count, size
 from penstock.kernel.settings import Settings
 from penstock.lake.answers import ErasedTable
@@ -66,7 +66,7 @@ $ penstock erase web.orders --older-than 30d --dry-run
 )
 @pass_call
 def erase(
-    call: Call,
+    call: CommandContext,
     key: str,
     older_than: str | None,
     all_references: bool,
@@ -99,7 +99,7 @@ def erase(
         raise click.UsageError(f"--{option} cannot be used with a server, which has its own settings")
     settings = msgspec.structs.replace(Settings(), **options) if options else None
     lake = call.open(create=False, settings=settings)
-    with Bar(call.json) as progress:
+    with ProgressBar(call.json) as progress:
         erased = lake.erase(
             key,
             older_than=older_than,
@@ -117,15 +117,19 @@ def _render_erased(screen: Screen, erased: ErasedTable) -> Iterator[str]:
     rows: list[Row] = []
     if erased.rewritten_files:
         verb = "would rewrite" if erased.dry_run else "rewrote"
-        rows.append([Cell(verb, "strong"), format_count(erased.rewritten_files, "data file"), ""])
+        rows.append([StyledText(verb, "strong"), format_count(erased.rewritten_files, "data file"), ""])
     rows += [
-        [Cell(did, "strong"), format_count(erased.data_files, "data file"), size(erased.data_bytes)],
-        [Cell(did, "strong"), format_count(erased.log_files, "file of the log", "files of the log"), ""],
+        [StyledText(did, "strong"), format_count(erased.data_files, "data file"), size(erased.data_bytes)],
+        [
+            StyledText(did, "strong"),
+            format_count(erased.log_files, "file of the log", "files of the log"),
+            "",
+        ],
     ]
     if not erased.dry_run:
         rows.append(
             [
-                Cell(did, "strong"),
+                StyledText(did, "strong"),
                 format_count(erased.objects, "object of the lake", "objects of the lake"),
                 "",
             ]

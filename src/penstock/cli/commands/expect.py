@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 import click
 
 from penstock.cli.answers import ListPage
-from penstock.cli.call import Call, pass_call
-from penstock.cli.declaration import branch_option, group
-from penstock.cli.rendering.columns import Cell, Row, columns
+from penstock.cli.command_context import CommandContext, pass_call
+from penstock.cli.command_declaration import branch_option, group
 from penstock.cli.rendering.screen import Screen, printable
+from penstock.cli.rendering.text_columns import Row, StyledText, columns
 from penstock.lake.lake import Lake
 from penstock.model.expectations import Expectation
 
@@ -25,13 +25,13 @@ def expect(ctx: click.Context) -> None:
     expectations of the default branch are listed.
     """
     if ctx.invoked_subcommand is None:
-        _list(ctx.ensure_object(Call), None)
+        _list(ctx.ensure_object(CommandContext), None)
 
 
 @expect.command("list", prints=ListPage[Expectation], examples="$ penstock expect list --branch main")
 @branch_option
 @pass_call
-def expect_list(call: Call, branch: str | None) -> None:
+def expect_list(call: CommandContext, branch: str | None) -> None:
     """List the expectations of a branch."""
     _list(call, branch)
 
@@ -48,7 +48,7 @@ $ penstock expect add 'no negative amounts' 'select * from web.orders where amou
 @click.option("--missing-ok", is_flag=True, help="Add it even if a table in the query does not exist.")
 @branch_option
 @pass_call
-def expect_add(call: Call, name: str, sql: str, missing_ok: bool, branch: str | None) -> None:
+def expect_add(call: CommandContext, name: str, sql: str, missing_ok: bool, branch: str | None) -> None:
     """Add the expectation NAME: a query in DuckDB's SQL that must find no row.
 
     The query names tables by their keys, such as sales.orders. The expectation is refused if it does not hold
@@ -69,19 +69,19 @@ def expect_add(call: Call, name: str, sql: str, missing_ok: bool, branch: str | 
 @click.argument("name", metavar="NAME")
 @branch_option
 @pass_call
-def expect_remove(call: Call, name: str, branch: str | None) -> None:
+def expect_remove(call: CommandContext, name: str, branch: str | None) -> None:
     """Remove the expectation NAME, and list those that remain."""
     lake = call.open()
     _show_expectation_list(call, lake, branch, lake.unexpect(name, branch))
 
 
-def _list(call: Call, branch: str | None) -> None:
+def _list(call: CommandContext, branch: str | None) -> None:
     lake = call.open()
     _show_expectation_list(call, lake, branch, lake.expectations(branch))
 
 
 def _show_expectation_list(
-    call: Call, lake: Lake, branch: str | None, expectations: Sequence[Expectation]
+    call: CommandContext, lake: Lake, branch: str | None, expectations: Sequence[Expectation]
 ) -> None:
     name = lake.branch(branch).name
     call.answer(
@@ -93,7 +93,10 @@ def _format_expectations(screen: Screen, branch: str, expectations: Sequence[Exp
     if not expectations:
         yield screen.paint(f"{branch} has no expectations", "dim")
     rows: list[Row] = [
-        [Cell(printable(expectation.name), "name"), Cell(printable(" ".join(expectation.sql.split())))]
+        [
+            StyledText(printable(expectation.name), "name"),
+            StyledText(printable(" ".join(expectation.sql.split()))),
+        ]
         for expectation in expectations
     ]
     yield from columns(screen, rows)

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import click
 
-from penstock.cli.call import Call, pass_call
+from penstock.cli.command_context import CommandContext, pass_call
+from penstock.cli.command_declaration import command, ref_option
 from penstock.cli.completions import complete_key
-from penstock.cli.declaration import command, ref_option
-from penstock.cli.rendering.columns import Cell, Row, columns
 from penstock.cli.rendering.screen import Screen, printable
+from penstock.cli.rendering.text_columns import Row, StyledText, columns
 from penstock.lake.answers import Figures, TableFigures
 from penstock.lake.call import PAGE_MAX
 
@@ -31,7 +31,7 @@ $ penstock figures --json
     help="Also show the sizes of this table and its files.",
 )
 @pass_call
-def figures(call: Call, ref: str | None, table: str | None) -> None:
+def figures(call: CommandContext, ref: str | None, table: str | None) -> None:
     """Show statistics of the lake: commits a day, conflicts by branch, tables with unpublished versions.
 
     A server counts conflicts from its start, so they are shown only for a lake behind a server.
@@ -59,7 +59,7 @@ def _show(screen: Screen, answer: Figures) -> Iterator[str]:
     yield screen.paint("Publishing", "strong")
     waiting: list[Row] = [
         [
-            Cell(printable(str(lag.key)), "strong"),
+            StyledText(printable(str(lag.key)), "strong"),
             f"v{lag.latest_version}",
             f"{lag.backlog:,} to publish",
             f"for {lag.oldest_s or 0:.0f} s",

@@ -9,19 +9,19 @@ from dataclasses import astuple, dataclass
 import click
 
 from penstock.cli.answers import ChangedCommit, ListPage
-from penstock.cli.call import Call, pass_call
+from penstock.cli.command_context import CommandContext, pass_call
+from penstock.cli.command_declaration import command, limit_option
 from penstock.cli.commands.references import names_at
 from penstock.cli.commands.row_diffs import ROWS_LIMIT, DifferingRows, show_row_diff
 from penstock.cli.completions import complete_key, complete_revision
-from penstock.cli.declaration import command, limit_option
 from penstock.cli.option_groups import gather
 from penstock.cli.reference_access import changes_of, if_readable, reference_in, revision_of
 from penstock.cli.rendering import contents, history
-from penstock.cli.rendering.columns import columns
 from penstock.cli.rendering.screen import Screen, printable
+from penstock.cli.rendering.text_columns import columns
 from penstock.cli.rendering.times import format_count, moment
 from penstock.errors import ReferenceNotFound
-from penstock.lake.answers import Difference, Entry
+from penstock.lake.answers import CatalogEntry, Difference
 from penstock.lake.lake import Lake
 from penstock.model.keys import Key
 
@@ -73,7 +73,7 @@ $ penstock log --author ada --since 7d --grep load
 @pass_call
 @gather("log_filter", LogFilter)
 def log(
-    call: Call,
+    call: CommandContext,
     ref: str | None,
     log_filter: LogFilter,
     limit: int,
@@ -128,7 +128,7 @@ def log(
 
 @command(
     "show",
-    prints=ChangedCommit | Entry,
+    prints=ChangedCommit | CatalogEntry,
     examples="""
 $ penstock show
 $ penstock show main~1
@@ -140,7 +140,7 @@ $ penstock show --table sales.orders
 @click.argument("key", required=False, metavar="[KEY]", shell_complete=complete_key)
 @click.option("--table", metavar="KEY", shell_complete=complete_key, help="The same as KEY.")
 @pass_call
-def show(call: Call, ref: str | None, key: str | None, table: str | None) -> None:
+def show(call: CommandContext, ref: str | None, key: str | None, table: str | None) -> None:
     """Show the commit that REVISION names, or what the table KEY is at that commit.
 
     Without REVISION, the default branch. For a table, --json prints its key and content.
@@ -165,7 +165,7 @@ def show(call: Call, ref: str | None, key: str | None, table: str | None) -> Non
     )
 
 
-def _show_table(call: Call, lake: Lake, ref: str, key: str) -> None:
+def _show_table(call: CommandContext, lake: Lake, ref: str, key: str) -> None:
     snapshot = lake.at(ref)
     content = snapshot.get(key)
     if content is None:
@@ -177,7 +177,7 @@ def _show_table(call: Call, lake: Lake, ref: str, key: str) -> None:
         yield from columns(screen, [["type", content.type], *contents.fields(content)], indent="  ")
 
     call.answer(
-        lambda: Entry(Key.parse(key), content),
+        lambda: CatalogEntry(Key.parse(key), content),
         text,
     )
 
@@ -203,7 +203,13 @@ $ penstock diff main dev --rows shop.items --on id
 @limit_option(ROWS_LIMIT)
 @pass_call
 def diff(
-    call: Call, before: str, after: str, prefix: str | None, rows: str | None, on: str | None, limit: int
+    call: CommandContext,
+    before: str,
+    after: str,
+    prefix: str | None,
+    rows: str | None,
+    on: str | None,
+    limit: int,
 ) -> None:
     """Show the difference between the revisions A and B: tables added, removed and changed from A to B.
 

@@ -8,18 +8,18 @@ from collections.abc import Iterator
 import click
 import msgspec
 
-from penstock.cli.call import Call, pass_call, require_place
-from penstock.cli.declaration import command
-from penstock.cli.progress import Bar
-from penstock.cli.rendering.columns import Cell, Row, columns
+from penstock.cli.command_context import CommandContext, pass_call, require_place
+from penstock.cli.command_declaration import command
+from penstock.cli.progress import ProgressBar
 from penstock.cli.rendering.screen import Screen
+from penstock.cli.rendering.text_columns import Row, StyledText, columns
 from penstock.cli.rendering.times import format_count, size
-from penstock.kernel.copy import Copied
+from penstock.kernel.copy import CopyResult
 from penstock.lake.answers import About
 from penstock.lake.copy import cancel_move, copy_lake, move_lake, undo_move
 from penstock.lake.lake import Lake
 from penstock.lake.opener import init_lake
-from penstock.lake.upgrade import Upgraded, upgrade_lake
+from penstock.lake.upgrade import UpgradeResult, upgrade_lake
 
 
 @command(
@@ -51,7 +51,7 @@ $ penstock init third --default-branch trunk --warehouse s3://bucket/tables --ro
 )
 @pass_call
 def init(
-    call: Call, path: str | None, warehouse: str | None, roots: tuple[str, ...], default_branch: str
+    call: CommandContext, path: str | None, warehouse: str | None, roots: tuple[str, ...], default_branch: str
 ) -> None:
     """Create a lake.
 
@@ -78,18 +78,18 @@ def init(
 def _format_lake(screen: Screen, lake: Lake) -> Iterator[str]:
     yield f"made a lake at {screen.paint(lake.url, 'strong')}"
     rows: list[Row] = [
-        ["default branch", Cell(lake.default_branch, "name")],
+        ["default branch", StyledText(lake.default_branch, "name")],
         ["warehouse", lake.warehouse or "none"],
         *(["root", root] for root in lake.roots if root != lake.warehouse),
     ]
     yield from columns(screen, rows, indent="  ")
 
 
-@command("copy", prints=Copied, examples="$ penstock copy other twin")
+@command("copy", prints=CopyResult, examples="$ penstock copy other twin")
 @click.argument("source", metavar="SOURCE")
 @click.argument("target", metavar="TARGET")
 @pass_call
-def copy(call: Call, source: str, target: str) -> None:
+def copy(call: CommandContext, source: str, target: str) -> None:
     """Copy the lake at SOURCE to TARGET, with its history, references, ref logs and idempotency keys.
 
     SOURCE and TARGET are directories or URLs of databases; TARGET must be empty. SOURCE does not change, and
@@ -98,7 +98,7 @@ def copy(call: Call, source: str, target: str) -> None:
     an interruption, the same command continues. To keep a copy for recovery, use 'penstock backup'.
     """
     _refuse_lake_option(call, "copy")
-    with Bar(call.json) as bar:
+    with ProgressBar(call.json) as bar:
         copied = copy_lake(require_place(source), target, author=call.who, progress=bar)
     call.answer(lambda: copied, lambda screen: _render_copied(screen, copied))
 
@@ -112,7 +112,7 @@ class MoveReport(msgspec.Struct, frozen=True, kw_only=True):
     """Where the lake was."""
     target: str
     """Where it was to go."""
-    copied: Copied | None = None
+    copied: CopyResult | None = None
     """What was copied to the target; `null` of a move that was cancelled or undone."""
 
 
@@ -130,7 +130,7 @@ $ penstock move other moved --undo
 @click.option("--cancel", is_flag=True, help="Cancel a move of SOURCE that is not complete.")
 @click.option("--undo", is_flag=True, help="Undo a complete move, if nobody wrote to TARGET since.")
 @pass_call
-def move(call: Call, source: str, target: str | None, yes: bool, cancel: bool, undo: bool) -> None:
+def move(call: CommandContext, source: str, target: str | None, yes: bool, cancel: bool, undo: bool) -> None:
     """Move the lake at SOURCE to TARGET, with its history, references, ref logs, tokens and idempotency keys.
 
     From the beginning of the move on, SOURCE is read-only for good; writers get an error that names TARGET.
@@ -166,7 +166,7 @@ def move(call: Call, source: str, target: str | None, yes: bool, cancel: bool, u
         return
     if not yes:
         _confirm_move(call, source, target)
-    with Bar(call.json) as bar:
+    with ProgressBar(call.json) as bar:
         moved = move_lake(require_place(source), target, author=call.who, progress=bar)
     call.answer(
         lambda: MoveReport(state="moved", source=moved.source, target=moved.target, copied=moved),
@@ -174,12 +174,12 @@ def move(call: Call, source: str, target: str | None, yes: bool, cancel: bool, u
     )
 
 
-def _refuse_lake_option(call: Call, command_name: str) -> None:
+def _refuse_lake_option(call: CommandContext, command_name: str) -> None:
     if call.lake is not None:
         raise click.UsageError(f"'{command_name}' needs its lakes as SOURCE and TARGET, not as --lake")
 
 
-def _confirm_move(call: Call, source: str, target: str) -> None:
+def _confirm_move(call: CommandContext, source: str, target: str) -> None:
     """Ask whether a lake is to be moved; a usage error if nobody is there to answer."""
     if call.json or not sys.stdin.isatty():
         raise click.UsageError(
@@ -192,18 +192,18 @@ def _confirm_move(call: Call, source: str, target: str) -> None:
         raise click.ClickException("nothing was moved")
 
 
-def _render_copied(screen: Screen, copied: Copied) -> Iterator[str]:
+def _render_copied(screen: Screen, copied: CopyResult) -> Iterator[str]:
     yield from _format_copied_counts(screen, "copied", copied)
     yield screen.paint("checked: nothing is wrong", "good")
 
 
-def _render_moved(screen: Screen, moved: Copied) -> Iterator[str]:
+def _render_moved(screen: Screen, moved: CopyResult) -> Iterator[str]:
     yield from _format_copied_counts(screen, "moved", moved)
     yield screen.paint("checked: nothing is wrong", "good")
     yield f"{moved.source} can still be read; write to {moved.target} from now on"
 
 
-def _format_copied_counts(screen: Screen, operation: str, copied: Copied) -> Iterator[str]:
+def _format_copied_counts(screen: Screen, operation: str, copied: CopyResult) -> Iterator[str]:
     note = " (it was complete before)" if copied.repeated else ""
     yield f"{operation} {copied.source} to {screen.paint(copied.target, 'strong')}{note}"
     rows: list[Row] = [
@@ -216,7 +216,7 @@ def _format_copied_counts(screen: Screen, operation: str, copied: Copied) -> Ite
 
 @command(
     "upgrade",
-    prints=Upgraded,
+    prints=UpgradeResult,
     examples="""
 $ penstock upgrade --backup before-upgrade.backup
 $ penstock upgrade --no-backup
@@ -225,7 +225,7 @@ $ penstock upgrade --no-backup
 @click.option("--backup", metavar="TARGET", help="Make a backup at TARGET first, as 'penstock backup' does.")
 @click.option("--no-backup", is_flag=True, help="Upgrade without a backup.")
 @pass_call
-def upgrade(call: Call, backup: str | None, no_backup: bool) -> None:
+def upgrade(call: CommandContext, backup: str | None, no_backup: bool) -> None:
     """Upgrade the lake to the storage format of this release. Older releases refuse it from then on.
 
     A lake of an earlier release works without an upgrade; the first write that an earlier release would
@@ -243,7 +243,7 @@ def upgrade(call: Call, backup: str | None, no_backup: bool) -> None:
     call.answer(lambda: upgraded, lambda _: _render_upgraded(upgraded, backup))
 
 
-def _render_upgraded(upgraded: Upgraded, backup: str | None) -> Iterator[str]:
+def _render_upgraded(upgraded: UpgradeResult, backup: str | None) -> Iterator[str]:
     if upgraded.backup:
         yield f"made backup {upgraded.backup} at {backup}"
     if upgraded.before == upgraded.after:

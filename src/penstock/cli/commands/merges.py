@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import click
 
-from penstock.cli.call import Call, pass_call
+from penstock.cli.command_context import CommandContext, pass_call
+from penstock.cli.command_declaration import command
 from penstock.cli.completions import complete_branch, complete_revision
-from penstock.cli.declaration import command
+from penstock.cli.conflict_options import ConflictOptions, side_options
 from penstock.cli.merge_command import MergeCommand, RevertCommand, to_take
 from penstock.cli.option_groups import RequestOptions, request_options
 from penstock.cli.reference_access import commit_of, if_readable, reference_in, revision_of
 from penstock.cli.rendering.history import short
 from penstock.cli.rendering.screen import Screen
 from penstock.cli.rendering.times import format_count
-from penstock.cli.sides import SideOptions, side_options
 from penstock.errors import Denied
 from penstock.lake.lake import Lake
 from penstock.model.commits import EMPTY_COMMIT_ID
@@ -52,10 +52,10 @@ $ penstock merge fix --take fix=sales.orders
 @side_options()
 @request_options("the target")
 def merge(
-    call: Call,
+    call: CommandContext,
     source: str,
     into: str | None,
-    sides: SideOptions,
+    sides: ConflictOptions,
     request: RequestOptions,
 ) -> None:
     """Merge SOURCE into another branch, by one commit: all tables at once, or none.
@@ -127,10 +127,10 @@ $ penstock transplant hotfix
 @side_options()
 @request_options("the target")
 def transplant(
-    call: Call,
+    call: CommandContext,
     commits: str,
     onto: str | None,
-    sides: SideOptions,
+    sides: ConflictOptions,
     request: RequestOptions,
 ) -> None:
     """Transplant (cherry-pick) commits to a branch, each as its own commit; all of them at once, or none.
@@ -181,10 +181,10 @@ def transplant(
 @side_options()
 @request_options("BRANCH", message=False)
 def rebase(
-    call: Call,
+    call: CommandContext,
     branch: str,
     onto: str | None,
-    sides: SideOptions,
+    sides: ConflictOptions,
     request: RequestOptions,
 ) -> None:
     """Repeat the own commits of BRANCH on a new base, and move BRANCH there.
@@ -235,10 +235,10 @@ def rebase(
 @side_options(default=False)
 @request_options("the branch")
 def revert(
-    call: Call,
+    call: CommandContext,
     commit: str,
     on: str | None,
-    sides: SideOptions,
+    sides: ConflictOptions,
     request: RequestOptions,
 ) -> None:
     """Revert COMMIT on a branch, by a new commit. Nothing is removed from history.

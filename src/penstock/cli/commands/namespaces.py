@@ -5,10 +5,8 @@ from __future__ import annotations
 import click
 
 from penstock.cli.answers import ChangedCommit, ListPage
-from penstock.cli.call import Call, pass_call
-from penstock.cli.commands.tables import LIST_LIMIT, list_entries, show_commit_made
-from penstock.cli.completions import complete_key
-from penstock.cli.declaration import (
+from penstock.cli.command_context import CommandContext, pass_call
+from penstock.cli.command_declaration import (
     branch_option,
     group,
     key_argument,
@@ -17,18 +15,20 @@ from penstock.cli.declaration import (
     message_option,
     ref_option,
 )
-from penstock.cli.rendering.columns import Cell
+from penstock.cli.commands.tables import LIST_LIMIT, list_entries, show_commit_made
+from penstock.cli.completions import complete_key
 from penstock.cli.rendering.contents import fields
 from penstock.cli.rendering.screen import printable
+from penstock.cli.rendering.text_columns import StyledText
 from penstock.errors import InvalidRequest, KeyNotFound
-from penstock.lake.answers import Entry
+from penstock.lake.answers import CatalogEntry
 from penstock.model.content import AnyContent, Namespace
 from penstock.model.keys import Key
 
 
 @group(
     "namespace",
-    prints=ListPage[Entry],
+    prints=ListPage[CatalogEntry],
     examples="$ penstock namespace\n$ penstock namespace create sales.europe --property owner=ada",
 )
 @click.pass_context
@@ -38,26 +38,30 @@ def namespace(ctx: click.Context) -> None:
     A table needs the namespaces above it; 'put' creates them. Without a subcommand, namespaces are listed.
     """
     if ctx.invoked_subcommand is None:
-        _list(ctx.ensure_object(Call), None, None, LIST_LIMIT, None)
+        _list(ctx.ensure_object(CommandContext), None, None, LIST_LIMIT, None)
 
 
-def _list(call: Call, prefix: str | None, ref: str | None, limit: int, after: str | None) -> None:
-    def row(key: Key, content: AnyContent) -> list[Cell | str]:
+def _list(call: CommandContext, prefix: str | None, ref: str | None, limit: int, after: str | None) -> None:
+    def row(key: Key, content: AnyContent) -> list[StyledText | str]:
         properties = dict(fields(content)).get("properties", "")
-        return [Cell(printable(str(key)), "strong"), "", properties]
+        return [StyledText(printable(str(key)), "strong"), "", properties]
 
     list_entries(
         call, "namespaces", lambda content: isinstance(content, Namespace), row, prefix, ref, limit, after
     )
 
 
-@namespace.command("list", prints=ListPage[Entry], examples="$ penstock namespace list sales --ref main~1")
+@namespace.command(
+    "list", prints=ListPage[CatalogEntry], examples="$ penstock namespace list sales --ref main~1"
+)
 @click.argument("prefix", required=False, metavar="[PREFIX]", shell_complete=complete_key)
 @ref_option
 @limit_option(LIST_LIMIT)
 @click.option("--after", metavar="KEY", shell_complete=complete_key, help="Continue after this key.")
 @pass_call
-def namespace_list(call: Call, prefix: str | None, ref: str | None, limit: int, after: str | None) -> None:
+def namespace_list(
+    call: CommandContext, prefix: str | None, ref: str | None, limit: int, after: str | None
+) -> None:
     """List namespaces, all or PREFIX and those below it."""
     _list(call, prefix, ref, limit, after)
 
@@ -74,7 +78,7 @@ def namespace_list(call: Call, prefix: str | None, ref: str | None, limit: int, 
 @key_option
 @pass_call
 def namespace_create(
-    call: Call,
+    call: CommandContext,
     key: str,
     properties: tuple[str, ...],
     branch: str | None,
@@ -105,7 +109,7 @@ def _parse_properties(properties: tuple[str, ...]) -> dict[str, str]:
 @branch_option
 @message_option
 @pass_call
-def namespace_delete(call: Call, key: str, branch: str | None, message: str | None) -> None:
+def namespace_delete(call: CommandContext, key: str, branch: str | None, message: str | None) -> None:
     """Delete the namespace KEY, which must be empty."""
     lake = call.open()
     target = lake.branch(branch)

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import click
 
-from penstock.cli.call import Call, pass_call
+from penstock.cli.command_context import CommandContext, pass_call
+from penstock.cli.command_declaration import command, key_option, message_option
 from penstock.cli.completions import complete_branch
-from penstock.cli.declaration import command, key_option, message_option
 from penstock.cli.rendering.history import short
 from penstock.cli.rendering.screen import Screen, printable
 from penstock.cli.rendering.times import format_count
-from penstock.lake.audits.publication import DROP, KEEP, Published
+from penstock.lake.audits.publication import DROP, KEEP, PublishResult
 
 
 def _parse_checks(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -29,7 +29,7 @@ def _parse_checks(ctx: click.Context, param: click.Parameter, values: tuple[str,
 
 @command(
     "publish",
-    prints=Published,
+    prints=PublishResult,
     examples="""
 $ penstock branch create checked
 $ penstock publish checked --expect 'amounts=select * from web.orders where amount < 0'
@@ -52,7 +52,7 @@ $ penstock publish checked --expect 'amounts=select * from web.orders where amou
 @key_option
 @pass_call
 def publish(
-    call: Call,
+    call: CommandContext,
     branch: str,
     into: str | None,
     checks: dict[str, str],
@@ -78,7 +78,7 @@ def publish(
     call.answer(lambda: published, lambda screen: _render_published(screen, published))
 
 
-def _render_published(screen: Screen, published: Published) -> Iterator[str]:
+def _render_published(screen: Screen, published: PublishResult) -> Iterator[str]:
     names = (printable(published.branch), printable(published.into))
     if published.checks:
         hold = "holds" if len(published.checks) == 1 else "hold"

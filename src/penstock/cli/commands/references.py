@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 import click
 
 from penstock.cli.answers import ListPage
-from penstock.cli.call import Call, pass_call
+from penstock.cli.command_context import CommandContext, pass_call
+from penstock.cli.command_declaration import command, group, if_head_option, key_option, limit_option
 from penstock.cli.completions import complete_branch, complete_revision, complete_tag
-from penstock.cli.declaration import command, group, if_head_option, key_option, limit_option
 from penstock.cli.reference_access import commit_of
-from penstock.cli.rendering.columns import Cell, columns
 from penstock.cli.rendering.history import short, title
 from penstock.cli.rendering.screen import Screen, printable
+from penstock.cli.rendering.text_columns import StyledText, columns
 from penstock.cli.rendering.times import ago
 from penstock.lake.answers import LogLine
 from penstock.lake.calls import AssignReference, CreateReference, DeleteReference
@@ -34,7 +34,7 @@ def names_at(lake: Lake) -> dict[str, list[str]]:
     return names
 
 
-def _list(call: Call, kind: Kind, prefix: str, limit: int, after: str) -> None:
+def _list(call: CommandContext, kind: Kind, prefix: str, limit: int, after: str) -> None:
     lake = call.open()
     references = lake.references(kind, prefix, after, limit + 1)
     page, more = references[:limit], len(references) > limit
@@ -57,25 +57,25 @@ def _format_references(
         yield screen.spell(f"… more with --after {following}")
 
 
-def _format_reference_row(screen: Screen, lake: Lake, reference: Reference) -> list[Cell | str]:
+def _format_reference_row(screen: Screen, lake: Lake, reference: Reference) -> list[StyledText | str]:
     mark = "*" if reference.name == lake.default_branch else " "
     name = (
-        Cell(f"{mark} {reference.name}", "name")
+        StyledText(f"{mark} {reference.name}", "name")
         if reference.kind is Kind.BRANCH
-        else Cell(reference.name, "name")
+        else StyledText(reference.name, "name")
     )
     if reference.id == EMPTY_COMMIT_ID:
-        return [name, Cell("empty", "dim"), "", ""]
+        return [name, StyledText("empty", "dim"), "", ""]
     commit = commit_of(lake, reference.id, reference.name)
     return [
         name,
-        Cell(short(reference.id), "id"),
-        Cell(ago(commit.time, screen.now), "dim"),
+        StyledText(short(reference.id), "id"),
+        StyledText(ago(commit.time, screen.now), "dim"),
         title(commit),
     ]
 
 
-def _answer_reference(call: Call, reference: Reference, subject: str) -> None:
+def _answer_reference(call: CommandContext, reference: Reference, subject: str) -> None:
     where = "empty" if reference.id == EMPTY_COMMIT_ID else f"at {short(reference.id)}"
     call.answer(
         lambda: reference,
@@ -83,13 +83,15 @@ def _answer_reference(call: Call, reference: Reference, subject: str) -> None:
     )
 
 
-def _create(call: Call, kind: Kind, name: str, at: str | None, key: str | None) -> None:
+def _create(call: CommandContext, kind: Kind, name: str, at: str | None, key: str | None) -> None:
     lake = call.open()
     request = CreateReference(name=name, kind=kind, at=at, who=lake.author, idempotency_key=key)
     _answer_reference(call, lake.do(request), "created")
 
 
-def _assign(call: Call, kind: Kind, name: str, to: str, expected: str | None, key: str | None) -> None:
+def _assign(
+    call: CommandContext, kind: Kind, name: str, to: str, expected: str | None, key: str | None
+) -> None:
     lake = call.open()
     request = AssignReference(
         name=name, kind=kind, to=to, expected=expected, who=lake.author, idempotency_key=key
@@ -97,7 +99,7 @@ def _assign(call: Call, kind: Kind, name: str, to: str, expected: str | None, ke
     _answer_reference(call, lake.do(request), "assigned")
 
 
-def _delete(call: Call, kind: Kind, name: str, expected: str | None, key: str | None) -> None:
+def _delete(call: CommandContext, kind: Kind, name: str, expected: str | None, key: str | None) -> None:
     lake = call.open()
     request = DeleteReference(name=name, kind=kind, expected=expected, who=lake.author, idempotency_key=key)
     deleted = lake.do(request)
@@ -143,7 +145,7 @@ def branch(ctx: click.Context) -> None:
     is marked with a star.
     """
     if ctx.invoked_subcommand is None:
-        _list(ctx.ensure_object(Call), Kind.BRANCH, "", LIST_LIMIT, "")
+        _list(ctx.ensure_object(CommandContext), Kind.BRANCH, "", LIST_LIMIT, "")
 
 
 @branch.command(
@@ -155,7 +157,7 @@ def branch(ctx: click.Context) -> None:
 @limit_option(LIST_LIMIT)
 @after_option
 @pass_call
-def branch_list(call: Call, prefix: str, limit: int, after: str) -> None:
+def branch_list(call: CommandContext, prefix: str, limit: int, after: str) -> None:
     """List branches, all or those whose name begins with PREFIX."""
     _list(call, Kind.BRANCH, prefix, limit, after)
 
@@ -169,7 +171,7 @@ def branch_list(call: Call, prefix: str, limit: int, after: str) -> None:
 @at_option
 @key_option
 @pass_call
-def branch_create(call: Call, name: str, at: str | None, idempotency_key: str | None) -> None:
+def branch_create(call: CommandContext, name: str, at: str | None, idempotency_key: str | None) -> None:
     """Create the branch NAME.
 
     Its cost does not depend on the size of the lake.
@@ -185,7 +187,9 @@ def branch_create(call: Call, name: str, at: str | None, idempotency_key: str | 
 @if_head_option("the branch")
 @key_option
 @pass_call
-def branch_assign(call: Call, name: str, to: str, if_head: str | None, idempotency_key: str | None) -> None:
+def branch_assign(
+    call: CommandContext, name: str, to: str, if_head: str | None, idempotency_key: str | None
+) -> None:
     """Set the branch NAME to another commit.
 
     Its previous commit stays in its reflog, and can be assigned back.
@@ -198,7 +202,7 @@ def branch_assign(call: Call, name: str, to: str, if_head: str | None, idempoten
 @if_head_option("the branch")
 @key_option
 @pass_call
-def branch_delete(call: Call, name: str, if_head: str | None, idempotency_key: str | None) -> None:
+def branch_delete(call: CommandContext, name: str, if_head: str | None, idempotency_key: str | None) -> None:
     """Delete the branch NAME. The default branch cannot be deleted."""
     _delete(call, Kind.BRANCH, name, if_head, idempotency_key)
 
@@ -214,7 +218,7 @@ def tag(ctx: click.Context) -> None:
     A tag is a fixed name for a commit. Without a subcommand, tags are listed.
     """
     if ctx.invoked_subcommand is None:
-        _list(ctx.ensure_object(Call), Kind.TAG, "", LIST_LIMIT, "")
+        _list(ctx.ensure_object(CommandContext), Kind.TAG, "", LIST_LIMIT, "")
 
 
 @tag.command("list", prints=ListPage[Reference], examples="$ penstock tag list v")
@@ -222,7 +226,7 @@ def tag(ctx: click.Context) -> None:
 @limit_option(LIST_LIMIT)
 @after_option
 @pass_call
-def tag_list(call: Call, prefix: str, limit: int, after: str) -> None:
+def tag_list(call: CommandContext, prefix: str, limit: int, after: str) -> None:
     """List tags, all or those whose name begins with PREFIX."""
     _list(call, Kind.TAG, prefix, limit, after)
 
@@ -232,7 +236,7 @@ def tag_list(call: Call, prefix: str, limit: int, after: str) -> None:
 @at_option
 @key_option
 @pass_call
-def tag_create(call: Call, name: str, at: str | None, idempotency_key: str | None) -> None:
+def tag_create(call: CommandContext, name: str, at: str | None, idempotency_key: str | None) -> None:
     """Create the tag NAME."""
     _create(call, Kind.TAG, name, at, idempotency_key)
 
@@ -243,7 +247,9 @@ def tag_create(call: Call, name: str, at: str | None, idempotency_key: str | Non
 @if_head_option("the tag")
 @key_option
 @pass_call
-def tag_assign(call: Call, name: str, to: str, if_head: str | None, idempotency_key: str | None) -> None:
+def tag_assign(
+    call: CommandContext, name: str, to: str, if_head: str | None, idempotency_key: str | None
+) -> None:
     """Set the tag NAME to another commit."""
     _assign(call, Kind.TAG, name, to, if_head, idempotency_key)
 
@@ -253,7 +259,7 @@ def tag_assign(call: Call, name: str, to: str, if_head: str | None, idempotency_
 @if_head_option("the tag")
 @key_option
 @pass_call
-def tag_delete(call: Call, name: str, if_head: str | None, idempotency_key: str | None) -> None:
+def tag_delete(call: CommandContext, name: str, if_head: str | None, idempotency_key: str | None) -> None:
     """Delete the tag NAME. Its commit stays as long as another branch or tag reaches it."""
     _delete(call, Kind.TAG, name, if_head, idempotency_key)
 
@@ -274,7 +280,7 @@ $ penstock reflog --deleted
 @limit_option(50)
 @click.option("--deleted", is_flag=True, help="List deleted branches and tags whose log can still be read.")
 @pass_call
-def reflog(call: Call, name: str | None, limit: int, deleted: bool) -> None:
+def reflog(call: CommandContext, name: str | None, limit: int, deleted: bool) -> None:
     """Show every change of the branch or tag NAME, newest first.
 
     The log of a deleted branch or tag is kept for a while. Without NAME, the default branch is shown.
@@ -296,16 +302,16 @@ def reflog(call: Call, name: str | None, limit: int, deleted: bool) -> None:
     )
 
 
-def _format_event_row(screen: Screen, line: LogLine) -> list[Cell | str]:
+def _format_event_row(screen: Screen, line: LogLine) -> list[StyledText | str]:
     moved = short(line.after) if line.event == "create" else f"{short(line.before)} → {short(line.after)}"
     if line.event in ("delete", "seal"):
         moved = f"was at {short(line.before)}"
     batch = f"{line.requests} requests" if line.requests > 1 else ""
     return [
-        Cell(f"#{line.position}", "dim"),
+        StyledText(f"#{line.position}", "dim"),
         line.event,
-        Cell(moved.replace(short(EMPTY_COMMIT_ID), "empty"), "id"),
-        Cell(printable(line.who), "dim"),
-        Cell(ago(line.time, screen.now), "dim"),
+        StyledText(moved.replace(short(EMPTY_COMMIT_ID), "empty"), "id"),
+        StyledText(printable(line.who), "dim"),
+        StyledText(ago(line.time, screen.now), "dim"),
         batch,
     ]

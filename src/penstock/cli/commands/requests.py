@@ -6,18 +6,18 @@ from collections.abc import Iterator
 
 import click
 
-from penstock.cli.call import Call, pass_call
-from penstock.cli.declaration import branch_option, command
+from penstock.cli.command_context import CommandContext, pass_call
+from penstock.cli.command_declaration import branch_option, command
 from penstock.cli.rendering.history import short
 from penstock.cli.rendering.screen import Screen
 from penstock.errors import NotFound
-from penstock.lake.answers import Landing
+from penstock.lake.answers import LandedRequest
 from penstock.lake.calls import GetOutcome
 
 
 @command(
     "outcome",
-    prints=Landing | None,
+    prints=LandedRequest | None,
     examples="""
 $ penstock put sales.orders --type iceberg metadata_location=s3://bucket/orders/v9.json --key load-9
 $ penstock outcome load-9
@@ -31,7 +31,7 @@ $ penstock outcome load-9
     help="The name of the token that used the key. [yours, or none without a server]",
 )
 @pass_call
-def outcome(call: Call, key: str, branch: str | None, who: str | None) -> None:
+def outcome(call: CommandContext, key: str, branch: str | None, who: str | None) -> None:
     """Show the outcome of the request with the idempotency key KEY, and the commits it made.
 
     For a request about a branch or tag itself (create, assign, delete, rebase), --branch is its name. The

@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 
 import click
 
-from penstock.cli.call import Call, pass_call
+from penstock.cli.command_context import CommandContext, pass_call
+from penstock.cli.command_declaration import command
 from penstock.cli.completions import complete_branch, complete_key, complete_revision
-from penstock.cli.declaration import command
 from penstock.cli.merge_command import MergeCommand
 from penstock.cli.option_groups import RequestOptions, request_options
 from penstock.cli.reference_access import if_readable, reference_in, revision_of
@@ -77,7 +77,7 @@ $ penstock restore --all --to main~2 --dry-run
 @pass_call
 @request_options("the branch")
 def restore(
-    call: Call,
+    call: CommandContext,
     keys: tuple[str, ...],
     to: str,
     namespace: str | None,

@@ -6,19 +6,19 @@ from collections.abc import Iterator
 
 import click
 
-from penstock.cli.call import Call, pass_call
+from penstock.cli.command_context import CommandContext, pass_call
+from penstock.cli.command_declaration import command
 from penstock.cli.completions import complete_key
-from penstock.cli.declaration import command
 from penstock.cli.progress import Progress
 from penstock.cli.rendering.screen import Screen, printable
 from penstock.cli.rendering.times import format_count
 from penstock.errors import OutOfSync
-from penstock.lake.resync_calls import Resynced, ResyncedTable
+from penstock.lake.resync_calls import ResyncedTable, ResyncResult
 
 
 @command(
     "resync",
-    prints=Resynced,
+    prints=ResyncResult,
     examples="""
 $ penstock resync web.orders --dry-run
 $ penstock resync web.orders
@@ -33,7 +33,7 @@ $ penstock resync web.orders
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be done, and change nothing.")
 @pass_call
-def resync(call: Call, keys: tuple[str, ...], every: bool, leave_own: bool, dry_run: bool) -> None:
+def resync(call: CommandContext, keys: tuple[str, ...], every: bool, leave_own: bool, dry_run: bool) -> None:
     """Import the versions that the logs and folders of tables have and the lake lacks.
 
     Use this for a lake that is older than its tables, for example after its database was restored from a
@@ -50,7 +50,7 @@ def resync(call: Call, keys: tuple[str, ...], every: bool, leave_own: bool, dry_
     with Progress(call.json) as progress:
         each = [None] if every else list(keys)
         answers = [lake.resync(key, leave_own=leave_own, dry_run=dry_run, progress=progress) for key in each]
-    total = Resynced(
+    total = ResyncResult(
         tables=tuple(table for answer in answers for table in answer.tables),
         in_sync=sum(answer.in_sync for answer in answers),
         dry_run=dry_run,
@@ -63,7 +63,7 @@ def resync(call: Call, keys: tuple[str, ...], every: bool, leave_own: bool, dry_
         click.get_current_context().exit(OutOfSync.exit_code)
 
 
-def _format_resynced(screen: Screen, resynced: Resynced) -> Iterator[str]:
+def _format_resynced(screen: Screen, resynced: ResyncResult) -> Iterator[str]:
     word = "would resync" if resynced.dry_run else "resynced"
     for table in resynced.tables:
         name = screen.paint(printable(str(table.key)), "strong")

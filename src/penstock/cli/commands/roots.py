@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 
 import click
 
-from penstock.cli.call import Call, pass_call
-from penstock.cli.declaration import group
-from penstock.cli.rendering.columns import Cell, Row, columns
+from penstock.cli.command_context import CommandContext, pass_call
+from penstock.cli.command_declaration import group
 from penstock.cli.rendering.screen import Screen, printable
+from penstock.cli.rendering.text_columns import Row, StyledText, columns
 from penstock.lake.answers import About
 from penstock.lake.calls import ChangeRoots
 from penstock.lake.root_maps import MappedRoots, map_root, unmap_root
@@ -29,13 +29,13 @@ def root(ctx: click.Context) -> None:
     a root. Without a subcommand, roots are listed.
     """
     if ctx.invoked_subcommand is None:
-        call = ctx.ensure_object(Call)
+        call = ctx.ensure_object(CommandContext)
         _show_roots(call, call.open().about)
 
 
 @root.command("list", prints=About, examples="$ penstock root list")
 @pass_call
-def root_list(call: Call) -> None:
+def root_list(call: CommandContext) -> None:
     """List roots: the locations where tables may be."""
     _show_roots(call, call.open().about)
 
@@ -43,7 +43,7 @@ def root_list(call: Call) -> None:
 @root.command("add", prints=About, examples="$ penstock root add s3://bucket/exports s3://bucket/archive")
 @click.argument("locations", nargs=-1, required=True, metavar="LOCATION...")
 @pass_call
-def root_add(call: Call, locations: tuple[str, ...]) -> None:
+def root_add(call: CommandContext, locations: tuple[str, ...]) -> None:
     """Allow tables at each LOCATION and below it: a directory, or a URL such as s3://bucket/prefix."""
     _show_roots(call, call.open().do(ChangeRoots(add=locations)))
 
@@ -51,7 +51,7 @@ def root_add(call: Call, locations: tuple[str, ...]) -> None:
 @root.command("remove", prints=About, examples="$ penstock root remove s3://bucket/archive")
 @click.argument("locations", nargs=-1, required=True, metavar="LOCATION...")
 @pass_call
-def root_remove(call: Call, locations: tuple[str, ...]) -> None:
+def root_remove(call: CommandContext, locations: tuple[str, ...]) -> None:
     """Allow no further tables at each LOCATION. Tables that are there already stay readable."""
     _show_roots(call, call.open().do(ChangeRoots(remove=locations)))
 
@@ -61,7 +61,7 @@ def root_remove(call: Call, locations: tuple[str, ...]) -> None:
 @click.argument("new", metavar="NEW")
 @missing_ok_option
 @pass_call
-def root_map(call: Call, old: str, new: str, missing_ok: bool) -> None:
+def root_map(call: CommandContext, old: str, new: str, missing_ok: bool) -> None:
     """Map the root OLD to NEW, where its files were moved: a bucket or a directory, renamed.
 
     Stop all programs that use the lake, move the files, map the root, and start them again. Stored data keeps
@@ -80,14 +80,14 @@ def root_map(call: Call, old: str, new: str, missing_ok: bool) -> None:
 @click.argument("location", metavar="LOCATION")
 @missing_ok_option
 @pass_call
-def root_unmap(call: Call, location: str, missing_ok: bool) -> None:
+def root_unmap(call: CommandContext, location: str, missing_ok: bool) -> None:
     """Remove the mapping from or to LOCATION: the files are at their original location again."""
     _show_mapped_roots(
         call, unmap_root(_require_store_url(call), location, allow_missing=missing_ok, author=call.who)
     )
 
 
-def _require_store_url(call: Call) -> str:
+def _require_store_url(call: CommandContext) -> str:
     if call.is_behind_server:
         raise click.UsageError(
             "mapping roots needs direct access to the lake's store, not a server: stop the server, and give "
@@ -96,7 +96,7 @@ def _require_store_url(call: Call) -> str:
     return call.target
 
 
-def _show_mapped_roots(call: Call, mapped_roots: MappedRoots) -> None:
+def _show_mapped_roots(call: CommandContext, mapped_roots: MappedRoots) -> None:
     call.answer(lambda: mapped_roots, lambda screen: _render_mapped_roots(screen, mapped_roots))
 
 
@@ -104,14 +104,14 @@ def _render_mapped_roots(screen: Screen, mapped_roots: MappedRoots) -> Iterator[
     if not mapped_roots.moved_roots:
         yield "no root of the lake is mapped: all files are where they were at first"
     rows: list[Row] = [
-        [Cell(printable(root.new), "name"), Cell(f"was {printable(root.old)}", "dim")]
+        [StyledText(printable(root.new), "name"), StyledText(f"was {printable(root.old)}", "dim")]
         for root in mapped_roots.moved_roots
     ]
     yield from columns(screen, rows)
     yield from (f"  gone: {printable(file)}" for file in mapped_roots.missing)
 
 
-def _show_roots(call: Call, about: About) -> None:
+def _show_roots(call: CommandContext, about: About) -> None:
     call.answer(lambda: about, lambda screen: _format_roots(screen, about))
 
 
@@ -119,7 +119,10 @@ def _format_roots(screen: Screen, about: About) -> Iterator[str]:
     if not about.roots:
         yield "no roots: the lake accepts no tables yet. 'penstock root add' adds one"
     rows: list[Row] = [
-        [Cell(printable(place), "name"), Cell("warehouse" if place == about.warehouse else "", "dim")]
+        [
+            StyledText(printable(place), "name"),
+            StyledText("warehouse" if place == about.warehouse else "", "dim"),
+        ]
         for place in about.roots
     ]
     yield from columns(screen, rows)

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.cli.call import Call
-from penstock.cli.progress import Bar
+from penstock.cli.command_context import CommandContext
+from penstock.cli.progress import ProgressBar
 from penstock.cli.rendering.rows import rows as show_rows
 from penstock.cli.rendering.screen import Screen, printable
 from penstock.formats.rows.row_values import as_json, list_rows
@@ -37,11 +37,11 @@ class DifferingRows(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def show_row_diff(
-    call: Call, lake: Lake, before: str, after: str, key: str, on: str | None, limit: int
+    call: CommandContext, lake: Lake, before: str, after: str, key: str, on: str | None, limit: int
 ) -> None:
     """Answer with the rows of a table that differ."""
     names = [name.strip() for name in on.split(",")] if on else None
-    with Bar(call.json) as progress:
+    with ProgressBar(call.json) as progress:
         diff = lake.diff_rows(key, before, after, on=names, progress=progress)
     head = diff.head(limit)
     header, rows = head.schema.names, list_rows(head)

@@ -9,19 +9,19 @@ from typing import Any
 import click
 import msgspec
 
-from penstock.cli.call import Call, pass_call
-from penstock.cli.completions import complete_key
-from penstock.cli.declaration import (
+from penstock.cli.command_context import CommandContext, pass_call
+from penstock.cli.command_declaration import (
     at_least,
     branch_option,
     command,
     key_argument,
     message_option,
 )
+from penstock.cli.completions import complete_key
 from penstock.cli.option_groups import RowChangeOptions, row_change_options
-from penstock.cli.progress import Bar
-from penstock.cli.rendering.columns import Cell, Row, columns
+from penstock.cli.progress import ProgressBar
 from penstock.cli.rendering.screen import Screen
+from penstock.cli.rendering.text_columns import Row, StyledText, columns
 from penstock.cli.rendering.times import format_count, size
 from penstock.errors import InvalidRequest, NotManaged, PenstockError
 from penstock.formats.rows.arrow_types import pa, pq, read_csv
@@ -63,7 +63,7 @@ $ penstock delete-rows shop.items --all
 @pass_call
 @row_change_options
 def delete_rows(
-    call: Call,
+    call: CommandContext,
     key: str,
     where: str | None,
     is_all: bool,
@@ -97,7 +97,7 @@ $ penstock update-rows shop.items --set price=0 --all
 @pass_call
 @row_change_options
 def update_rows(
-    call: Call,
+    call: CommandContext,
     key: str,
     assignments: tuple[str, ...],
     where: str | None,
@@ -137,7 +137,7 @@ $ penstock upsert shop.items new-items.csv --on id --delete-missing
 @pass_call
 @row_change_options
 def upsert(
-    call: Call,
+    call: CommandContext,
     /,
     key: str,
     file: Path,
@@ -189,7 +189,7 @@ $ penstock optimize shop.items --zorder-by price
 @message_option
 @pass_call
 def optimize(
-    call: Call,
+    call: CommandContext,
     key: str,
     where: str | None,
     target_mb: int | None,
@@ -199,7 +199,7 @@ def optimize(
 ) -> None:
     """Compact the table KEY: rewrite small files, and files with deleted rows, into larger ones."""
     table = call.open(create=False).table(key, branch)
-    with Bar(call.json) as progress:
+    with ProgressBar(call.json) as progress:
         optimized = table.optimize(
             target_file_bytes=None if target_mb is None else target_mb * MEBIBYTE,
             where=where,
@@ -223,7 +223,7 @@ $ penstock maintain --all
 @click.option("--all", "is_all", is_flag=True, help="All tables of the branch.")
 @branch_option
 @pass_call
-def maintain(call: Call, keys: tuple[str, ...], is_all: bool, branch: str | None) -> None:
+def maintain(call: CommandContext, keys: tuple[str, ...], is_all: bool, branch: str | None) -> None:
     """Run the maintenance that tables need: compact small files, purge deleted rows, cluster rows.
 
     Maintenance is incremental and safe beside writers, so that cron can run it. A table that fails is named
@@ -237,7 +237,7 @@ def maintain(call: Call, keys: tuple[str, ...], is_all: bool, branch: str | None
     names = [str(table.key) for table in target.tables()] if is_all else list(keys)
     results: list[MaintainedTable] = []
     has_failed = False
-    with Bar(call.json) as progress:
+    with ProgressBar(call.json) as progress:
         for number, name in enumerate(names):
             progress(f"maintain {name}", number, len(names))
             try:
@@ -269,7 +269,7 @@ def _format_maintenance_report(screen: Screen, results: list[MaintainedTable]) -
         text = (result.problem or "").partition("\n")[0]
         if result.optimized is not None:
             text = _describe(result.optimized)
-        rows.append([Cell(str(result.key), "strong"), text])
+        rows.append([StyledText(str(result.key), "strong"), text])
     yield from columns(screen, rows)
 
 

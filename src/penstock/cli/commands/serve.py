@@ -10,13 +10,13 @@ from typing import Any, Final, TypeVar, get_type_hints
 import click
 import msgspec
 
-from penstock.cli.call import Call, pass_call
-from penstock.cli.declaration import command
+from penstock.cli.command_context import CommandContext, pass_call
+from penstock.cli.command_declaration import command
 from penstock.cli.rendering.screen import Screen
 from penstock.errors import InvalidRequest
 from penstock.model import decoders
 from penstock.server.limits import Limits
-from penstock.server.logs import Level
+from penstock.server.logs import LogLevel
 from penstock.server.options import ServerOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -153,7 +153,7 @@ $ penstock serve --lake ./lake --port 0 --workers 2 --request-timeout-s 60 &
 )
 @pass_call
 def serve(
-    call: Call,
+    call: CommandContext,
     /,
     dev: bool,
     host: str,
@@ -202,7 +202,7 @@ def run_server(announce: Callable[[str, str], None], *, log_level: str, **option
         raise InvalidRequest(
             f"serving needs the library {missing.name}: pip install 'penstock[server]'", extra="server"
         ) from None
-    serving = ServerOptions(log_level=Level(log_level), logs_for_people=sys.stderr.isatty(), **options)
+    serving = ServerOptions(log_level=LogLevel(log_level), logs_for_people=sys.stderr.isatty(), **options)
     run.serve(serving, announce)
 
 
@@ -223,7 +223,7 @@ def _describe_range(name: str) -> str:
     return f"above {bounds.gt}{most}" if bounds.gt is not None else f"{bounds.ge:,} or more{most}"
 
 
-def _announce(call: Call, host: str, workers: int, place: str, url: str) -> None:
+def _announce(call: CommandContext, host: str, workers: int, place: str, url: str) -> None:
     """Say that it serves, in one line: whoever waits for it reads a line, since the output goes on."""
     if call.json:
         answer = Server(lake=place, url=url, workers=workers)

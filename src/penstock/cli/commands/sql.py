@@ -10,9 +10,9 @@ from typing import Any
 import click
 import msgspec
 
-from penstock.cli.call import Call, pass_call
+from penstock.cli.command_context import CommandContext, pass_call
+from penstock.cli.command_declaration import at_least, command
 from penstock.cli.completions import complete_revision
-from penstock.cli.declaration import at_least, command
 from penstock.cli.rendering.rows import rows as show_rows
 from penstock.cli.rendering.screen import Screen
 from penstock.formats.rows.row_values import as_json, as_text, list_rows
@@ -65,7 +65,7 @@ $ penstock sql 'from shop.items' --ref main --format csv
     help=f"How many rows to print at most. [table: {SHOWN_ROWS}, else all]",
 )
 @pass_call
-def sql(call: Call, query: str, ref: str | None, form: str, limit: int | None) -> None:
+def sql(call: CommandContext, query: str, ref: str | None, form: str, limit: int | None) -> None:
     """Run a SELECT over tables of all formats, by DuckDB.
 
     Tables are named by their keys: sales.orders. "sales.orders@dev", in double quotes, is the table at

@@ -11,10 +11,8 @@ import click
 
 from penstock.cli import contents
 from penstock.cli.answers import ChangedCommit, ListPage
-from penstock.cli.call import Call, pass_call
-from penstock.cli.commands.references import names_at
-from penstock.cli.completions import complete_key
-from penstock.cli.declaration import (
+from penstock.cli.command_context import CommandContext, pass_call
+from penstock.cli.command_declaration import (
     base_option,
     branch_option,
     command,
@@ -24,13 +22,15 @@ from penstock.cli.declaration import (
     message_option,
     ref_option,
 )
+from penstock.cli.commands.references import names_at
+from penstock.cli.completions import complete_key
 from penstock.cli.reference_access import changes_of, if_readable
-from penstock.cli.rendering.columns import Cell, columns
 from penstock.cli.rendering.contents import changes, place, version
 from penstock.cli.rendering.history import short
 from penstock.cli.rendering.screen import Screen, printable
+from penstock.cli.rendering.text_columns import StyledText, columns
 from penstock.errors import InvalidContent
-from penstock.lake.answers import Entry
+from penstock.lake.answers import CatalogEntry
 from penstock.lake.lake import Lake
 from penstock.model.commits import Commit
 from penstock.model.content import AnyContent, Namespace
@@ -42,7 +42,7 @@ CONTENT_FILE_MAX_BYTES = 64 * 1024 * 1024
 
 @command(
     "tables",
-    prints=ListPage[Entry],
+    prints=ListPage[CatalogEntry],
     examples="""
 $ penstock tables
 $ penstock tables sales --ref main~1
@@ -53,11 +53,11 @@ $ penstock tables sales --ref main~1
 @limit_option(LIST_LIMIT)
 @click.option("--after", metavar="KEY", shell_complete=complete_key, help="Continue after this key.")
 @pass_call
-def tables(call: Call, prefix: str | None, ref: str | None, limit: int, after: str | None) -> None:
+def tables(call: CommandContext, prefix: str | None, ref: str | None, limit: int, after: str | None) -> None:
     """List the tables, views and functions, all or those below the namespace PREFIX."""
 
-    def row(key: Key, content: AnyContent) -> list[Cell | str]:
-        return [Cell(printable(str(key)), "strong"), content.type, version(content), place(content)]
+    def row(key: Key, content: AnyContent) -> list[StyledText | str]:
+        return [StyledText(printable(str(key)), "strong"), content.type, version(content), place(content)]
 
     list_entries(
         call, "tables", lambda content: not isinstance(content, Namespace), row, prefix, ref, limit, after
@@ -65,10 +65,10 @@ def tables(call: Call, prefix: str | None, ref: str | None, limit: int, after: s
 
 
 def list_entries(
-    call: Call,
+    call: CommandContext,
     things: str,
     is_wanted: Callable[[AnyContent], bool],
-    row: Callable[[Key, AnyContent], list[Cell | str]],
+    row: Callable[[Key, AnyContent], list[StyledText | str]],
     prefix: str | None,
     ref: str | None,
     limit: int,
@@ -89,12 +89,12 @@ def list_entries(
             yield screen.spell(f"… more with --after {printable(following)}")
 
     call.answer(
-        lambda: ListPage.of((Entry(key, content) for key, content in page), following),
+        lambda: ListPage.of((CatalogEntry(key, content) for key, content in page), following),
         text,
     )
 
 
-def show_commit_made(call: Call, lake: Lake, commit: Commit, branch: str) -> None:
+def show_commit_made(call: CommandContext, lake: Lake, commit: Commit, branch: str) -> None:
     """Answer with a commit that was just made, also if no more can be read about it."""
     made = if_readable(lambda: changes_of(lake, commit, branch))
 
@@ -138,7 +138,7 @@ $ echo '{"type": "LANCE_TABLE"}' | penstock put search.vectors --content -
 @key_option
 @pass_call
 def put(
-    call: Call,
+    call: CommandContext,
     key: str,
     fields_: tuple[str, ...],
     kind: str | None,
@@ -205,7 +205,7 @@ def _require_size(data: bytes) -> bytes:
 @key_option
 @pass_call
 def delete(
-    call: Call,
+    call: CommandContext,
     key: str,
     branch: str | None,
     message: str | None,

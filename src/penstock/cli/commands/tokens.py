@@ -9,10 +9,10 @@ import click
 import msgspec
 
 from penstock.cli.answers import ListPage
-from penstock.cli.call import Call, pass_call
-from penstock.cli.declaration import group
-from penstock.cli.rendering.columns import Cell, Row, columns
+from penstock.cli.command_context import CommandContext, pass_call
+from penstock.cli.command_declaration import group
 from penstock.cli.rendering.screen import Screen, printable
+from penstock.cli.rendering.text_columns import Row, StyledText, columns
 from penstock.cli.rendering.times import ago, moment
 from penstock.errors import InvalidRequest, PenstockError, TokenNotFound
 from penstock.lake.lake import Lake
@@ -46,17 +46,17 @@ def token(ctx: click.Context) -> None:
     listed.
     """
     if ctx.invoked_subcommand is None:
-        _list(ctx.ensure_object(Call))
+        _list(ctx.ensure_object(CommandContext))
 
 
 @token.command("list", prints=ListPage[Token], examples="$ penstock token list")
 @pass_call
-def token_list(call: Call) -> None:
+def token_list(call: CommandContext) -> None:
     """List tokens: their names and what they allow. Their secrets are not stored."""
     _list(call)
 
 
-def _list(call: Call) -> None:
+def _list(call: CommandContext) -> None:
     tokens = sorted(call.open().tokens(), key=lambda token: (token.name, token.created))
     call.answer(
         lambda: ListPage.of(map(_without_hash, tokens)), lambda screen: _format_tokens(screen, tokens)
@@ -71,20 +71,20 @@ def _format_tokens(screen: Screen, tokens: Sequence[Token]) -> Iterator[str]:
 
 def _format_token_row(screen: Screen, token: Token) -> Row:
     return [
-        Cell(token.id, "id"),
-        Cell(printable(token.name), "name"),
+        StyledText(token.id, "id"),
+        StyledText(printable(token.name), "name"),
         printable(", ".join(map(str, token.grants))),
-        Cell(f"created {ago(token.created, screen.now)}", "dim"),
+        StyledText(f"created {ago(token.created, screen.now)}", "dim"),
         _format_expiry(screen, token),
     ]
 
 
-def _format_expiry(screen: Screen, token: Token) -> Cell:
+def _format_expiry(screen: Screen, token: Token) -> StyledText:
     if token.expires is None:
-        return Cell("")
+        return StyledText("")
     if token.expires <= screen.now:
-        return Cell(f"expired {ago(token.expires, screen.now)}", "bad")
-    return Cell(f"until {token.expires.astimezone(UTC):%Y-%m-%d %H:%M} UTC", "dim")
+        return StyledText(f"expired {ago(token.expires, screen.now)}", "bad")
+    return StyledText(f"until {token.expires.astimezone(UTC):%Y-%m-%d %H:%M} UTC", "dim")
 
 
 @token.command(
@@ -117,7 +117,7 @@ $ penstock token create sales-job --grant 'read:main:sales.*' --grant 'write:dev
 )
 @pass_call
 def token_create(
-    call: Call, name: str, grants: tuple[str, ...], expires: str | None, replaces: str | None
+    call: CommandContext, name: str, grants: tuple[str, ...], expires: str | None, replaces: str | None
 ) -> None:
     """Create a token for NAME, and print it.
 
@@ -152,7 +152,7 @@ def _parse_expiry(text: str) -> datetime:
 @token.command("revoke", prints=Token, examples="$ penstock token revoke dashboards")
 @click.argument("which", metavar="TOKEN")
 @pass_call
-def token_revoke(call: Call, which: str) -> None:
+def token_revoke(call: CommandContext, which: str) -> None:
     """Revoke TOKEN: it is refused from now on.
 
     TOKEN is its id, its name if only one has it, or the token itself. Servers notice within seconds.

@@ -9,14 +9,14 @@ import click
 import msgspec
 
 from penstock.cli.answers import ListPage
-from penstock.cli.call import Call, pass_call
+from penstock.cli.command_context import CommandContext, pass_call
+from penstock.cli.command_declaration import group
 from penstock.cli.completions import complete_branch, offering
-from penstock.cli.declaration import group
-from penstock.cli.ids import ID_CHARS, whole_id
-from penstock.cli.rendering.columns import Cell, Row, columns
+from penstock.cli.id_prefixes import ID_CHARS, whole_id
 from penstock.cli.rendering.contents import changes
 from penstock.cli.rendering.history import short, title
 from penstock.cli.rendering.screen import Screen, printable
+from penstock.cli.rendering.text_columns import Row, StyledText, columns
 from penstock.cli.rendering.times import ago
 from penstock.errors import (
     ConflictError,
@@ -60,7 +60,8 @@ def tx(ctx: click.Context) -> None:
     """
     if ctx.invoked_subcommand is None:
         _show_transactions(
-            ctx.ensure_object(Call), _sort_newest_first(ctx.ensure_object(Call).open().transactions())
+            ctx.ensure_object(CommandContext),
+            _sort_newest_first(ctx.ensure_object(CommandContext).open().transactions()),
         )
 
 
@@ -77,7 +78,7 @@ $ penstock tx list --all --target main
     "--target", metavar="BRANCH", shell_complete=complete_branch, help="Only those with this target branch."
 )
 @pass_call
-def tx_list(call: Call, also_ended: bool, target: str | None) -> None:
+def tx_list(call: CommandContext, also_ended: bool, target: str | None) -> None:
     """List open transactions: their target branch, who began them, and when their lease ends."""
     _show_transactions(call, _sort_newest_first(call.open().transactions(target, all=also_ended)))
 
@@ -100,7 +101,7 @@ $ penstock tx show 3f2a9c10
 )
 @click.argument("id", metavar="ID", shell_complete=offering(_complete_transaction_ids))
 @pass_call
-def tx_show(call: Call, id: str) -> None:  # noqa: A002
+def tx_show(call: CommandContext, id: str) -> None:  # noqa: A002
     """Show the transaction ID: its state, what it read and changed, and its result.
 
     Its first 8 digits are enough.
@@ -128,7 +129,7 @@ $ penstock tx commit 3f2a9c10
 @click.argument("id", metavar="ID", shell_complete=offering(_complete_transaction_ids))
 @click.option("-m", "--message", metavar="TEXT", help="Commit message.")
 @pass_call
-def tx_commit(call: Call, id: str, message: str | None) -> None:  # noqa: A002
+def tx_commit(call: CommandContext, id: str, message: str | None) -> None:  # noqa: A002
     """Commit the transaction ID, or finish a commit that its program began, and show the result.
 
     The command can be repeated: a transaction lands once.
@@ -155,7 +156,7 @@ $ penstock tx abort --late
 @click.option("--late", is_flag=True, help="Abort all transactions whose lease has expired.")
 @click.option("--why", metavar="TEXT", default="", help="The reason, shown to the program that began it.")
 @pass_call
-def tx_abort(call: Call, ids: tuple[str, ...], late: bool, why: str) -> None:
+def tx_abort(call: CommandContext, ids: tuple[str, ...], late: bool, why: str) -> None:
     """Abort transactions, so that they never land. The first 8 digits of an ID are enough.
 
     The target branch does not change, and no reader ever sees the writes of the transaction. A committed
@@ -192,7 +193,7 @@ def _find_transaction_id(lake: Lake, text: str) -> str:
     )
 
 
-def _show_transactions(call: Call, transactions: Sequence[TransactionInfo]) -> None:
+def _show_transactions(call: CommandContext, transactions: Sequence[TransactionInfo]) -> None:
     call.answer(
         lambda: ListPage.of(transactions),
         lambda screen: _format_transactions(screen, transactions),
@@ -209,18 +210,18 @@ def _format_transactions(screen: Screen, transactions: Sequence[TransactionInfo]
 
 def _format_transaction_row(screen: Screen, transaction: TransactionInfo) -> Row:
     return [
-        Cell(transaction.id[:ID_CHARS], "id"),
+        StyledText(transaction.id[:ID_CHARS], "id"),
         _format_state(transaction),
-        Cell(printable(transaction.target), "name"),
-        Cell(short(transaction.commit) if transaction.commit else "", "id"),
-        Cell(f"begun {ago(transaction.begun, screen.now)}", "dim"),
+        StyledText(printable(transaction.target), "name"),
+        StyledText(short(transaction.commit) if transaction.commit else "", "id"),
+        StyledText(f"begun {ago(transaction.begun, screen.now)}", "dim"),
         printable(transaction.who),
         printable(transaction.why if transaction.state is TransactionState.ABORTED else transaction.message),
     ]
 
 
-def _format_state(transaction: TransactionInfo) -> Cell:
-    return Cell(
+def _format_state(transaction: TransactionInfo) -> StyledText:
+    return StyledText(
         "late" if transaction.is_late else transaction.state.value,
         "warning" if transaction.is_late else _STYLES.get(transaction.state, ""),
     )
@@ -228,11 +229,11 @@ def _format_state(transaction: TransactionInfo) -> Cell:
 
 def _format_transaction(screen: Screen, transaction: TransactionInfo) -> Iterator[str]:
     by = f" by {printable(transaction.who)}" if transaction.who else ""
-    details: list[tuple[str, str | Cell]] = [
-        ("transaction", Cell(transaction.id, "id")),
+    details: list[tuple[str, str | StyledText]] = [
+        ("transaction", StyledText(transaction.id, "id")),
         ("state", _format_state(transaction)),
-        ("target", Cell(printable(transaction.target), "name")),
-        ("base", Cell(short(transaction.base), "id")),
+        ("target", StyledText(printable(transaction.target), "name")),
+        ("base", StyledText(short(transaction.base), "id")),
         ("policy", transaction.policy.value),
         ("isolation", transaction.isolation.value),
         ("begun", f"{ago(transaction.begun, screen.now)}{by}"),
@@ -245,7 +246,9 @@ def _format_transaction(screen: Screen, transaction: TransactionInfo) -> Iterato
         details.append(
             (
                 "commit",
-                Cell(short(transaction.commit), "id") if transaction.commit else "none: nothing was written",
+                StyledText(short(transaction.commit), "id")
+                if transaction.commit
+                else "none: nothing was written",
             )
         )
     details += [
@@ -257,7 +260,7 @@ def _format_transaction(screen: Screen, transaction: TransactionInfo) -> Iterato
         ("property", f"{printable(name)} = {printable(value)}")
         for name, value in sorted(transaction.properties.items())
     ]
-    yield from columns(screen, [[Cell(name, "dim"), value] for name, value in details], flexible=-1)
+    yield from columns(screen, [[StyledText(name, "dim"), value] for name, value in details], flexible=-1)
 
 
 def _render_details(

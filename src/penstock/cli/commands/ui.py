@@ -9,9 +9,9 @@ from functools import partial
 import click
 import msgspec
 
-from penstock.cli.call import Call, pass_call
+from penstock.cli.command_context import CommandContext, pass_call
+from penstock.cli.command_declaration import command
 from penstock.cli.commands.serve import check_port, run_server
-from penstock.cli.declaration import command
 from penstock.cli.rendering.screen import Screen
 
 
@@ -34,7 +34,7 @@ class ServedPage(msgspec.Struct, frozen=True, kw_only=True):
     help="The port; 0 chooses a free one. [0]",
 )
 @pass_call
-def ui(call: Call, place: str | None, no_browser: bool, port: int) -> None:
+def ui(call: CommandContext, place: str | None, no_browser: bool, port: int) -> None:
     """Open the web page of a lake in a browser: log, tables, rows, differences, merges.
 
     The lake is served to this machine only, without tokens, until Ctrl-C: every user of this machine can use
@@ -50,7 +50,7 @@ def ui(call: Call, place: str | None, no_browser: bool, port: int) -> None:
     )
 
 
-def _announce(call: Call, _: str, url: str, *, opens_browser: bool) -> None:
+def _announce(call: CommandContext, _: str, url: str, *, opens_browser: bool) -> None:
     """Say where the page is, and open it."""
     page = f"{url}/ui/"
     if call.json:

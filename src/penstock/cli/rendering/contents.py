@@ -9,8 +9,8 @@ from typing import Protocol
 import msgspec
 
 from penstock.cli.format_cli import find_format_cli
-from penstock.cli.rendering.columns import Cell, Row, columns
 from penstock.cli.rendering.screen import Screen, printable
+from penstock.cli.rendering.text_columns import Row, StyledText, columns
 from penstock.cli.rendering.times import format_count, size
 from penstock.errors import Damaged
 from penstock.model.content import AnyContent, Content
@@ -162,6 +162,6 @@ def change_row(changed_content: ChangedContent) -> Row:
     mark = sign(changed_content.before, changed_content.after)
     style = SIGN_STYLES[mark]
     return [
-        Cell(f"{mark} {printable(str(changed_content.key))}", style),
+        StyledText(f"{mark} {printable(str(changed_content.key))}", style),
         change(changed_content.before, changed_content.after),
     ]

@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from penstock.cli.rendering.columns import Cell, Row, columns, flow
 from penstock.cli.rendering.contents import SIGN_STYLES, changes, version
 from penstock.cli.rendering.screen import Screen, cells, pad, printable
+from penstock.cli.rendering.text_columns import Row, StyledText, columns, flow
 from penstock.cli.rendering.times import ago, iso
-from penstock.kernel.reads import MESSAGE_OF_READS
+from penstock.kernel.transaction_reads import MESSAGE_OF_READS
 from penstock.lake.answers import Difference
 from penstock.model.commit_graph import graph
 from penstock.model.commits import Commit
@@ -120,13 +120,15 @@ def _narrow_screen(screen: Screen, by: int) -> Screen:
     return screen if screen.width is None else screen._replace(width=max(screen.width - by, 40))
 
 
-def _format_commit_row(screen: Screen, commit: Commit, names: Mapping[str, Sequence[str]]) -> list[Cell]:
+def _format_commit_row(
+    screen: Screen, commit: Commit, names: Mapping[str, Sequence[str]]
+) -> list[StyledText]:
     return [
-        Cell(short(commit.id), "id"),
-        Cell(_format_reference_names(names.get(commit.id, ())), "name"),
-        Cell(title(commit)),
-        Cell(printable(commit.author), "dim"),
-        Cell(ago(commit.time, screen.now), "dim"),
+        StyledText(short(commit.id), "id"),
+        StyledText(_format_reference_names(names.get(commit.id, ())), "name"),
+        StyledText(title(commit)),
+        StyledText(printable(commit.author), "dim"),
+        StyledText(ago(commit.time, screen.now), "dim"),
     ]
 
 
@@ -140,7 +142,9 @@ def _format_reference_names(names: Sequence[str]) -> str:
 def _format_changed_keys(screen: Screen, changed: Sequence[Difference], indent: int) -> str:
     """What changed, on one line: tables, or namespaces if there is nothing else."""
     tables = [difference for difference in changed if difference.type != "NAMESPACE"] or changed
-    items = [Cell(f"{table.sign} {_key_with_version(table)}", SIGN_STYLES[table.sign]) for table in tables]
+    items = [
+        StyledText(f"{table.sign} {_key_with_version(table)}", SIGN_STYLES[table.sign]) for table in tables
+    ]
     return flow(screen, items, indent=indent)
 
 
@@ -156,16 +160,16 @@ def commit_page(
     """One commit with all that is known about it."""
     yield f"commit {screen.paint(commit.id, 'id')}"
     rows: list[Row] = [
-        ["at", Cell(", ".join(names), "name")],
+        ["at", StyledText(", ".join(names), "name")],
         ["author", ", ".join(printable(author) for author in commit.authors)],
         ["committer", printable(commit.committer) if commit.authors[:1] != (commit.committer,) else ""],
         ["signed off by", ", ".join(printable(person) for person in commit.signed_off_by)],
         ["time", f"{iso(commit.time)} ({ago(commit.time, screen.now)})"],
-        ["parents", Cell(", ".join(short(parent) for parent in commit.parents) or "none", "id")],
+        ["parents", StyledText(", ".join(short(parent) for parent in commit.parents) or "none", "id")],
         ["key", printable(commit.key)],
         *([printable(name), printable(", ".join(values))] for name, values in commit.properties.items()),
     ]
-    filled_rows = [row for row in rows if (row[1].text if isinstance(row[1], Cell) else row[1])]
+    filled_rows = [row for row in rows if (row[1].text if isinstance(row[1], StyledText) else row[1])]
     yield from columns(screen, filled_rows, indent="  ")
     yield ""
     for line in (commit.message.rstrip() or "(no message)").splitlines():

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from textwrap import wrap
 from typing import Final, NamedTuple
 
-from penstock.cli.rendering.columns import Cell, columns
 from penstock.cli.rendering.contents import change_row, sign, summary, version
 from penstock.cli.rendering.history import short, title
 from penstock.cli.rendering.screen import Screen, printable
+from penstock.cli.rendering.text_columns import StyledText, columns
 from penstock.cli.rendering.times import ago, format_count
 from penstock.model.commits import Commit
 from penstock.model.conflicts import Conflict, ConflictKind
@@ -81,18 +81,27 @@ def _is_namespace(merged_key: MergedKey) -> bool:
     return content.type == "NAMESPACE"
 
 
-def _key_row(sides: MergeSides, merged_key: MergedKey) -> list[Cell | str]:
+def _key_row(sides: MergeSides, merged_key: MergedKey) -> list[StyledText | str]:
     if merged_key.conflict is not None:
         is_at, why = version(merged_key.before), _shorten_conflict(sides, merged_key.conflict)
         met = [is_at, why] if is_at else [why, ""]
-        return [Cell(f"~ {printable(str(merged_key.key))}", "changed"), *met, Cell("conflict", "bad")]
+        return [
+            StyledText(f"~ {printable(str(merged_key.key))}", "changed"),
+            *met,
+            StyledText("conflict", "bad"),
+        ]
     text = _SETTLED[merged_key.mode].format(source=sides.source, target=sides.target)
     if sides.outcome is not None:
         text = sides.outcome(merged_key)
     if sign(merged_key.before, merged_key.after) == "=":
         kept_summary = summary(merged_key.after) if merged_key.after is not None else "nothing"
-        return [Cell(f"= {printable(str(merged_key.key))}", "dim"), kept_summary, "", Cell(text, "good")]
-    return [*change_row(merged_key), sides.brings(merged_key), Cell(text, "good")]
+        return [
+            StyledText(f"= {printable(str(merged_key.key))}", "dim"),
+            kept_summary,
+            "",
+            StyledText(text, "good"),
+        ]
+    return [*change_row(merged_key), sides.brings(merged_key), StyledText(text, "good")]
 
 
 _SETTLED = {
@@ -170,14 +179,14 @@ def _describe_both_sides(screen: Screen, sides: MergeSides, key: Key) -> Iterato
         side_commit.commit.id for side_commit in theirs
     }  # a commit that is undone is one of the target's as well
     ours = [change for change in sides.changes(sides.target, key) if change.commit.id not in ids]
-    rows: list[list[Cell | str]] = [
+    rows: list[list[StyledText | str]] = [
         [
             side,
-            Cell(short(commit.id), "id"),
+            StyledText(short(commit.id), "id"),
             title(commit),
             printable(deed),
-            Cell(printable(commit.author), "dim"),
-            Cell(ago(commit.time, screen.now), "dim"),
+            StyledText(printable(commit.author), "dim"),
+            StyledText(ago(commit.time, screen.now), "dim"),
         ]
         for side, side_commits in ((sides.target, ours), (sides.source, theirs))
         for commit, deed in side_commits

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from penstock.cli.rendering.columns import Cell, Row, columns
 from penstock.cli.rendering.screen import Screen, clip, printable
+from penstock.cli.rendering.text_columns import Row, StyledText, columns
 from penstock.formats.rows.row_values import as_text
 
 VALUE_MAX_CELLS = 60
@@ -14,7 +14,7 @@ VALUE_MAX_CELLS = 60
 
 def rows(screen: Screen, header: Sequence[str], values: Sequence[Sequence[Any]]) -> Iterator[str]:
     """A line of names, and one for each row. On a terminal, long values are shortened."""
-    table: list[Row] = [[Cell(printable(name), "dim") for name in header]]
+    table: list[Row] = [[StyledText(printable(name), "dim") for name in header]]
     table += [[_format_cell(screen, value) for value in row] for row in values]
     yield from columns(screen, table)
     if not values:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.formats.registry import Command, TableFormat
+from penstock.formats.registry import FormatCommand, TableFormat
 
 FORMAT: Final = TableFormat(
     name="delta",
@@ -24,7 +24,7 @@ FORMAT: Final = TableFormat(
     spark="penstock.formats.delta.spark.format:DeltaSpark",
     sql="penstock.formats.delta.lake.sql_format:DeltaSql",
     commands={
-        "delta": Command(
+        "delta": FormatCommand(
             "penstock.formats.delta.cli.commands:delta",
             summary="Create, adopt, read, publish and look after Delta tables.",
         ),

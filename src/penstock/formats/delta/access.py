@@ -10,12 +10,12 @@ import msgspec
 
 from penstock.errors import KeyNotFound, NotManaged
 from penstock.formats.delta.lake.answers import (
-    HandedOver,
+    BulkOwnershipResult,
+    OwnershipResult,
     PublishedTable,
     RecoveredTable,
     ReservedColumnIds,
     ReservedIdentities,
-    TableMade,
     TablePlace,
     TableStatus,
     TableVersions,
@@ -41,56 +41,56 @@ from penstock.formats.delta.lake.calls import (
     ReserveIdentities,
 )
 from penstock.lake import calls
-from penstock.lake.answers import Ratified
+from penstock.lake.answers import TableCommitResult
 from penstock.lake.call import first
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable
 from penstock.model.tokens import Role
 from penstock.server.access import write_rules
-from penstock.server.access.caller import Keys
+from penstock.server.access.caller import GrantedKeys
 from penstock.server.access.format_rules import AccessRule
 from penstock.server.access.locations import check_locations
-from penstock.server.access.rights import Rights
+from penstock.server.access.rights import CallerRights
 from penstock.server.access.write_rules import sign
 
 L = TypeVar("L", CheckpointTable, CompactLog)
 
 
-def commit_tables(rights: Rights, call: CommitTables) -> Ratified:
+def commit_tables(rights: CallerRights, call: CommitTables) -> TableCommitResult:
     _require_keys(rights, call.branch, (table.key for table in call.tables))
     return rights.do(call)
 
 
-def get_table_versions(rights: Rights, call: GetTableVersions) -> TableVersions:
+def get_table_versions(rights: CallerRights, call: GetTableVersions) -> TableVersions:
     at, keys = rights.read(call.at, call.via)
     rights.caller.require_key(keys, Role.READ, call.key)
     return rights.do(msgspec.structs.replace(call, at=at))
 
 
-def publish_table(rights: Rights, call: PublishTable) -> PublishedTable:
+def publish_table(rights: CallerRights, call: PublishTable) -> PublishedTable:
     """Publishing decides nothing, but works for as long as there is something to publish."""
     _require_upkeep(rights, call.branch, call.key)
     return rights.do(call)
 
 
-def reserve_identities(rights: Rights, call: ReserveIdentities) -> ReservedIdentities:
+def reserve_identities(rights: CallerRights, call: ReserveIdentities) -> ReservedIdentities:
     """For those who may write rows that have the numbers."""
     _require_keys(rights, call.branch, (call.key,))
     return rights.do(call)
 
 
-def reserve_column_ids(rights: Rights, call: ReserveColumnIds) -> ReservedColumnIds:
+def reserve_column_ids(rights: CallerRights, call: ReserveColumnIds) -> ReservedColumnIds:
     """For those who may add the columns."""
     _require_keys(rights, call.branch, (call.key,))
     return rights.do(call)
 
 
-def write_log(rights: Rights, call: L) -> WrittenFile:
+def write_log(rights: CallerRights, call: L) -> WrittenFile:
     _require_upkeep(rights, None, call.key)
     return rights.do(call)
 
 
-def create_table(rights: Rights, call: CreateTable) -> TableMade:
+def create_table(rights: CallerRights, call: CreateTable) -> OwnershipResult:
     """A place of its own goes with the key; any other may be somebody else's, as with ``adopt_table``."""
     _require_keys(rights, call.branch, (call.key,))
     _require_namespaces(rights, call)
@@ -99,7 +99,7 @@ def create_table(rights: Rights, call: CreateTable) -> TableMade:
     return rights.do(call)
 
 
-def clone_table(rights: Rights, call: CloneTable) -> TableMade:
+def clone_table(rights: CallerRights, call: CloneTable) -> OwnershipResult:
     """It lets everybody read the source's rows who may read the clone, as a copy would."""
     at, keys = rights.read(call.at)
     rights.caller.require_key(keys, Role.READ, call.source)
@@ -108,29 +108,29 @@ def clone_table(rights: Rights, call: CloneTable) -> TableMade:
     return rights.do(msgspec.structs.replace(call, at=at))
 
 
-def adopt_table(rights: Rights, call: AdoptTable) -> TableMade:
+def adopt_table(rights: CallerRights, call: AdoptTable) -> OwnershipResult:
     """Whose table it is, its place does not tell. So it is for those who may change all of them."""
     _require_place(rights, call.branch, call.location)
     return rights.do(call)
 
 
-def adopt_tables(rights: Rights, call: AdoptTables) -> HandedOver:
+def adopt_tables(rights: CallerRights, call: AdoptTables) -> BulkOwnershipResult:
     """As ``adopt_table``, also where it is only looked what could be adopted: logs are read for that."""
     _require_place(rights, None, call.location)
     return rights.do(sign(rights, call))
 
 
-def release_tables(rights: Rights, call: ReleaseTables) -> HandedOver:
+def release_tables(rights: CallerRights, call: ReleaseTables) -> BulkOwnershipResult:
     rights.caller.require_admin()
     return rights.do(sign(rights, call))
 
 
-def recover_table(rights: Rights, call: RecoverTable) -> RecoveredTable:
+def recover_table(rights: CallerRights, call: RecoverTable) -> RecoveredTable:
     rights.caller.require_admin()
     return rights.do(sign(rights, call))
 
 
-def get_table_status(rights: Rights, call: GetTableStatus) -> tuple[TableStatus, ...]:
+def get_table_status(rights: CallerRights, call: GetTableStatus) -> tuple[TableStatus, ...]:
     """Storage is looked at for tables only that the caller may see."""
     at, keys = rights.read(None)
     if call.key is not None:
@@ -140,13 +140,15 @@ def get_table_status(rights: Rights, call: GetTableStatus) -> tuple[TableStatus,
     return tuple(first(_read_statuses(rights, _managed_tables(rights, at, keys, call.after)), call.limit))
 
 
-def _read_statuses(rights: Rights, keys: Iterable[Key]) -> Iterator[TableStatus]:
+def _read_statuses(rights: CallerRights, keys: Iterable[Key]) -> Iterator[TableStatus]:
     for key in keys:
         with suppress(KeyNotFound, NotManaged):  # it left the lake just now
             yield from rights.do(GetTableStatus(key=key))
 
 
-def _managed_tables(rights: Rights, at: str | None, keys: Keys, after: Key | None) -> Iterator[Key]:
+def _managed_tables(
+    rights: CallerRights, at: str | None, keys: GrantedKeys, after: Key | None
+) -> Iterator[Key]:
     """The managed Delta tables among some keys, in order."""
     call = calls.ListEntries(at=at, prefix=keys.namespace, after=after, limit=calls.PAGE_MAX)
     while page := rights.do(call):
@@ -156,13 +158,13 @@ def _managed_tables(rights: Rights, at: str | None, keys: Keys, after: Key | Non
         call = msgspec.structs.replace(call, after=page[-1].key)
 
 
-def find_table(rights: Rights, call: FindTable) -> TablePlace | None:
+def find_table(rights: CallerRights, call: FindTable) -> TablePlace | None:
     at, keys = rights.read(call.at, call.via)
     table_place = rights.do(msgspec.structs.replace(call, at=at))
     return table_place if table_place is not None and keys.covers(table_place.key) else None
 
 
-def _require_place(rights: Rights, branch: str | None, location: str) -> None:
+def _require_place(rights: CallerRights, branch: str | None, location: str) -> None:
     """``Denied`` if the caller may not change all keys, ``LocationRefused`` if no table may be there."""
     if not rights.caller.keys_everywhere(Role.WRITE).are_all:
         rights.caller.require_all_keys(Role.WRITE, rights.or_default(branch))
@@ -170,7 +172,7 @@ def _require_place(rights: Rights, branch: str | None, location: str) -> None:
         check_locations((DeltaTable(location=location),), rights.do(calls.GetAbout()).roots)
 
 
-def _require_keys(rights: Rights, branch: str | None, changed: Iterable[Key]) -> None:
+def _require_keys(rights: CallerRights, branch: str | None, changed: Iterable[Key]) -> None:
     """``Denied`` if the caller may not change all of these keys on a branch."""
     if rights.caller.keys_everywhere(Role.WRITE).are_all:
         return
@@ -179,13 +181,13 @@ def _require_keys(rights: Rights, branch: str | None, changed: Iterable[Key]) ->
         rights.caller.require_key(keys, Role.WRITE, key)
 
 
-def _require_upkeep(rights: Rights, branch: str | None, key: Key) -> None:
+def _require_upkeep(rights: CallerRights, branch: str | None, key: Key) -> None:
     """``Denied`` if the caller may neither maintain a table nor change it."""
     if not rights.caller.keys_everywhere(Role.MAINTAIN).covers(key):
         _require_keys(rights, branch, (key,))
 
 
-def _require_namespaces(rights: Rights, call: CreateTable | CloneTable) -> None:
+def _require_namespaces(rights: CallerRights, call: CreateTable | CloneTable) -> None:
     """``Denied`` if a namespace above a table is missing that the caller may not create."""
     caller = rights.caller
     if caller.keys_everywhere(Role.WRITE).are_all:

@@ -11,18 +11,23 @@ import msgspec
 
 from penstock.errors import InvalidRequest, OutOfSync, PenstockError, Throttled
 from penstock.formats.delta.branch_log import change_summary, merge_rules
-from penstock.formats.delta.branch_log.attempt import CommitAttempt, attempt, is_ratified, ratify_attempt
+from penstock.formats.delta.branch_log.branch_log import BranchLog, OwnershipPhase, line_of, with_line
+from penstock.formats.delta.branch_log.commit_attempt import (
+    CommitAttempt,
+    attempt,
+    is_ratified,
+    ratify_attempt,
+)
 from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.intents import (
     NAME,
     CommitIntent,
     CreateIntent,
-    Release,
-    Settle,
+    ReleaseIntent,
+    SettleIntent,
     decode_intent,
 )
-from penstock.formats.delta.branch_log.line import Line, OwnershipPhase, line_of, with_line
-from penstock.formats.delta.branch_log.ownership import Owner, OwnerIdentity, owner_of
+from penstock.formats.delta.branch_log.ownership import OwnerIdentity, TableOwner, owner_of
 from penstock.formats.delta.branch_log.ownership_changes import Custody, apply_custody, prepare_custody
 from penstock.formats.delta.branch_log.proposal import DeltaProposal
 from penstock.formats.delta.branch_log.ratification import (
@@ -36,7 +41,14 @@ from penstock.formats.delta.branch_log.read_check import check_seen
 from penstock.formats.delta.errors import NotManaged
 from penstock.formats.delta.publishing.log_check import LogCheck
 from penstock.formats.delta.publishing.publisher import Publisher
-from penstock.kernel.format import AppliedChange, Format, LaterCommitLookup, PrepareAgain, Refused, Table
+from penstock.kernel.format import (
+    AppliedChange,
+    Format,
+    FormatRefused,
+    LaterCommitLookup,
+    PrepareAgain,
+    Table,
+)
 from penstock.model.clock import Clock
 from penstock.model.content import AnyContent
 from penstock.model.encoding import ObjectId, encode
@@ -83,7 +95,11 @@ class DeltaFormat(Format):
         now_ms = self._now_ms()
         if not isinstance(intent, CommitIntent):
             self._check_custody(table, intent)
-            if isinstance(intent, Release) and isinstance(table.content, DeltaTable) and table.content.state:
+            if (
+                isinstance(intent, ReleaseIntent)
+                and isinstance(table.content, DeltaTable)
+                and table.content.state
+            ):
                 self._require_in_sync(table, table.content)
             prepare_custody(table, self.commits, intent, self._owner)
             if isinstance(intent, CreateIntent) and table.content is None and self._log_check is not None:
@@ -108,7 +124,7 @@ class DeltaFormat(Format):
         """What is retained of the table, if it is this lake's to decide about."""
         content = table.content
         if content is None:
-            raise Refused("does not exist")
+            raise FormatRefused("does not exist")
         if not isinstance(content, DeltaTable) or not content.state:
             raise NotManaged(
                 f"'{table.key}' is not a Delta table that this lake manages; adopt it first",
@@ -122,7 +138,7 @@ class DeltaFormat(Format):
         self._look_before_leaving(table, content)
         return retained
 
-    def _check_owner(self, table: Table, line: Line) -> None:
+    def _check_owner(self, table: Table, line: BranchLog) -> None:
         """Refuse to extend a line whose table names another owner, as all do in a copy of their lake."""
         owner = _owner_named(table, line)
         if not self._owner.owns(owner):
@@ -159,7 +175,7 @@ class DeltaFormat(Format):
     def _check_custody(self, table: Table, intent: Custody) -> None:
         """The same, before a table is settled or released. One that is released names no owner any more."""
         content = table.content
-        if not isinstance(intent, Settle | Release) or not isinstance(content, DeltaTable):
+        if not isinstance(intent, SettleIntent | ReleaseIntent) or not isinstance(content, DeltaTable):
             return
         if content.state and (line := line_of(content)).phase is not OwnershipPhase.RELEASED:
             self._check_owner(table, line)
@@ -187,7 +203,7 @@ class DeltaFormat(Format):
         return self._apply_checked(table, content, line, checked)
 
     def _apply_attempt(
-        self, table: Table, content: DeltaTable, line: Line, attempt: CommitAttempt
+        self, table: Table, content: DeltaTable, line: BranchLog, attempt: CommitAttempt
     ) -> AppliedChange:
         if is_ratified(table, self.commits, content, line, attempt):
             return AppliedChange(content)
@@ -197,7 +213,7 @@ class DeltaFormat(Format):
         )
 
     def _apply_checked(
-        self, table: Table, content: DeltaTable, line: Line, checked: CheckedProposal
+        self, table: Table, content: DeltaTable, line: BranchLog, checked: CheckedProposal
     ) -> AppliedChange:
         now_ms = self._now_ms()
         if checked.is_done and not checked.tip.is_on(line, table.read):
@@ -212,7 +228,7 @@ class DeltaFormat(Format):
             with_line(content, after), blobs, _encode_without_actions(checked.proposal.intent)
         )
 
-    def _shorten_line(self, table: Table, content: DeltaTable, line: Line) -> Line:
+    def _shorten_line(self, table: Table, content: DeltaTable, line: BranchLog) -> BranchLog:
         """The line without entries that are in the table's log by now, for the next version to continue.
 
         ``Throttled`` if too much of it is not. Nothing is decided on it, since what it has forgotten may not
@@ -251,7 +267,7 @@ class DeltaFormat(Format):
     def check_read(self, table: Table, content_at_read: AnyContent, parts: Sequence[str] | None) -> None:
         before, now = _managed_content(content_at_read), _managed_content(table.content)
         if before is None or now is None:
-            raise Refused("was read by this transaction, but was created or deleted since")
+            raise FormatRefused("was read by this transaction, but was created or deleted since")
         check_seen(table, self.commits, before, now, parts)
 
     def describe_state(self, content: AnyContent) -> str:
@@ -288,7 +304,7 @@ class DeltaFormat(Format):
         reverted = merge_rules.revert(table, self.commits, *states, since, self._now_ms(), self._extend)
         return None if reverted is None else self._require_droppable(table, reverted)
 
-    def _extend(self, table: Table, content: DeltaTable, line: Line) -> Line:
+    def _extend(self, table: Table, content: DeltaTable, line: BranchLog) -> BranchLog:
         """A line that a merge is about to extend, if that is this lake's to do."""
         self._check_owner(table, line)
         self._require_in_sync(table, content)
@@ -326,14 +342,16 @@ class DeltaFormat(Format):
 
     def admit(self, table: Table, content: AnyContent | None) -> None:
         if content is not None:
-            raise Refused("is a Delta table of the lake: it is changed by commits to the table, not by put")
+            raise FormatRefused(
+                "is a Delta table of the lake: it is changed by commits to the table, not by put"
+            )
         # Elsewhere nobody is told how it ends, and nothing but the key goes.
         if isinstance(table.content, DeltaTable) and table.content.state and table.is_default:
             line = line_of(table.content)
             if line.phase is OwnershipPhase.ADOPTING and self._owner.owns(_owner_named(table, line)):
-                raise Refused("is being adopted; check the outcome first: penstock delta status")
+                raise FormatRefused("is being adopted; check the outcome first: penstock delta status")
             if line.phase is OwnershipPhase.RELEASED:
-                raise Refused(
+                raise FormatRefused(
                     "is being released from the lake: its key is removed automatically once "
                     "its last commits are in its log, and its files stay"
                 )
@@ -391,22 +409,22 @@ class DeltaFormat(Format):
         return self._clock() // 1000
 
 
-def check_phase(line: Line) -> None:
+def check_phase(line: BranchLog) -> None:
     """Refuse commits to a table that is on its way in or out."""
     if line.phase is OwnershipPhase.RELEASED:
-        raise Refused(
+        raise FormatRefused(
             "was released, so the lake no longer commits to it: commit to its log, or adopt it again"
         )
     if line.phase is OwnershipPhase.ADOPTING:
-        raise Refused("is being adopted, and the outcome is not known yet: try again")
+        raise FormatRefused("is being adopted, and the outcome is not known yet: try again")
 
 
-def _owner_named(table: Table, line: Line) -> Owner | None:
+def _owner_named(table: Table, line: BranchLog) -> TableOwner | None:
     about = read_declared(table, line.declared)
     return owner_of(about.protocol, about.metadata, str(table.key))
 
 
-def _has_latest_of(earlier_line: Line, becomes: Line) -> bool:
+def _has_latest_of(earlier_line: BranchLog, becomes: BranchLog) -> bool:
     """Whether a line has another's latest version: the default branch only goes on from there.
 
     It is among the newest of both, or both know it from the log. Where that cannot be seen, the lines are
@@ -419,14 +437,14 @@ def _has_latest_of(earlier_line: Line, becomes: Line) -> bool:
     return newest.uuid == earlier_line.entries[-1].uuid
 
 
-def _replaced_table_refusal() -> Refused:
-    return Refused("is another table now: it was dropped or created again")
+def _replaced_table_refusal() -> FormatRefused:
+    return FormatRefused("is another table now: it was dropped or created again")
 
 
 def _managed_content(content: AnyContent | None) -> DeltaTable | None:
     if content is None or (isinstance(content, DeltaTable) and content.state):
         return content
-    raise Refused(
+    raise FormatRefused(
         "is not managed by the lake on both sides; keep the target's with the mode 'drop' "
         "(drops the change, not the table)"
     )

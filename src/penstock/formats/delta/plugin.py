@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from penstock.formats.delta.lake.answers import HandedOver
+from penstock.formats.delta.lake.answers import BulkOwnershipResult
 from penstock.formats.delta.lake.calls import CALLS, AdoptTables, ReleaseTables
 from penstock.formats.delta.protocol.names import LOG
 from penstock.formats.plugin import DescribedTable, NeededFolder, PublishingPlugin, Rows, WorkerTable
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from penstock.formats.delta.lake.erase import DeltaErasure
     from penstock.formats.delta.lake.handlers import DeltaHandlers
     from penstock.formats.delta.lake.missing_files import MissingDeltaFiles
-    from penstock.formats.delta.lake.parts import DeltaParts
     from penstock.formats.delta.lake.resync import DeltaSync
-    from penstock.formats.delta.lake.rows import DeltaTableRows
+    from penstock.formats.delta.lake.services import DeltaServices
     from penstock.formats.delta.lake.sweep import DeltaSweep
-    from penstock.kernel.checks import Proposal
+    from penstock.formats.delta.lake.table_rows import DeltaTableRows
+    from penstock.kernel.checks import BranchProposal
     from penstock.kernel.reachable import Progress
     from penstock.lake.calls import EraseTable, SweepTables
     from penstock.lake.resync_calls import Resync
     from penstock.lake.table import Table
 
 
-class DeltaPlugin(PublishingPlugin["DeltaParts"]):
+class DeltaPlugin(PublishingPlugin["DeltaServices"]):
     """Versions that were ratified are published to the logs of their tables."""
 
     name = "delta"
@@ -49,12 +49,12 @@ class DeltaPlugin(PublishingPlugin["DeltaParts"]):
             self.name, DeltaTable, lambda: self.parts.format, repeats_states=True, may_lose_files=True
         )
 
-    def make_parts(self) -> DeltaParts:
+    def make_parts(self) -> DeltaServices:
         from penstock.formats.delta.branch_log.ownership import OwnerIdentity
-        from penstock.formats.delta.lake.parts import DeltaParts
+        from penstock.formats.delta.lake.services import DeltaServices
 
         identity = OwnerIdentity(self.lake.id, place_of(self.lake.kernel.store))
-        return DeltaParts(self.lake.kernel, self.lake.places, identity, self.lake.checked_location)
+        return DeltaServices(self.lake.kernel, self.lake.places, identity, self.lake.checked_location)
 
     def await_published(self, landed: Iterable[tuple[Key, AnyContent | None]], timeout_s: float) -> None:
         if self._parts is not None:
@@ -74,15 +74,15 @@ class DeltaPlugin(PublishingPlugin["DeltaParts"]):
     def long_handlers(self) -> Mapping[type[Call[Any]], Callable[[Any, Progress], Any]]:
         return {AdoptTables: self._adopt_tables, ReleaseTables: self._release_tables}
 
-    def _adopt_tables(self, call: AdoptTables, progress: Progress) -> HandedOver:
+    def _adopt_tables(self, call: AdoptTables, progress: Progress) -> BulkOwnershipResult:
         return self.answers.adopt_tables(call, progress)
 
-    def _release_tables(self, call: ReleaseTables, progress: Progress) -> HandedOver:
+    def _release_tables(self, call: ReleaseTables, progress: Progress) -> BulkOwnershipResult:
         return self.answers.release_tables(call, progress)
 
     @classmethod
     def describe_version(cls, content: DeltaTable) -> str:
-        from penstock.formats.delta.branch_log.line import line_of
+        from penstock.formats.delta.branch_log.branch_log import line_of
 
         return f"v{line_of(content).latest}"
 
@@ -94,11 +94,11 @@ class DeltaPlugin(PublishingPlugin["DeltaParts"]):
 
     @classmethod
     def open_rows(cls, table: Table) -> DeltaTableRows:
-        from penstock.formats.delta.lake.rows import DeltaTableRows
+        from penstock.formats.delta.lake.table_rows import DeltaTableRows
 
         return DeltaTableRows(table.key, table.snapshot())
 
-    def proposed_rows(self, proposal: Proposal, key: Key, content: DeltaTable) -> Rows:
+    def proposed_rows(self, proposal: BranchProposal, key: Key, content: DeltaTable) -> Rows:
         from penstock.formats.delta.lake.proposed_rows import read_proposed
 
         return lambda: read_proposed(self.lake, self.parts.commits, proposal, key, content)

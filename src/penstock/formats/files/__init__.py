@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.formats.registry import Command, TableFormat
+from penstock.formats.registry import FormatCommand, TableFormat
 
 FORMAT: Final = TableFormat(
     name="files",
@@ -29,10 +29,10 @@ FORMAT: Final = TableFormat(
     spark="penstock.formats.files.spark.format:FilesSpark",
     sql="penstock.formats.files.lake.sql_format:FilesSql",
     commands={
-        "files": Command(
+        "files": FormatCommand(
             "penstock.formats.files.cli.commands:files", summary="List, read, write and copy files of tables."
         ),
-        "jobs": Command(
+        "jobs": FormatCommand(
             "penstock.formats.files.cli.jobs:jobs", summary="List and abort jobs that write tables of files."
         ),
     },

@@ -9,7 +9,7 @@ import msgspec
 from penstock.errors import JobNotFound
 from penstock.formats.files.lake.answers import (
     FileEntry,
-    FilesAbout,
+    FilesTableInfo,
     FilesTotal,
     FilesWritten,
     JobBegun,
@@ -32,29 +32,29 @@ from penstock.model.keys import Key
 from penstock.model.tokens import Role
 from penstock.server.access import write_rules
 from penstock.server.access.format_rules import AccessRule
-from penstock.server.access.rights import Rights
+from penstock.server.access.rights import CallerRights
 from penstock.server.access.transactions import TransactionAccess
 
 C = TypeVar("C", ListFiles, GetFiles, SumFiles, GetFilesTable)
 
 
-def list_files(rights: Rights, call: ListFiles) -> tuple[FileEntry, ...]:
+def list_files(rights: CallerRights, call: ListFiles) -> tuple[FileEntry, ...]:
     return rights.do(_require_readable(rights, call))
 
 
-def get_files(rights: Rights, call: GetFiles) -> tuple[FileEntry, ...]:
+def get_files(rights: CallerRights, call: GetFiles) -> tuple[FileEntry, ...]:
     return rights.do(_require_readable(rights, call))
 
 
-def sum_files(rights: Rights, call: SumFiles) -> FilesTotal:
+def sum_files(rights: CallerRights, call: SumFiles) -> FilesTotal:
     return rights.do(_require_readable(rights, call))
 
 
-def get_files_table(rights: Rights, call: GetFilesTable) -> FilesAbout:
+def get_files_table(rights: CallerRights, call: GetFilesTable) -> FilesTableInfo:
     return rights.do(_require_readable(rights, call))
 
 
-def write_files(rights: Rights, call: WriteFiles) -> FilesWritten:
+def write_files(rights: CallerRights, call: WriteFiles) -> FilesWritten:
     """Whoever copies a file must be able to read it where it is: afterwards, they can."""
     _require_key(rights, call.branch, call.key)
     if call.create:
@@ -67,7 +67,7 @@ def write_files(rights: Rights, call: WriteFiles) -> FilesWritten:
     return rights.do(msgspec.structs.replace(call, copied=tuple(copied)))
 
 
-def begin_job(rights: Rights, call: BeginJob) -> JobBegun:
+def begin_job(rights: CallerRights, call: BeginJob) -> JobBegun:
     """A job with a branch of its own is merged from there: whatever is on that branch lands with it."""
     if call.own_branch and not rights.caller.keys_everywhere(Role.WRITE).are_all:
         rights.caller.require_all_keys(Role.WRITE, rights.or_default(call.branch))
@@ -75,7 +75,7 @@ def begin_job(rights: Rights, call: BeginJob) -> JobBegun:
     return rights.do(msgspec.structs.replace(call, who=_author_or_caller(rights, call.who)))
 
 
-def abort_job(rights: Rights, call: AbortJob) -> JobInfo:
+def abort_job(rights: CallerRights, call: AbortJob) -> JobInfo:
     """For a caller who may not read a job, the job does not exist."""
     jobs = rights.do(ListJobs(id=call.id, all=True, limit=1))
     for job in jobs:
@@ -86,7 +86,7 @@ def abort_job(rights: Rights, call: AbortJob) -> JobInfo:
     raise JobNotFound(f"there is no job '{call.id}', or it no longer exists", job=call.id)
 
 
-def list_jobs(rights: Rights, call: ListJobs) -> tuple[JobInfo, ...]:
+def list_jobs(rights: CallerRights, call: ListJobs) -> tuple[JobInfo, ...]:
     """Jobs that write in a transaction are there for whom that is."""
     if rights.caller.is_admin:
         return rights.do(call)
@@ -99,22 +99,22 @@ def list_jobs(rights: Rights, call: ListJobs) -> tuple[JobInfo, ...]:
     return tuple(first(seen, call.limit))
 
 
-def _may_see(rights: Rights, job: JobInfo) -> bool:
+def _may_see(rights: CallerRights, job: JobInfo) -> bool:
     caller = rights.caller
     return caller.is_admin or caller.keys(Role.READ, job.branch).covers(Key.parse(job.key))
 
 
-def _author_or_caller(rights: Rights, author: str) -> str:
+def _author_or_caller(rights: CallerRights, author: str) -> str:
     return rights.caller.name or author
 
 
-def _require_readable(rights: Rights, call: C) -> C:
+def _require_readable(rights: CallerRights, call: C) -> C:
     at, keys = rights.read(call.at, call.via)
     rights.caller.require_key(keys, Role.READ, call.key)
     return msgspec.structs.replace(call, at=at)
 
 
-def _require_key(rights: Rights, branch: str | None, key: Key) -> None:
+def _require_key(rights: CallerRights, branch: str | None, key: Key) -> None:
     """``Denied`` if the caller may not change a key on a branch."""
     if rights.caller.keys_everywhere(Role.WRITE).are_all:
         return
@@ -122,7 +122,7 @@ def _require_key(rights: Rights, branch: str | None, key: Key) -> None:
     rights.caller.require_key(keys, Role.WRITE, key)
 
 
-def _require_namespaces(rights: Rights, call: WriteFiles) -> None:
+def _require_namespaces(rights: CallerRights, call: WriteFiles) -> None:
     """``Denied`` if a namespace above a new table is missing that the caller may not create."""
     caller = rights.caller
     if caller.keys_everywhere(Role.WRITE).are_all:

@@ -72,7 +72,7 @@ def is_same(file: File | None, other: File | None) -> bool:
     return file is other or (file is not None and other is not None and file.is_same_as(other))
 
 
-class Layout(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+class FilesLayout(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     """How the files of a table are to be read, as its last job said. Nothing of it is checked."""
 
     format: str = ""
@@ -92,7 +92,7 @@ class FilesState(msgspec.Struct, frozen=True, array_like=True):
     files: int = 0
     size: int = 0
     """Of all files together, in bytes."""
-    layout: Layout = Layout()
+    layout: FilesLayout = FilesLayout()
     mark: int = 0
     """How often the table was erased. Every state from then on has it, so that no earlier one is equal."""
 

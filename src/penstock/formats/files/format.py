@@ -32,10 +32,10 @@ from penstock.kernel.format import (
     AppliedChange,
     CrossedHistory,
     Format,
+    FormatRefused,
     LaterCommit,
     LaterCommitLookup,
     PrepareAgain,
-    Refused,
     Table,
 )
 from penstock.kernel.objects import Objects
@@ -72,7 +72,7 @@ class _CachedMerge(NamedTuple):
     asked: _MergeQuestion
     own: Sequence[LaterCommit] | None
     """What the branch had done to the table, if that was looked at."""
-    answer: AppliedChange | Refused
+    answer: AppliedChange | FormatRefused
     is_much: bool
 
     def holds(self, table: Table, question: _MergeQuestion) -> bool:
@@ -151,7 +151,7 @@ class FilesFormat(Format):
         if is_as_it_was and (target is None or comes is None or not was_changed(table.own)):
             return AppliedChange(comes)
         if comes is None or (target is None and before is not None):
-            raise Refused(f"was dropped on one side and changed on the other; {WAY_OUT}")
+            raise FormatRefused(f"was dropped on one side and changed on the other; {WAY_OUT}")
         for prefix in table.paths:
             check_prefix(prefix)
         question = _MergeQuestion(table.content, base, source, intents, table.paths, table.crossed)
@@ -161,7 +161,7 @@ class FilesFormat(Format):
     def check_read(self, table: Table, old_content: AnyContent, parts: Sequence[str] | None) -> None:
         before, now = _require_managed(old_content), _require_managed(table.content)
         if before is None or now is None:
-            raise Refused("was created or deleted after this transaction had read it")
+            raise FormatRefused("was created or deleted after this transaction had read it")
         check_seen(_table_objects(table), state_of(before), state_of(now), parts)
 
     def is_beyond_difference(self, intents: Sequence[bytes] | None) -> bool:
@@ -209,12 +209,12 @@ class FilesFormat(Format):
 
     def admit(self, table: Table, content: AnyContent | None) -> None:
         if content is not None and content != table.content:
-            raise Refused("is a table of files: it is changed by writing files, not by put")
+            raise FormatRefused("is a table of files: it is changed by writing files, not by put")
 
 
 def _apply_mark(content: FilesTable | None, mark: HistoryMark) -> AppliedChange:
     if content is None:
-        raise Refused("does not exist")
+        raise FormatRefused("does not exist")
     state = state_of(content)
     marked = msgspec.structs.replace(state, mark=max(state.mark, mark.number))
     return AppliedChange(
@@ -236,13 +236,13 @@ def _answer_merge(
             _prepare_again(table)
         try:
             finished_work = work()
-        except Refused as refused:
+        except FormatRefused as refused:
             merge_answer = _CachedMerge(merge_question, _own_commits(table), refused, is_much=True)
         else:
             is_much = finished_work.paths > AT_TURN_MAX_PATHS
             merge_answer = _CachedMerge(merge_question, _own_commits(table), finished_work.applied, is_much)
         table.notes[note] = merge_answer
-    if isinstance(merge_answer.answer, Refused):
+    if isinstance(merge_answer.answer, FormatRefused):
         raise merge_answer.answer
     return merge_answer.answer
 
@@ -267,7 +267,7 @@ def _table_state(content: AnyContent | None) -> bytes | None:
 def _apply_write(table: Table, content: FilesTable | None, write: WriteIntent) -> AppliedChange:
     if content is None:
         if not write.creates:
-            raise Refused("does not exist")
+            raise FormatRefused("does not exist")
         content, state = FilesTable(), FilesState()
     else:
         state = state_of(content)
@@ -297,7 +297,7 @@ def _as_managed(content: AnyContent | None) -> FilesTable | None:
 def _require_managed(content: AnyContent | None) -> FilesTable | None:
     if content is None or (isinstance(content, FilesTable) and is_managed(content)):
         return content
-    raise Refused(
+    raise FormatRefused(
         "is not a table of files on the other side; rename one of the two, or keep the target's with the "
         "mode 'drop' (drops the change, not the table)"
     )

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from penstock.errors import Damaged, InvalidRequest
-from penstock.formats.files.files import File, Layout, check_file, check_path, check_prefix
+from penstock.formats.files.files import File, FilesLayout, check_file, check_path, check_prefix
 from penstock.model.encoding import decoder, encode
 
 NAME: Final = "files"
@@ -43,7 +43,7 @@ class WriteIntent(msgspec.Struct, frozen=True, array_like=True, kw_only=True, ta
     when: WriteCondition = WriteCondition.ALWAYS
     expected: tuple[tuple[str, str | None], ...] = ()
     """Of paths: the address of the file there, ``None`` for no file. Else it is refused."""
-    layout: Layout | None = None
+    layout: FilesLayout | None = None
     """How the files are to be read from now on."""
     creates: bool = False
     """Create the table if there is none."""

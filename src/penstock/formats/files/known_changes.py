@@ -20,7 +20,7 @@ from penstock.formats.files import trees
 from penstock.formats.files.content import FilesTable
 from penstock.formats.files.files import File, is_managed, is_same, state_of
 from penstock.formats.files.intents import decode_write
-from penstock.kernel.format import LaterCommit, LaterCommitLookup, PathClash, Refused, Table
+from penstock.kernel.format import FormatRefused, LaterCommit, LaterCommitLookup, PathClash, Table
 from penstock.kernel.objects import Objects
 from penstock.model.content import AnyContent
 from penstock.model.encoding import ObjectId
@@ -54,7 +54,7 @@ def find_known_paths(
 
     ``known_folders`` are those that the target has as the source replaced them, at least in part. What was
     undone there, and overwritten since, is not brought again.
-    ``Refused`` if it cannot be told whether rows that are to come again are there.
+    ``FormatRefused`` if it cannot be told whether rows that are to come again are there.
     """
     files = trees.find(objects, ours, [change.path for change in changes])
     absent = [change for change in changes if not is_same(files.get(change.path), change.after)]
@@ -78,7 +78,7 @@ def find_known_paths(
             if path not in known_paths
         ]
         if clashes:
-            raise Refused(
+            raise FormatRefused(
                 "was set to another state after the commit, and may have the commit's rows in other files; "
                 f"{WAY_OUT}",
                 clashes=clashes,

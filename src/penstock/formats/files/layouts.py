@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from penstock.formats.files.files import Layout
+from penstock.formats.files.files import FilesLayout
 
 BY_PLACE: Final = frozenset({"csv", "text"})
 """Formats whose readers know columns by where they are, not by name."""
@@ -35,7 +35,7 @@ class LayoutDifference(NamedTuple):
     other: str
 
 
-def find_difference(layout: Layout, other: Layout) -> LayoutDifference | None:
+def find_difference(layout: FilesLayout, other: FilesLayout) -> LayoutDifference | None:
     """Why files of two layouts cannot be in one table, or ``None``. Unset parts of a layout count as
     equal."""
     if not layout.format or not other.format:
@@ -51,7 +51,7 @@ def find_difference(layout: Layout, other: Layout) -> LayoutDifference | None:
     return _find_column_difference(layout, other)
 
 
-def unite_layouts(layout: Layout, other: Layout) -> Layout:
+def unite_layouts(layout: FilesLayout, other: FilesLayout) -> FilesLayout:
     """The second layout with the columns of both, for two layouts whose files do not mix."""
     fields_before, coming = _schema_fields(layout), _schema_fields(other)
     if fields_before is None or coming is None:
@@ -64,7 +64,7 @@ def unite_layouts(layout: Layout, other: Layout) -> Layout:
     )
 
 
-def with_partition_columns(layout: Layout, known_layout: Layout) -> Layout:
+def with_partition_columns(layout: FilesLayout, known_layout: FilesLayout) -> FilesLayout:
     """A layout with the types of partition columns that only another one tells: a job that writes into the
     folder of a partition does not know them."""
     fields, more = _schema_fields(layout), _schema_fields(known_layout)
@@ -82,7 +82,7 @@ def with_partition_columns(layout: Layout, known_layout: Layout) -> Layout:
     return msgspec.structs.replace(layout, schema=schema)
 
 
-def _find_column_difference(layout: Layout, other: Layout) -> LayoutDifference | None:
+def _find_column_difference(layout: FilesLayout, other: FilesLayout) -> LayoutDifference | None:
     columns_before, coming = _columns_in_files(layout), _columns_in_files(other)
     if columns_before is None or coming is None:
         return None
@@ -104,7 +104,7 @@ def _find_column_difference(layout: Layout, other: Layout) -> LayoutDifference |
     return None
 
 
-def _schema_fields(layout: Layout) -> list[dict[str, Any]] | None:
+def _schema_fields(layout: FilesLayout) -> list[dict[str, Any]] | None:
     """The columns, as Spark tells them; ``None`` if they are not known."""
     try:
         schema = msgspec.json.decode(layout.schema or "null")
@@ -114,7 +114,7 @@ def _schema_fields(layout: Layout) -> list[dict[str, Any]] | None:
     return fields if isinstance(fields, list) else None
 
 
-def _columns_in_files(layout: Layout) -> dict[str, Any] | None:
+def _columns_in_files(layout: FilesLayout) -> dict[str, Any] | None:
     """The types of the columns that are in the files, not in their paths."""
     fields, outside = _schema_fields(layout), {name.lower() for name in layout.partition_by}
     if fields is None:
@@ -133,7 +133,7 @@ def _comparable_type(kind: Any) -> Any:
     return [_comparable_type(part) for part in kind] if isinstance(kind, list) else kind
 
 
-def _reader_options(layout: Layout) -> dict[str, str]:
+def _reader_options(layout: FilesLayout) -> dict[str, str]:
     """The options that differ from what a reader does without any."""
     options = {}
     for option, value in layout.options.items():
@@ -144,11 +144,11 @@ def _reader_options(layout: Layout) -> dict[str, str]:
     return options
 
 
-def _describe_partitions(layout: Layout) -> str:
+def _describe_partitions(layout: FilesLayout) -> str:
     return f"partitioned by {', '.join(layout.partition_by)}" if layout.partition_by else "without partitions"
 
 
-def _describe_options(layout: Layout) -> str:
+def _describe_options(layout: FilesLayout) -> str:
     return (
         ", ".join(f"{name}={value!r}" for name, value in sorted(_reader_options(layout).items()))
         or "no options"

@@ -22,7 +22,7 @@ import msgspec
 
 from penstock.formats.files import trees
 from penstock.formats.files.content import FilesTable
-from penstock.formats.files.files import MARKER, File, FilesState, Layout, is_same, state_of, with_state
+from penstock.formats.files.files import MARKER, File, FilesLayout, FilesState, is_same, state_of, with_state
 from penstock.formats.files.intents import WriteCondition, WriteIntent, decode_write, encode_write
 from penstock.formats.files.known_changes import (
     WAY_OUT,
@@ -35,7 +35,14 @@ from penstock.formats.files.known_changes import (
 )
 from penstock.formats.files.layouts import find_difference, unite_layouts
 from penstock.formats.files.table_changes import count_remaining_files, with_changes
-from penstock.kernel.format import AppliedChange, LaterCommit, LaterCommitLookup, PathClash, Refused, Table
+from penstock.kernel.format import (
+    AppliedChange,
+    FormatRefused,
+    LaterCommit,
+    LaterCommitLookup,
+    PathClash,
+    Table,
+)
 from penstock.kernel.objects import Objects
 from penstock.model.merges import MergeMode
 
@@ -77,14 +84,14 @@ def merge(
     source: FilesTable,
     intents: Sequence[bytes] | None,
 ) -> MergedState:
-    """A table that both sides changed, with the source's changes on top; ``Refused`` where they clash.
+    """A table that both sides changed, with the source's changes on top; ``FormatRefused`` where they clash.
 
     ``table.paths`` divides it: below a path with the mode ``force`` the result is as the source has it, below
     one with ``drop`` as the target does. Everywhere else both sides' changes come together. A target that has
     no such table is an empty one, and stays without it if nothing comes.
     """
     if target is not None and source.id != target.id and not table.is_strange:
-        raise Refused(
+        raise FormatRefused(
             "is a different table on the other side; rename one of the two, or take one side with the "
             "mode 'force' or 'drop'"
         )
@@ -100,7 +107,7 @@ def merge(
             is_undo = intents is None and table.brings_undone
             _take_all(table, objects, sides, coming, knows_paths=not is_undo)
         elif intents is None:
-            raise Refused(f"{BOTH}, and on the source not only by writes of files; {WAY_OUT}")
+            raise FormatRefused(f"{BOTH}, and on the source not only by writes of files; {WAY_OUT}")
         elif not _is_ignored([decode_write(intent) for intent in intents], sides.ours):
             looked_at = _replay_source_writes(table, objects, sides, intents, coming)
         elif not coming.changes:
@@ -151,7 +158,8 @@ def revert(
     previous: FilesTable,
     since: LaterCommitLookup,
 ) -> MergedState:
-    """A table without what one write did to it, path by path; ``Refused`` where others changed it since.
+    """A table without what one write did to it, path by path; ``FormatRefused`` where others changed it
+    since.
 
     Of a folder that the write replaced its own files go and the former ones come back, beside what was
     written there since. What later writes said stays: below a folder that was replaced since nothing is left
@@ -194,15 +202,15 @@ def _as_left(table: Table, objects: Objects, sides: MergeStates) -> list[str]:
 def _check_rewritten(
     objects: Objects, sides: MergeStates, since: LaterCommitLookup, news: Sequence[trees.FileDifference]
 ) -> None:
-    """``Refused`` if rows of the write are in other files by now: nobody could find them there, and what the
-    write removed may hold the same rows."""
+    """``FormatRefused`` if rows of the write are in other files by now: nobody could find them there, and
+    what the write removed may hold the same rows."""
     files = {path: file for path, file, after in news if file is not None and after is None}
     now = trees.find(objects, sides.ours.root, [*files])
     absent = {path: file for path, file in files.items() if path not in now}
     rewritten = find_rewritten_since(objects, since, absent) if absent else set()
     if rewritten:
         clashes = [PathClash(path, "a file", "no file") for path in sorted(rewritten)]
-        raise Refused(
+        raise FormatRefused(
             "has rows of the commit to be reverted in files that a later commit wrote; revert that later "
             "commit first; "
             f"{WAY_OUT}",
@@ -239,7 +247,7 @@ def _check_former(
     written: Mapping[str, LaterCommit],
     is_as_left: bool,
 ) -> None:
-    """``Refused`` if the revert would restore a file that later commits may have removed.
+    """``FormatRefused`` if the revert would restore a file that later commits may have removed.
 
     Commits without write intents, such as another revert, do not record which paths they left alone. If there
     are any, only a table that is still as the write left it is decided by the writes alone.
@@ -251,19 +259,21 @@ def _check_former(
     ]
     is_unknown = since.after is None or since.parallel is None
     if former and is_unknown and not is_as_left:
-        raise Refused(
+        raise FormatRefused(
             f"was changed after the commit to be reverted, and not only by writes of files; {WAY_OUT}"
         )
     folders = tuple(replaced_folders(intent for commit in since.commits for intent in commit.intents or ()))
     for path in former:
         if path.startswith(folders) and is_unknown:
-            raise Refused(
+            raise FormatRefused(
                 f"was changed after the commit to be reverted, and not only by writes of files; {WAY_OUT}"
             )
         if path.startswith(folders):
-            raise Refused(f"was also overwritten on another branch, in the folder of '{path}'; {WAY_OUT}")
+            raise FormatRefused(
+                f"was also overwritten on another branch, in the folder of '{path}'; {WAY_OUT}"
+            )
         if path in written and written[path].is_parallel:
-            raise Refused(f"was also changed on another branch, at '{path}'; {WAY_OUT}")
+            raise FormatRefused(f"was also changed on another branch, at '{path}'; {WAY_OUT}")
 
 
 def _check_taken(
@@ -274,8 +284,8 @@ def _check_taken(
     replaced: Sequence[str],
     incoming: IncomingChanges,
 ) -> None:
-    """``Refused`` if the write replaced folders on a branch, and a merge of it took files that others had
-    there: they are no part of what the write did, and would stay away."""
+    """``FormatRefused`` if the write replaced folders on a branch, and a merge of it took files that others
+    had there: they are no part of what the write did, and would stay away."""
     folders = _outermost_folders(replaced_folders(since.undone))
     for number, merge in enumerate(since.commits if folders else (), 1):
         for content in merge.other_side:
@@ -292,7 +302,7 @@ def _check_taken(
             written = _last_writes(objects, LaterCommitLookup(since.commits[number:]), [*had])
             for path, file in had.items():
                 if path not in written and not is_same(becomes.get(path), file):
-                    raise Refused(
+                    raise FormatRefused(
                         "was overwritten on a branch by the commit to be undone, and the merge of that "
                         f"branch also removed '{path}'; undo the merge instead; {WAY_OUT}"
                     )
@@ -357,8 +367,8 @@ def _replay_source_writes(
 def _settle_rewritten(
     table: Table, objects: Objects, sides: MergeStates, replaced: Sequence[str], incoming: IncomingChanges
 ) -> None:
-    """Take files of the target whose rows the source has written into others; ``Refused`` if neither side has
-    a file any more, and one of them has written its rows into others."""
+    """Take files of the target whose rows the source has written into others; ``FormatRefused`` if neither
+    side has a file any more, and one of them has written its rows into others."""
     own_root, origin, theirs = sides.ours.root, sides.origin.root, sides.theirs.root
     rewritten = find_rewritten(table, objects, origin, theirs, own_root)
     for path, file in rewritten.still_here.items():
@@ -373,7 +383,7 @@ def _settle_rewritten(
         if not path.startswith(tuple(replaced)) and _merge_mode_of_path(table.paths, path) is MergeMode.NORMAL
     ]
     if clashes:
-        raise Refused(
+        raise FormatRefused(
             "has files that one side rewrote into others, and the other side removed or rewrote as well; "
             f"{WAY_OUT}",
             clashes=clashes,
@@ -382,7 +392,7 @@ def _settle_rewritten(
 
 def _folders_to_replace(table: Table, intents: Sequence[bytes], known: Collection[str]) -> list[str]:
     """The folders that the source replaced since the sides parted, but those of which the target has that
-    already; ``Refused`` if no order tells."""
+    already; ``FormatRefused`` if no order tells."""
     if table.crossed is None:
         return _outermost_folders(folder for folder in replaced_folders(intents) if folder not in known)
     earlier = Counter(table.crossed.earlier)
@@ -394,12 +404,12 @@ def _folders_to_replace(table: Table, intents: Sequence[bytes], known: Collectio
         if not folder.startswith(tuple(replaced)) and folder not in known
     ]
     if behind and table.crossed.target is None:
-        raise Refused(f"{BOTH}, and on the target not only by writes of files; {WAY_OUT}")
+        raise FormatRefused(f"{BOTH}, and on the target not only by writes of files; {WAY_OUT}")
     ours = replaced_folders(table.crossed.target or ())
     for prefix in behind:
         if any(other.startswith(prefix) or prefix.startswith(other) for other in ours):
             where = f" below '{prefix}'" if prefix else ""
-            raise Refused(
+            raise FormatRefused(
                 f"was overwritten on both sides{where}, with merges between them in the meantime; {WAY_OUT}"
             )
     return replaced
@@ -412,7 +422,7 @@ def _merge_paths(
     incoming: IncomingChanges,
     settled: Collection[str],
 ) -> int:
-    """What the source did to single paths, and how many; ``Refused`` with every path that both changed.
+    """What the source did to single paths, and how many; ``FormatRefused`` with every path that both changed.
 
     Nothing is brought to paths that are settled otherwise.
     """
@@ -428,19 +438,19 @@ def _merge_paths(
         else:
             clashes.append(PathClash(path, _describe_file(path, old_file), _describe_file(path, now)))
     if clashes:
-        raise Refused(BOTH, clashes=clashes)
+        raise FormatRefused(BOTH, clashes=clashes)
     return len(news)
 
 
 def _is_ignored(writes: Sequence[WriteIntent], state: FilesState) -> bool:
-    """Whether nothing is to happen, since a write was only for an empty table and it is not; else ``Refused``
-    if it was."""
+    """Whether nothing is to happen, since a write was only for an empty table and it is not; else
+    ``FormatRefused`` if it was."""
     is_empty = state.files == 0
     for write in writes:
         if write.when is not WriteCondition.ALWAYS and not is_empty:
             if write.when is WriteCondition.IGNORE and len(writes) == 1:
                 return True
-            raise Refused(
+            raise FormatRefused(
                 f"has files now, but the other side wrote to it on the condition that it is empty; {WAY_OUT}"
             )
         if write.when is not WriteCondition.ALWAYS:
@@ -473,7 +483,7 @@ def _describe_file(path: str, file: File | None) -> str:
     return f"{file.at(path)}, {file.size} byte{'' if file.size == 1 else 's'}"
 
 
-def _merge_layouts(objects: Objects, sides: MergeStates, incoming: IncomingChanges) -> Layout:
+def _merge_layouts(objects: Objects, sides: MergeStates, incoming: IncomingChanges) -> FilesLayout:
     """How the files are to be read afterwards: as the source says, if none of the target's is left.
 
     Files of two layouts in one table could not be read as one.
@@ -486,7 +496,7 @@ def _merge_layouts(objects: Objects, sides: MergeStates, incoming: IncomingChang
     if not brings:
         return ours
     if (mixed := find_difference(ours, theirs)) is not None:
-        raise Refused(
+        raise FormatRefused(
             f"{BOTH}, and has files {mixed.one} here, but the other side has {mixed.other}; {WAY_OUT}"
         )
     if theirs != origin:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from penstock.formats.files.lake.handlers import FilesHandlers
     from penstock.formats.files.lake.missing_files import MissingPoolFiles
     from penstock.formats.files.lake.table_rows import FilesTableRows
-    from penstock.kernel.checks import Proposal
+    from penstock.kernel.checks import BranchProposal
     from penstock.kernel.reachable import Progress
     from penstock.lake.calls import EraseTable
     from penstock.lake.table import Table
@@ -79,7 +79,7 @@ class FilesPlugin(FormatPlugin):
 
         return open_rows(table)
 
-    def proposed_rows(self, proposal: Proposal, key: Key, content: FilesTable) -> Rows:
+    def proposed_rows(self, proposal: BranchProposal, key: Key, content: FilesTable) -> Rows:
         lake = self.lake
         return self.rows_in_worker(
             WorkerTable(key, content, None, proposal.objects, lake.places, lake.warehouse)

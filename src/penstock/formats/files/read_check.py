@@ -11,7 +11,7 @@ from typing import Final
 
 from penstock.formats.files import trees
 from penstock.formats.files.files import MARKER, File, FilesState
-from penstock.kernel.format import READ_AND_CHANGED, PathClash, Refused
+from penstock.kernel.format import READ_AND_CHANGED, FormatRefused, PathClash
 from penstock.kernel.objects import Objects
 
 TOLD_MAX: Final = 10
@@ -20,7 +20,7 @@ LAYOUT: Final = "the layout of its files was changed since"
 
 
 def check_seen(objects: Objects, old_state: FilesState, now: FilesState, parts: Sequence[str] | None) -> None:
-    """``Refused`` if files that were seen in an older state of a table are others now.
+    """``FormatRefused`` if files that were seen in an older state of a table are others now.
 
     A part is the path of a file or folder. How files are to be read counts for all that is more than a
     single file. What jobs leave to tell that they are done does not count, unless it was looked for by name.
@@ -30,11 +30,11 @@ def check_seen(objects: Objects, old_state: FilesState, now: FilesState, parts: 
         for path, before, after in islice(_find_differences(objects, old_state, now, part), TOLD_MAX):
             clashes[path] = PathClash(path, _describe_file(path, before), _describe_file(path, after))
     if clashes:
-        raise Refused(READ_AND_CHANGED, clashes=[clashes[path] for path in sorted(clashes)][:TOLD_MAX])
+        raise FormatRefused(READ_AND_CHANGED, clashes=[clashes[path] for path in sorted(clashes)][:TOLD_MAX])
     if old_state.layout != now.layout and (
         parts is None or any(_is_folder(objects, old_state, part) for part in parts)
     ):
-        raise Refused(f"{READ_AND_CHANGED}: {LAYOUT}")
+        raise FormatRefused(f"{READ_AND_CHANGED}: {LAYOUT}")
 
 
 def _is_folder(objects: Objects, state: FilesState, path: str) -> bool:

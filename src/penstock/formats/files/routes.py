@@ -18,7 +18,7 @@ from penstock.formats.files.lake.sessions import (
     SessionCaller,
     SessionWrite,
 )
-from penstock.server.routes import Ask, Route
+from penstock.server.routes import Route, RouteRequest
 
 PATH: Final = "/spark-writes/"
 READS: Final = "/spark-reads/"
@@ -36,14 +36,14 @@ _SUMMARIES: Final = {
 }
 
 
-def _make_handler(step: str) -> Callable[[Ask], Any]:
-    def handle(ask: Ask) -> Any:
+def _make_handler(step: str) -> Callable[[RouteRequest], Any]:
+    def handle(ask: RouteRequest) -> Any:
         return STEPS[step](SessionCaller(ask.catalogue.do), ask.body)
 
     return handle
 
 
-def _read(ask: Ask) -> FilesToRead:
+def _read(ask: RouteRequest) -> FilesToRead:
     return read_files(SessionCaller(ask.catalogue.do), ask.body)
 
 

@@ -8,10 +8,10 @@ from typing import Final
 import msgspec
 
 from penstock.formats.files import trees
-from penstock.formats.files.files import MARKER, File, FilesState, Layout
+from penstock.formats.files.files import MARKER, File, FilesLayout, FilesState
 from penstock.formats.files.intents import WriteCondition, WriteIntent
 from penstock.formats.files.layouts import find_difference, unite_layouts, with_partition_columns
-from penstock.kernel.format import PathClash, Refused
+from penstock.kernel.format import FormatRefused, PathClash
 from penstock.kernel.objects import Objects
 from penstock.model.encoding import ObjectId
 from penstock.model.objects import EMPTY_ROOT
@@ -24,12 +24,12 @@ THERE_ALREADY: Final = "already has a file of that name"
 def apply_write(objects: Objects, state: FilesState, write: WriteIntent) -> tuple[FilesState, Blobs] | None:
     """The table after a write, and the new nodes of its tree; ``None`` if nothing is to happen.
 
-    Raises ``Refused`` if the table is not as the write wants it.
+    Raises ``FormatRefused`` if the table is not as the write wants it.
     """
     if write.when is not WriteCondition.ALWAYS and state.files:
         if write.when is WriteCondition.IGNORE:
             return None
-        raise Refused(f"already has files: {state.files}; nothing was written")
+        raise FormatRefused(f"already has files: {state.files}; nothing was written")
     _check_expected(objects, state, write)
     whole = "" in write.replaced
     if whole:
@@ -67,7 +67,7 @@ def with_changes(
     state: FilesState,
     changes: dict[str, File | None],
     files: dict[str, File],
-    layout: Layout,
+    layout: FilesLayout,
 ) -> tuple[FilesState, Blobs]:
     """The table with some paths set or removed; ``files`` are what it has at these paths now."""
     root, blobs = trees.apply_changes(objects, state.root, changes)
@@ -106,14 +106,16 @@ def _check_expected(objects: Objects, state: FilesState, write: WriteIntent) -> 
     ]
     if clashes:
         is_there = all(clash.expected == NO_FILE for clash in clashes)
-        raise Refused(THERE_ALREADY if is_there else "was changed by another writer since", clashes=clashes)
+        raise FormatRefused(
+            THERE_ALREADY if is_there else "was changed by another writer since", clashes=clashes
+        )
 
 
 def _check_removed(removed: Iterable[str], files: dict[str, File], gone: dict[str, File]) -> None:
     missing = [path for path in removed if path not in files or path in gone]
     if missing:
         clashes = [PathClash(path, "a file", NO_FILE) for path in missing]
-        raise Refused("has no such file to remove", clashes=clashes)
+        raise FormatRefused("has no such file to remove", clashes=clashes)
 
 
 def _check_added(added: Iterable[tuple[str, File]], files: dict[str, File], gone: dict[str, File]) -> None:
@@ -123,10 +125,10 @@ def _check_added(added: Iterable[tuple[str, File]], files: dict[str, File], gone
         if path in files and path not in gone
     ]
     if clashes:
-        raise Refused(THERE_ALREADY, clashes=clashes)
+        raise FormatRefused(THERE_ALREADY, clashes=clashes)
 
 
-def _next_layout(layout: Layout, write: WriteIntent, remaining_files: int) -> Layout:
+def _next_layout(layout: FilesLayout, write: WriteIntent, remaining_files: int) -> FilesLayout:
     """How the files are to be read afterwards, beside those that are left.
 
     Files of two layouts under one table could not be read as one, so a job that would mix them is refused.
@@ -135,7 +137,7 @@ def _next_layout(layout: Layout, write: WriteIntent, remaining_files: int) -> La
     if new_layout is None:
         return layout
     if remaining_files and (mixed := find_difference(layout, new_layout)) is not None:
-        raise Refused(
+        raise FormatRefused(
             f"has files {mixed.one}, but the job writes {mixed.other}; write to another table, or replace "
             "all files of this one"
         )

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from penstock.formats.files.files import File, decode_file, encode_file
 from penstock.kernel import tree
+from penstock.kernel.lake_state import prefix_end
 from penstock.kernel.objects import Objects
-from penstock.kernel.state import prefix_end
 from penstock.model.encoding import ObjectId
 
 

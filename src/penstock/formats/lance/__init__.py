@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.formats.registry import Command, TableFormat
+from penstock.formats.registry import FormatCommand, TableFormat
 
 FORMAT: Final = TableFormat(
     name="lance",
@@ -24,7 +24,7 @@ FORMAT: Final = TableFormat(
     },
     spark="penstock.formats.lance.spark.format:LanceSpark",
     commands={
-        "lance": Command(
+        "lance": FormatCommand(
             "penstock.formats.lance.cli.commands:lance",
             summary="List, promote, import and export Lance tables.",
         ),

@@ -9,10 +9,10 @@ import msgspec
 
 from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.lake.answers import (
-    LanceAbout,
     LanceBranch,
-    LanceCommitted,
+    LanceCommitResult,
     LanceStatus,
+    LanceTableInfo,
     LanceTag,
     LanceVersion,
 )
@@ -33,12 +33,12 @@ from penstock.model.keys import Key
 from penstock.model.tokens import Role
 from penstock.server.access.format_rules import AccessRule
 from penstock.server.access.locations import check_locations
-from penstock.server.access.rights import Rights
+from penstock.server.access.rights import CallerRights
 
 C = TypeVar("C", GetLanceTable, ListLanceVersions, ListLanceBranches, ListLanceTags)
 
 
-def commit_lance(rights: Rights, call: CommitLance) -> LanceCommitted:
+def commit_lance(rights: CallerRights, call: CommitLance) -> LanceCommitResult:
     """A place of its own goes with the key; any other may be somebody else's."""
     _require_keys(rights, call.branch, [operation.key for operation in call.operations])
     new = [
@@ -56,7 +56,7 @@ def commit_lance(rights: Rights, call: CommitLance) -> LanceCommitted:
     return rights.do(call)
 
 
-def get_lance_table(rights: Rights, call: GetLanceTable) -> LanceAbout:
+def get_lance_table(rights: CallerRights, call: GetLanceTable) -> LanceTableInfo:
     """Where it can be written is told to readers too: Lance's clients open a table in one way for both.
 
     What is put there for that are versions that they may read, as they read in another folder.
@@ -64,39 +64,39 @@ def get_lance_table(rights: Rights, call: GetLanceTable) -> LanceAbout:
     return rights.do(_require_readable(rights, call))
 
 
-def get_lance_status(rights: Rights, call: GetLanceStatus) -> LanceStatus:
+def get_lance_status(rights: CallerRights, call: GetLanceStatus) -> LanceStatus:
     """Storage is looked at for a table only that the caller may see."""
     _, keys = rights.read(None)
     rights.caller.require_key(keys, Role.READ, call.key)
     return rights.do(call)
 
 
-def list_lance_versions(rights: Rights, call: ListLanceVersions) -> tuple[LanceVersion, ...]:
+def list_lance_versions(rights: CallerRights, call: ListLanceVersions) -> tuple[LanceVersion, ...]:
     return rights.do(_require_readable(rights, call))
 
 
-def list_lance_branches(rights: Rights, call: ListLanceBranches) -> tuple[LanceBranch, ...]:
+def list_lance_branches(rights: CallerRights, call: ListLanceBranches) -> tuple[LanceBranch, ...]:
     return rights.do(_require_readable(rights, call))
 
 
-def list_lance_tags(rights: Rights, call: ListLanceTags) -> tuple[LanceTag, ...]:
+def list_lance_tags(rights: CallerRights, call: ListLanceTags) -> tuple[LanceTag, ...]:
     return rights.do(_require_readable(rights, call))
 
 
-def promote_lance(rights: Rights, call: PromoteLance) -> LanceAbout:
+def promote_lance(rights: CallerRights, call: PromoteLance) -> LanceTableInfo:
     """Promoting decides nothing, but works for as long as there is something to promote."""
     if not rights.caller.keys_everywhere(Role.MAINTAIN).covers(call.key):
         _require_keys(rights, call.branch, (call.key,))
     return rights.do(call)
 
 
-def _require_readable(rights: Rights, call: C) -> C:
+def _require_readable(rights: CallerRights, call: C) -> C:
     at, keys = rights.read(call.at, call.via)
     rights.caller.require_key(keys, Role.READ, call.key)
     return msgspec.structs.replace(call, at=at)
 
 
-def _require_keys(rights: Rights, branch: str | None, changed: Iterable[Key]) -> None:
+def _require_keys(rights: CallerRights, branch: str | None, changed: Iterable[Key]) -> None:
     """``Denied`` if the caller may not change all of these keys on a branch: it says which is the first."""
     if rights.caller.keys_everywhere(Role.WRITE).are_all:
         return
@@ -105,7 +105,7 @@ def _require_keys(rights: Rights, branch: str | None, changed: Iterable[Key]) ->
         of_operation(number, rights.caller.require_key, keys, Role.WRITE, key)
 
 
-def _require_place(rights: Rights, branch: str | None, location: str) -> None:
+def _require_place(rights: CallerRights, branch: str | None, location: str) -> None:
     """``Denied`` if the caller may not change all keys, ``LocationRefused`` if no table may be there."""
     if not rights.caller.keys_everywhere(Role.WRITE).are_all:
         rights.caller.require_all_keys(Role.WRITE, rights.or_default(branch))
@@ -113,7 +113,7 @@ def _require_place(rights: Rights, branch: str | None, location: str) -> None:
         check_locations([LanceTable(location=location)], rights.do(calls.GetAbout()).roots)
 
 
-def _require_namespaces(rights: Rights, branch: str | None, parents: Iterable[Key]) -> None:
+def _require_namespaces(rights: CallerRights, branch: str | None, parents: Iterable[Key]) -> None:
     """``Denied`` if a namespace above a new table is missing that the caller may not create."""
     caller = rights.caller
     if caller.keys_everywhere(Role.WRITE).are_all:

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.names import MAIN, STAGING, line_folder, manifest_name
-from penstock.formats.lance.state import LanceState, Version, Versions
+from penstock.formats.lance.state import LanceState, LanceTableVersion, LanceVersionReader
 from penstock.kernel.format import Table
 from penstock.model.encoding import digest
 from penstock.storage.places import Place
@@ -60,21 +60,23 @@ class OwnedChain(NamedTuple):
     owner: bytes
 
 
-def chain_for(target: WriteTarget, content: LanceTable, state: LanceState, versions: Versions) -> OwnedChain:
+def chain_for(
+    target: WriteTarget, content: LanceTable, state: LanceState, versions: LanceVersionReader
+) -> OwnedChain:
     """The chain in which the table continues, from its state alone."""
     if state.owner in (target.owner, target.line_owner):
         return OwnedChain(state.chain, state.owner)
     return new_line(target, content, versions)
 
 
-def new_line(target: WriteTarget, content: LanceTable, versions: Versions) -> OwnedChain:
+def new_line(target: WriteTarget, content: LanceTable, versions: LanceVersionReader) -> OwnedChain:
     """The chain that begins with the table as it is. The default branch has the table's own folder, and so
     has a transaction of it."""
     return next(_owned_chains(target, content, versions)) if target.owner else OwnedChain("", b"")
 
 
 def chains(
-    target: WriteTarget, content: LanceTable, state: LanceState, versions: Versions
+    target: WriteTarget, content: LanceTable, state: LanceState, versions: LanceVersionReader
 ) -> Iterator[OwnedChain]:
     """The chains in which a table may go on, those that are to be tried first first."""
     first = chain_for(target, content, state, versions)
@@ -84,7 +86,7 @@ def chains(
 
 
 def free_chain(
-    place: Place, target: WriteTarget, content: LanceTable, state: LanceState, versions: Versions
+    place: Place, target: WriteTarget, content: LanceTable, state: LanceState, versions: LanceVersionReader
 ) -> OwnedChain:
     """The chain in which a table goes on: of those that it may the first one where nothing comes after it.
 
@@ -106,7 +108,7 @@ def free_chain(
 
 
 def _paths_that_must_be_free(
-    target: WriteTarget, chain: OwnedChain, branch: str, newest: tuple[int, Version] | None
+    target: WriteTarget, chain: OwnedChain, branch: str, newest: tuple[int, LanceTableVersion] | None
 ) -> Iterator[str]:
     """Where nothing may be in a chain, so that Lance goes on there from the newest version of a branch.
 
@@ -123,7 +125,9 @@ def _paths_that_must_be_free(
         yield version.place(branch, number)
 
 
-def _owned_chains(target: WriteTarget, content: LanceTable, versions: Versions) -> Iterator[OwnedChain]:
+def _owned_chains(
+    target: WriteTarget, content: LanceTable, versions: LanceVersionReader
+) -> Iterator[OwnedChain]:
     """The lines that begin with the table as it is: with its versions, and those of Lance's own branches."""
     assert content.id is not None
     owner, head = target.line_owner, b""

@@ -17,9 +17,9 @@ from penstock.errors import ForeignCommit, OutcomeUnknown, Unavailable
 from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.manifest_reader import Manifests, is_of
 from penstock.formats.lance.names import MAIN, MANIFEST, STAGING, manifest_name, staged_name
+from penstock.formats.lance.promotion_tasks import PromoteTask
 from penstock.formats.lance.registration import versions_at
-from penstock.formats.lance.state import Version, Versions, state_of
-from penstock.formats.lance.tasks import PromoteTask
+from penstock.formats.lance.state import LanceTableVersion, LanceVersionReader, state_of
 from penstock.formats.lance.version_pins import pin, predecessor
 from penstock.formats.sync import SyncState
 from penstock.kernel.objects import Objects
@@ -42,7 +42,7 @@ class WaitingVersion(NamedTuple):
     branch: str
     """Of Lance's own."""
     number: int
-    version: Version
+    version: LanceTableVersion
 
 
 class ChainState(NamedTuple):
@@ -54,7 +54,7 @@ class ChainState(NamedTuple):
     """The newest version that is at its place, if it had to be looked up."""
 
 
-class Chains:
+class ManifestChains:
     """Looks into chains, and puts manifests there. Of one chain, one thread at a time may."""
 
     def __init__(self, places: Places, manifests: Manifests, objects: Objects) -> None:
@@ -68,8 +68,8 @@ class Chains:
         """Lance's own branches of a table, its main one first."""
         return MAIN, *self._read_versions(task).branches()
 
-    def _read_versions(self, task: PromoteTask) -> Versions:
-        return Versions(self._objects, task.state)
+    def _read_versions(self, task: PromoteTask) -> LanceVersionReader:
+        return LanceVersionReader(self._objects, task.state)
 
     def waiting(self, task: PromoteTask) -> list[WaitingVersion]:
         """Versions that are not known to be promoted: the newest one, if nothing is known."""
@@ -214,7 +214,7 @@ class Chains:
         self._remember_newest(task, waiting)
         return is_new
 
-    def pin_before(self, content: LanceTable, versions: Versions, waiting: WaitingVersion) -> None:
+    def pin_before(self, content: LanceTable, versions: LanceVersionReader, waiting: WaitingVersion) -> None:
         """Keep the version before another one from being cleaned up, before somebody sees that one."""
         place = self._places.at(content.location)
         if (found_predecessor := predecessor(place, versions, waiting.branch, waiting.number)) is None:

@@ -15,11 +15,11 @@ from penstock.errors import Damaged
 from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.fragments import FolderVersion, Fragment, fragments_of
 from penstock.formats.lance.manifest_reader import Manifests
+from penstock.formats.lance.merge_sides import NumberedVersion, TableSide
 from penstock.formats.lance.names import MAIN
+from penstock.formats.lance.protobuf import MalformedMessage, ProtobufMessage
 from penstock.formats.lance.relocation import FILES, UnknownPlacement
-from penstock.formats.lance.sides import NumberedVersion, TableSide
 from penstock.formats.lance.state import folder_at
-from penstock.formats.lance.wire import Malformed, Message
 from penstock.kernel.objects import Objects
 from penstock.model.merges import ChangeSummary
 from penstock.storage.places import Places
@@ -68,7 +68,7 @@ def _fragments_by_files(objects: Objects, manifests: Manifests, content: LanceTa
     side = FolderVersion(manifest, folder_at(content.location, newest.version.chain, MAIN))
     try:
         return {fragment.files: fragment for fragment in fragments_of(side)}
-    except Malformed as problem:
+    except MalformedMessage as problem:
         raise UnknownPlacement(str(problem)) from None
 
 
@@ -116,7 +116,7 @@ def _count_rows(fragments: Iterable[Fragment]) -> int | None:
 
 def _count_bytes(fragments: Iterable[Fragment]) -> int | None:
     sizes = [
-        Message.read(file).number(_FILE_BYTES)
+        ProtobufMessage.read(file).number(_FILE_BYTES)
         for fragment in fragments
         for file in fragment.message.all(FILES)
     ]

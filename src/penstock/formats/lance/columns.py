@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from penstock.formats.lance.manifests import Manifest
-from penstock.formats.lance.wire import Message
+from penstock.formats.lance.protobuf import ProtobufMessage
 
 _NAME: Final = 2
 _ID: Final = 3
@@ -23,7 +23,7 @@ class _Column(NamedTuple):
     name: str
     parent: int
     is_nullable: bool
-    rest: Message
+    rest: ProtobufMessage
     """Whatever else is said of it."""
 
 
@@ -93,20 +93,20 @@ _NOTHING: Final = (b"", b"")
 def _pair_columns_by_number(manifest: Manifest) -> dict[int, tuple[bytes, bytes]]:
     """Each column as it is to be compared, and as it is written."""
     return {
-        Message.read(raw).number(_ID) or 0: (compared, raw)
+        ProtobufMessage.read(raw).number(_ID) or 0: (compared, raw)
         for compared, raw in zip(manifest.schema[0], manifest.fields, strict=True)
     }
 
 
 def _name_of(field: bytes) -> str:
-    return Message.read(field).text(_NAME) or ""
+    return ProtobufMessage.read(field).text(_NAME) or ""
 
 
 def _check_tree(fields: Mapping[int, bytes]) -> None:
     """Every column has its parent, and no other one of its name beside it."""
     seen: set[tuple[int, str]] = set()
     for raw in fields.values():
-        field = Message.read(raw)
+        field = ProtobufMessage.read(raw)
         parent = field.number(_PARENT)
         place = _NO_PARENT if parent is None else parent, field.text(_NAME) or ""
         if place in seen or place[0] not in (*fields, _NO_PARENT):
@@ -120,7 +120,7 @@ def has_more_columns(manifest: Manifest, other: Manifest) -> bool:
 
 def _columns_by_id(manifest: Manifest) -> dict[int, _Column]:
     columns: dict[int, _Column] = {}
-    for field in map(Message.read, manifest.schema[0]):
+    for field in map(ProtobufMessage.read, manifest.schema[0]):
         parent = field.number(_PARENT)
         columns[field.number(_ID) or 0] = _Column(
             field.text(_NAME) or "",

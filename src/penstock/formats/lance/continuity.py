@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from penstock.formats.lance.manifests import Manifest, ManifestOperation
+from penstock.formats.lance.protobuf import ProtobufMessage, unpacked_numbers
 from penstock.formats.lance.relocation import BASE_OF_FILE, DELETION_FILE, FILES, FRAGMENT_ID, INDEX_UUID
-from penstock.formats.lance.wire import Message, unpacked_numbers
 
 ANEW: Final = frozenset((ManifestOperation.OVERWRITE, ManifestOperation.RESTORE, ManifestOperation.CLONE))
 """What makes a table of something else than its predecessor."""
@@ -70,8 +70,8 @@ class _Fragment(NamedTuple):
 
     @staticmethod
     def read(data: bytes) -> _Fragment:
-        message = Message.read(data)
-        deletion = message.message(DELETION_FILE) or Message()
+        message = ProtobufMessage.read(data)
+        deletion = message.message(DELETION_FILE) or ProtobufMessage()
         return _Fragment(
             message.number(FRAGMENT_ID) or 0,
             tuple(_read_file_key(data) for data in message.all(FILES)),
@@ -81,12 +81,12 @@ class _Fragment(NamedTuple):
 
 
 def find_gap(before: Manifest, after: Manifest) -> VersionGap | None:
-    """Why a version does not continue another one, or ``None`` if it does. ``Malformed`` if one cannot be
-    read."""
+    """Why a version does not continue another one, or ``None`` if it does. ``MalformedMessage`` if one cannot
+    be read."""
     operation = after.operation
     if operation in ANEW:
         return None
-    changed_fragments = _read_changed_fragments(after.transaction or Message())
+    changed_fragments = _read_changed_fragments(after.transaction or ProtobufMessage())
     return (
         _fragment_gaps(before, after, changed_fragments)
         or _table_gaps(before, after)
@@ -161,7 +161,7 @@ def _index_gaps(before: Manifest, after: Manifest) -> VersionGap | None:
     old_indexes, now = ({_index_uuid(index): index for index in side.indexes} for side in (before, after))
     if old_indexes.keys() == now.keys():
         return None
-    new, removed, names = _read_changed_indexes(after.transaction or Message())
+    new, removed, names = _read_changed_indexes(after.transaction or ProtobufMessage())
     for uuid, index in now.items():
         if uuid not in old_indexes and uuid not in new and not (index.text(3) or "").startswith(_OWN_INDEXES):
             return VersionGap("has an index that neither it nor its predecessor names", is_sure=False)
@@ -175,20 +175,20 @@ def _index_gaps(before: Manifest, after: Manifest) -> VersionGap | None:
 # -- transactions ------------------------------------------------------------------------------------------
 
 
-def _read_changed_fragments(transaction: Message) -> _ChangedFragments:
+def _read_changed_fragments(transaction: ProtobufMessage) -> _ChangedFragments:
     """The fragments that a transaction says it adds, removes and changes, by the field numbers of Lance's
     operations."""
     for field in transaction:
         if field.number < 100 or not isinstance(field.value, bytes):
             continue
-        what = Message.read(field.value)
+        what = ProtobufMessage.read(field.value)
         match field.number:
             case 100:
                 return _ChangedFragments(new=_file_keys(what.all(1)))
             case 101:
                 return _ChangedFragments(updated=_fragment_ids(what.all(1)), removed=_read_numbers(what, 2))
             case 104:
-                groups = [what, *map(Message.read, what.all(3))]
+                groups = [what, *map(ProtobufMessage.read, what.all(3))]
                 new = frozenset(files for group in groups for files in _file_keys(group.all(2)))
                 return _ChangedFragments(
                     new, removed=frozenset(old for group in groups for old in _fragment_ids(group.all(1)))
@@ -202,7 +202,7 @@ def _read_changed_fragments(transaction: Message) -> _ChangedFragments:
                     _file_keys(what.all(3)), _fragment_ids(what.all(2)), _read_numbers(what, 1)
                 )
             case 111 | 115:
-                groups = [Message.read(data) for data in what.all(1)]
+                groups = [ProtobufMessage.read(data) for data in what.all(1)]
                 return _ChangedFragments(updated=frozenset(group.number(1) or 0 for group in groups))
             case 109:
                 return _ChangedFragments(is_narrowing=True)
@@ -211,28 +211,28 @@ def _read_changed_fragments(transaction: Message) -> _ChangedFragments:
     return _ChangedFragments(is_known=False)
 
 
-def _read_changed_indexes(transaction: Message) -> tuple[set[bytes], set[bytes], set[str | None]]:
+def _read_changed_indexes(transaction: ProtobufMessage) -> tuple[set[bytes], set[bytes], set[str | None]]:
     """The indexes that a transaction makes and removes, and the names under which it makes them."""
     if (what := transaction.message(103)) is not None:
-        new, removed = ([Message.read(data) for data in what.all(field)] for field in (1, 2))
+        new, removed = ([ProtobufMessage.read(data) for data in what.all(field)] for field in (1, 2))
         return {*map(_index_uuid, new)}, {*map(_index_uuid, removed)}, {message.text(3) for message in new}
     if (what := transaction.message(104)) is not None:
-        pairs = [Message.read(data) for data in what.all(4)]
+        pairs = [ProtobufMessage.read(data) for data in what.all(4)]
         return {_last_value(pair, 2) for pair in pairs}, {_last_value(pair, 1) for pair in pairs}, set()
     return set(), set(), set()
 
 
-def _index_uuid(index: Message) -> bytes:
+def _index_uuid(index: ProtobufMessage) -> bytes:
     return _last_value(index, INDEX_UUID)
 
 
-def _last_value(message: Message, field: int) -> bytes:
+def _last_value(message: ProtobufMessage, field: int) -> bytes:
     values = message.all(field)
     return values[-1] if values else b""
 
 
 def _read_file_key(data: bytes) -> tuple[str | None, int | None]:
-    message = Message.read(data)
+    message = ProtobufMessage.read(data)
     return message.text(1), message.number(BASE_OF_FILE)
 
 
@@ -241,14 +241,14 @@ def _file_keys(fragments: Iterable[bytes]) -> frozenset[tuple[tuple[str | None, 
 
 
 def _fragment_ids(fragments: Iterable[bytes]) -> frozenset[int]:
-    return frozenset(Message.read(fragment).number(FRAGMENT_ID) or 0 for fragment in fragments)
+    return frozenset(ProtobufMessage.read(fragment).number(FRAGMENT_ID) or 0 for fragment in fragments)
 
 
-def _read_numbers(message: Message, field: int) -> frozenset[int]:
+def _read_numbers(message: ProtobufMessage, field: int) -> frozenset[int]:
     return frozenset(_each_number(message, field))
 
 
-def _each_number(message: Message, field: int) -> Iterator[int]:
+def _each_number(message: ProtobufMessage, field: int) -> Iterator[int]:
     """The integers of a list, written as one field or as many."""
     for field_value in message:
         if field_value.number == field:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from io import BytesIO
 
 from penstock.errors import InvalidRequest
-from penstock.formats.lance.rows import Ranges, numbers_in, ranges_of
+from penstock.formats.lance.row_sets import Ranges, numbers_in, ranges_of
 from penstock.formats.roaring import pack_numbers, read_numbers
 
 

@@ -11,6 +11,7 @@ from typing import Final
 from penstock.formats.lance.columns import numbers_of
 from penstock.formats.lance.manifests import Manifest, ManifestOperation, transaction
 from penstock.formats.lance.names import LINES
+from penstock.formats.lance.protobuf import ProtobufMessage, unpacked_numbers
 from penstock.formats.lance.relocation import (
     DELETION_FILE,
     FILES,
@@ -19,7 +20,6 @@ from penstock.formats.lance.relocation import (
     move_to_folder,
     without_idle,
 )
-from penstock.formats.lance.wire import Message, unpacked_numbers
 
 SYSTEM: Final = "__lance_"
 """How the names of indexes begin that are Lance's own."""
@@ -39,13 +39,13 @@ def fragments_with_old_columns(manifest: Manifest) -> int:
     return sum(_has_others(fragment, numbers) for fragment in manifest.fragments)
 
 
-def has_old_columns(manifest: Manifest, fragment: Message) -> bool:
+def has_old_columns(manifest: Manifest, fragment: ProtobufMessage) -> bool:
     """Whether a fragment of a version is one of these."""
     return _has_others(fragment, numbers_of(manifest))
 
 
-def _has_others(fragment: Message, columns: frozenset[int]) -> bool:
-    for file in map(Message.read, fragment.all(FILES)):
+def _has_others(fragment: ProtobufMessage, columns: frozenset[int]) -> bool:
+    for file in map(ProtobufMessage.read, fragment.all(FILES)):
         fields = {number for packed in file.all(_FIELDS_OF_FILE) for number in unpacked_numbers(packed)}
         if fields - columns:
             return True
@@ -74,5 +74,5 @@ def first_version(
         index.with_field(INDEX_VERSION, max(made_of, index.number(INDEX_VERSION) or 0))
         for index in moved.indexes
     ]
-    message = transaction(ManifestOperation.RESERVE, manifest.version, uuid, Message.of(), {})
+    message = transaction(ManifestOperation.RESERVE, manifest.version, uuid, ProtobufMessage.of(), {})
     return moved.with_parts(indexes=indexes).as_version(number, None, message, time_us)

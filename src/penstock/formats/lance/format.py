@@ -16,7 +16,7 @@ from penstock.formats.lance.manifest_check import ManifestCheck
 from penstock.formats.lance.manifest_reader import Manifests
 from penstock.formats.lance.state import NAME, LanceState, begin_with, is_managed, state_of, with_state
 from penstock.formats.lance.table_changes import Prepared, apply_steps, step_names
-from penstock.kernel.format import AppliedChange, Format, LaterCommitLookup, Refused, Table
+from penstock.kernel.format import AppliedChange, Format, FormatRefused, LaterCommitLookup, Table
 from penstock.kernel.objects import Objects
 from penstock.model.clock import Clock
 from penstock.model.content import AnyContent
@@ -148,7 +148,9 @@ class LanceFormat(Format):
 
     def admit(self, table: Table, content: AnyContent | None) -> None:
         if content is not None and content != table.content:
-            raise Refused("is a Lance table of the lake: it is changed by commits to the table, not by put")
+            raise FormatRefused(
+                "is a Lance table of the lake: it is changed by commits to the table, not by put"
+            )
 
     def is_before(self, content: AnyContent, first_version: int, *, keeps_younger: bool = False) -> bool:
         if not isinstance(content, LanceTable) or not is_managed(content):
@@ -226,4 +228,4 @@ def _table_objects(table: Table) -> Objects:
 def _require_lance_content(content: AnyContent | None) -> LanceTable | None:
     if content is None or (isinstance(content, LanceTable) and content.state):
         return content
-    raise Refused("is not managed by the lake on both sides")
+    raise FormatRefused("is not managed by the lake on both sides")

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from penstock.formats.lance.manifests import Base, Manifest, ManifestOperation
+from penstock.formats.lance.manifests import FileBase, Manifest, ManifestOperation
+from penstock.formats.lance.protobuf import ProtobufMessage
 from penstock.formats.lance.relocation import (
     BASE_OF_FILE,
     DELETION_FILE,
@@ -16,7 +17,6 @@ from penstock.formats.lance.relocation import (
     FRAGMENT_ID,
     UnknownPlacement,
 )
-from penstock.formats.lance.wire import Message
 from penstock.model.encoding import digest
 
 MARK_BYTES: Final = 12
@@ -52,7 +52,7 @@ class DeletionKey(NamedTuple):
 class Fragment(NamedTuple):
     """A fragment, as two sides can compare it."""
 
-    message: Message
+    message: ProtobufMessage
     files: tuple[str, ...]
     """The whole paths of its data files."""
     deletion_file: str | None
@@ -101,8 +101,8 @@ class RewriteGroup(NamedTuple):
     after: tuple[Fragment, ...]
 
 
-def places_of_bases(bases: Iterable[Base], folder: str) -> Mapping[int | None, Base]:
-    return {None: Base(-1, folder), **{base.id: base for base in bases}}
+def places_of_bases(bases: Iterable[FileBase], folder: str) -> Mapping[int | None, FileBase]:
+    return {None: FileBase(-1, folder), **{base.id: base for base in bases}}
 
 
 def fragments_of(side: FolderVersion) -> list[Fragment]:
@@ -123,10 +123,10 @@ def read_rewrites(side: FolderVersion) -> list[RewriteGroup]:
     _check_fields(message, _REWRITE_FIELDS)
     places = places_of_bases(side.manifest.bases, side.folder)
     groups: list[RewriteGroup] = []
-    for group in map(Message.read, message.all(_GROUPS)):
+    for group in map(ProtobufMessage.read, message.all(_GROUPS)):
         _check_fields(group, _GROUP_FIELDS)
         before, after = (
-            tuple(_locate_fragment(Message.read(packed), places) for packed in group.all(field))
+            tuple(_locate_fragment(ProtobufMessage.read(packed), places) for packed in group.all(field))
             for field in (1, 2)
         )
         groups.append(RewriteGroup(before, after))
@@ -138,7 +138,7 @@ def mark_of(file: str) -> bytes:
     return digest("lance fragment", file.encode())[:MARK_BYTES]
 
 
-def _check_fields(message: Message, fields: frozenset[int]) -> None:
+def _check_fields(message: ProtobufMessage, fields: frozenset[int]) -> None:
     """A Rewrite of a later Lance may say that rows are in another order."""
     if unknown := {field.number for field in message} - fields:
         raise UnknownPlacement(
@@ -146,14 +146,14 @@ def _check_fields(message: Message, fields: frozenset[int]) -> None:
         )
 
 
-def _locate_fragment(fragment: Message, places: Mapping[int | None, Base]) -> Fragment:
-    def at(base: int | None) -> Base:
+def _locate_fragment(fragment: ProtobufMessage, places: Mapping[int | None, FileBase]) -> Fragment:
+    def at(base: int | None) -> FileBase:
         if base not in places:
             raise UnknownPlacement(f"has files at base path {base}, which its manifest does not list")
         return places[base]
 
     files = []
-    for file in map(Message.read, fragment.all(FILES)):
+    for file in map(ProtobufMessage.read, fragment.all(FILES)):
         base = at(file.number(BASE_OF_FILE))
         files.append(f"{base.path}/data/{file.text(1)}" if base.is_root else f"{base.path}/{file.text(1)}")
     if not files:
@@ -161,7 +161,7 @@ def _locate_fragment(fragment: Message, places: Mapping[int | None, Base]) -> Fr
     return Fragment(fragment, tuple(files), _deletion_file(fragment, at))
 
 
-def _deletion_file(fragment: Message, at: Callable[[int | None], Base]) -> str | None:
+def _deletion_file(fragment: ProtobufMessage, at: Callable[[int | None], FileBase]) -> str | None:
     message = fragment.message(DELETION_FILE)
     if message is None:
         return None

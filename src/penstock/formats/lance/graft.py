@@ -19,7 +19,8 @@ from typing import Final, NamedTuple
 from penstock.formats.lance.columns import has_more_columns, why_not_read
 from penstock.formats.lance.fragments import FRESH, SUFFIXES, FolderVersion, Fragment, fragments_of, mark_of
 from penstock.formats.lance.lineage import Lineage, RowChanges
-from penstock.formats.lance.manifests import Base, Flag, Manifest, ManifestOperation
+from penstock.formats.lance.manifests import FileBase, Manifest, ManifestFlag, ManifestOperation
+from penstock.formats.lance.protobuf import ProtobufMessage, packed_numbers
 from penstock.formats.lance.relocation import (
     BASE_OF_FILE,
     DELETION_FILE,
@@ -29,7 +30,7 @@ from penstock.formats.lance.relocation import (
     move_bases,
     move_fragment,
 )
-from penstock.formats.lance.rows import (
+from penstock.formats.lance.row_sets import (
     Ranges,
     RowSet,
     all_rows,
@@ -41,7 +42,6 @@ from penstock.formats.lance.rows import (
     union,
 )
 from penstock.formats.lance.state import Step
-from penstock.formats.lance.wire import Message, packed_numbers
 
 PLAIN: Final = frozenset((ManifestOperation.APPEND, ManifestOperation.DELETE, ManifestOperation.RESERVE))
 """What neither replaces rows nor writes them to other files."""
@@ -58,7 +58,7 @@ _BLOBS: Final = b"lance.blob.v2"
 """Columns whose rows may name the numbers of bases."""
 
 
-class Ungraftable(Exception):
+class GraftRefused(Exception):
     """Two sides of a table do not go together. The reason continues a sentence; clashes name data files.
 
     ``way_out`` is what helps beside what always does.
@@ -91,7 +91,7 @@ class GraftResult(NamedTuple):
 
     manifest: Manifest
     operation: ManifestOperation
-    what: Message
+    what: ProtobufMessage
     copies: tuple[FileCopy, ...]
     deletions: tuple[NewDeletions, ...]
     added: frozenset[bytes]
@@ -135,14 +135,14 @@ class BaseState(NamedTuple):
 
 
 def check_operations(grafted: Collection[ManifestOperation], ground: Collection[ManifestOperation]) -> None:
-    """``Ungraftable`` if what was done on one side cannot come on top of what was done on the other."""
+    """``GraftRefused`` if what was done on one side cannot come on top of what was done on the other."""
     if others := _operation_names({*grafted} - GRAFTED):
-        raise Ungraftable(
+        raise GraftRefused(
             f"was changed on both sides, and {_join_names(others)} on the source cannot be repeated on "
             "top of the target's changes"
         )
     if others := _operation_names({*ground} & UNGROUNDED):
-        raise Ungraftable(
+        raise GraftRefused(
             f"was changed on both sides: the target has had {_join_names(others)}, after which Lance "
             "cannot apply the source's changes"
         )
@@ -160,7 +160,7 @@ def graft(
     is_again: bool = False,
     strange: RowSet = MappingProxyType({}),
 ) -> GraftResult:
-    """What became of ``bases`` at ``source``, done to ``target``. ``Ungraftable``, ``UnknownPlacement`` if
+    """What became of ``bases`` at ``source``, done to ``target``. ``GraftRefused``, ``UnknownPlacement`` if
     not.
 
     Both sides come from every base: rows that one of them has are not new, and a row that one side does not
@@ -172,8 +172,8 @@ def graft(
     states = [base.side for base in bases]
     for side in (*states, source, target):
         check_movable(side.manifest)
-        if side.manifest.flags & Flag.STABLE_ROW_IDS:
-            raise Ungraftable(
+        if side.manifest.flags & ManifestFlag.STABLE_ROW_IDS:
+            raise GraftRefused(
                 "was changed on both sides, and has stable row ids: both sides gave the same ids to "
                 "different new rows"
             )
@@ -184,7 +184,7 @@ def graft(
     _check_known(rows, bases, source_done, target_done)
     removed_rows = {} if receiver is None or receiver.changes is None else receiver.changes.removed_rows()
     if unknown := other_rows(shared_rows(rows.added, strange), removed_rows):
-        raise Ungraftable("never had, on this branch, the rows that the revert would restore", unknown)
+        raise GraftRefused("never had, on this branch, the rows that the revert would restore", unknown)
     _check_returned(rows, source_done, target_done)
     if rows.added or rows.removed or not is_again:
         _check_rows(rows, bases, source_done, target_done, receiver, is_again=is_again)
@@ -218,7 +218,7 @@ class _Rows:
 
 
 def _check_known(rows: _Rows, bases: Sequence[BaseState], source: SideHistory, target: SideHistory) -> None:
-    """``Ungraftable`` if rows are gone of which nothing says that they were removed.
+    """``GraftRefused`` if rows are gone of which nothing says that they were removed.
 
     They would be there still, as others: it is not known then how the rows of both sides are to be compared.
     """
@@ -227,7 +227,7 @@ def _check_known(rows: _Rows, bases: Sequence[BaseState], source: SideHistory, t
             continue
         gone = other_rows(rows.base, present)
         if lost := other_rows(gone, history.changes.removed_rows(), *(base.removed for base in bases)):
-            raise Ungraftable(
+            raise GraftRefused(
                 "was changed on both sides, and the history no longer says which rows of "
                 "one side are rows of the other",
                 lost,
@@ -243,7 +243,7 @@ def _check_rows(
     *,
     is_again: bool,
 ) -> None:
-    """``Ungraftable`` if both sides have done something to one row that is not the same, or may have."""
+    """``GraftRefused`` if both sides have done something to one row that is not the same, or may have."""
     added_by_both = other_rows(rows.base, rows.of_source, rows.of_target)
     for base, of_base in zip(bases, rows.of_bases, strict=True):
         # Both sides have it from a common state that such a row is gone.
@@ -256,26 +256,26 @@ def _check_rows(
             history.has_replaced or _find_undone(added_by_both, history) for history in (source, target)
         )
         if added_by_both and (has_replaced or not rows.lineage.is_whole):
-            raise Ungraftable(
+            raise GraftRefused(
                 "had the same data files changed on both sides (updated, compacted or deleted rows), and "
                 "the history no longer says which rows",
                 added_by_both,
             )
         if source.taken or target.taken:
-            raise Ungraftable(
+            raise GraftRefused(
                 "got transplanted or rebased commits on one side, and the history no longer says where "
                 "their rows are: a merge might duplicate rows"
             )
         return
     removed_rows = {} if receiver is None or receiver.changes is None else receiver.changes.removed_rows()
     if receiver is not None and (missing := other_rows(added_by_both, removed_rows)):
-        raise Ungraftable(
+        raise GraftRefused(
             "no longer has the rows that the commit deletes or updates, or has updated them since", missing
         )
     # A commit that was reverted comes back, and what was deleted or updated since does not.
     for_good = {} if receiver is None or receiver.changes is None else receiver.changes.removed_for_good()
     if back := shared_rows(rows.added, for_good):
-        raise Ungraftable("has deleted or updated rows that the commit added: they would come back", back)
+        raise GraftRefused("has deleted or updated rows that the commit added: they would come back", back)
     common = set() if is_again else row_changes.updates.keys() & other.updates.keys()
     """Updates that both sides have, by whatever way, and that stand."""
     own = [
@@ -284,9 +284,9 @@ def _check_rows(
     ]
     replaced = all_rows(change.removed for updates in own for change in updates.values())
     if clashes := shared_rows(added_by_both, replaced):
-        raise Ungraftable("had the same rows updated or deleted on both sides", clashes)
+        raise GraftRefused("had the same rows updated or deleted on both sides", clashes)
     if clashes := all_rows(_find_undone(added_by_both, history) for history in (source, target)):
-        raise Ungraftable(
+        raise GraftRefused(
             "had rows updated or deleted on one side; the other side still has the old rows, because the "
             "change was reverted or left out there",
             clashes,
@@ -312,7 +312,7 @@ def _find_undone(rows: RowSet, history: SideHistory) -> RowSet:
 def _check_repeated(
     rows: _Rows, source: RowChanges, target: RowChanges, common: Collection[Step], *, may_return: bool
 ) -> None:
-    """``Ungraftable`` if a row that came to a side by a repeated commit would be there twice, or come back.
+    """``GraftRefused`` if a row that came to a side by a repeated commit would be there twice, or come back.
 
     So would one that reverts have brought back on both sides.
 
@@ -329,7 +329,7 @@ def _check_repeated(
         else:
             again |= shared_rows(other_rows(update.removed, rows.base, rows.of_target), removed).keys()
     if again:
-        raise Ungraftable(
+        raise GraftRefused(
             "has rows that one side got from transplanted or reverted commits, and the other side "
             "deleted or updated: a merge would duplicate them or bring them back",
             again,
@@ -338,7 +338,7 @@ def _check_repeated(
 
 
 def _check_returned(rows: _Rows, source: SideHistory, target: SideHistory) -> None:
-    """``Ungraftable`` if a revert brought rows back on one side that only some of the common states have.
+    """``GraftRefused`` if a revert brought rows back on one side that only some of the common states have.
 
     By one of these they are new there, and by another one the other side has removed them.
     """
@@ -352,7 +352,7 @@ def _check_returned(rows: _Rows, source: SideHistory, target: SideHistory) -> No
     ):
         returned = {} if history.changes is None else history.changes.returned_rows()
         if clashes := other_rows(shared_rows(shared_rows(doubtful, mine), returned), others):
-            raise Ungraftable(
+            raise GraftRefused(
                 "has rows that a revert restored on one side, but that the other side no longer has",
                 clashes,
             )
@@ -361,41 +361,41 @@ def _check_returned(rows: _Rows, source: SideHistory, target: SideHistory) -> No
 def _check_inserts(source: SideHistory, target: SideHistory) -> None:
     """A merge insert that comes on top of other rows has not looked whether its keys are among them."""
     if source.has_inserts and target.has_added:
-        raise Ungraftable(
+        raise GraftRefused(
             "got new rows on both sides, on one of them by a merge insert (upsert), so both may have "
             "inserted rows with the same keys"
         )
 
 
 def _check_columns(base: Manifest, source: Manifest, target: Manifest, history: SideHistory) -> None:
-    """``Ungraftable`` if rows that were written on one side do not fit the columns of the other."""
+    """``GraftRefused`` if rows that were written on one side do not fit the columns of the other."""
     if not source.has_settings_of(base) and not source.has_settings_of(target):
-        raise Ungraftable("was changed on both sides: its rows on one, its settings on the other")
+        raise GraftRefused("was changed on both sides: its rows on one, its settings on the other")
     if source.has_schema_of(target):
         if (
             not source.has_schema_of(base)
             and {ManifestOperation.MERGE, ManifestOperation.REWRITE} <= history.operations
         ):
-            raise Ungraftable("got the same columns on both sides, possibly with different values")
+            raise GraftRefused("got the same columns on both sides, possibly with different values")
         return
     if not source.has_schema_of(base):
         if not target.has_schema_of(base):
-            raise Ungraftable("was changed on both sides, and both changed its columns")
-        raise Ungraftable(
+            raise GraftRefused("was changed on both sides, and both changed its columns")
+        raise GraftRefused(
             "was changed on both sides, and the source also changed its columns",
             way_out="merge the other way first, and then this way",
         )
     if (why := why_not_read(source, target)) is not None:
-        raise Ungraftable(f"was changed on both sides, and {why} on one of them")
+        raise GraftRefused(f"was changed on both sides, and {why} on one of them")
     if ManifestOperation.UPDATE in history.operations and has_more_columns(target, source):
-        raise Ungraftable(
+        raise GraftRefused(
             "got a new column on one side and updated rows on the other: the updated rows would lose "
             "their values in that column"
         )
 
 
 def _check_values(rows: _Rows, source: SideHistory, target: SideHistory) -> None:
-    """``Ungraftable`` if rows of one side got other values where they are, and the other side has them too.
+    """``GraftRefused`` if rows of one side got other values where they are, and the other side has them too.
 
     Lance can write a column of a fragment anew, and leave the others where they are.
     """
@@ -420,7 +420,7 @@ def _check_values(rows: _Rows, source: SideHistory, target: SideHistory) -> None
         clashes |= shared_rows(rewritten_by_source, all_rows((rows.base, rows.of_target))).keys()
         clashes |= shared_rows(other, rows.removed).keys()
     if clashes:
-        raise Ungraftable(
+        raise GraftRefused(
             "was changed on both sides: one side rewrote columns of data files from which the other side "
             "kept or deleted rows",
             clashes,
@@ -451,14 +451,14 @@ class RowGraft:
         )
         is_renumbered = any(old not in (None, new) for old, new in self._moved.items())
         if is_renumbered and any(_BLOBS in field for field in source.manifest.schema[0]):
-            raise Ungraftable(
+            raise GraftRefused(
                 "was changed on both sides, and they store its blobs at different locations under the same id"
             )
         self._copies: list[FileCopy] = []
         self._written: list[NewDeletions] = []
 
     @property
-    def bases(self) -> tuple[Base, ...]:
+    def bases(self) -> tuple[FileBase, ...]:
         """The bases of the target, with those that the source's files need there."""
         return self._bases
 
@@ -469,8 +469,10 @@ class RowGraft:
 
     def graft(self) -> GraftResult:
         target = self._target.manifest
-        messages: dict[int, Message] = {fragment.number: fragment.message for fragment in self._rows.kept}
-        updated: list[Message] = []
+        messages: dict[int, ProtobufMessage] = {
+            fragment.number: fragment.message for fragment in self._rows.kept
+        }
+        updated: list[ProtobufMessage] = []
         removed: list[int] = []
         for fragment in self._rows.target:
             after_removal = self._remove_rows_from_fragment(fragment)
@@ -502,7 +504,7 @@ class RowGraft:
             manifest, *transaction, tuple(self._copies), tuple(self._written), marks, is_changed
         )
 
-    def _remove_rows_from_fragment(self, fragment: Fragment) -> Message | None:
+    def _remove_rows_from_fragment(self, fragment: Fragment) -> ProtobufMessage | None:
         """A fragment of the target without the rows that have to go; ``None`` if it has no others."""
         layout = self._lineage.layout(fragment)
         gone = places_of(layout, self._rows.removed)
@@ -527,7 +529,7 @@ class RowGraft:
         places = places_of(self._lineage.layout(fragment), self._rows.added)
         return difference(places, self._lineage.deletions(fragment))
 
-    def _as_number(self, fragment: Fragment, ranges: Ranges, number: int) -> Message:
+    def _as_number(self, fragment: Fragment, ranges: Ranges, number: int) -> ProtobufMessage:
         """A fragment of the source as a new one of the target, with the rows that have to come."""
         moved = move_fragment(fragment.message, self._moved).with_field(FRAGMENT_ID, number)
         places = difference(((0, fragment.physical_rows),), ranges)
@@ -538,7 +540,7 @@ class RowGraft:
         return self._with_deletion(moved, self._write(number, places))
 
     @staticmethod
-    def _with_deletion(fragment: Message, deletion: bytes | None) -> Message:
+    def _with_deletion(fragment: ProtobufMessage, deletion: bytes | None) -> ProtobufMessage:
         return fragment.with_field(DELETION_FILE, *(() if deletion is None else (deletion,)))
 
     def _write_deletion_file(self, fragment: Fragment, number: int) -> bytes:
@@ -565,7 +567,7 @@ class RowGraft:
         version, chance = self._target.manifest.version, secrets.randbits(64)
         name = f"_deletions/{number}-{version}-{chance}.{SUFFIXES[_BITMAP]}"
         self._written.append(NewDeletions(name, places))
-        return Message.of((1, _BITMAP), (2, version), (3, chance), (4, count(places))).pack()
+        return ProtobufMessage.of((1, _BITMAP), (2, version), (3, chance), (4, count(places))).pack()
 
 
 def marks_between(before: FolderVersion | None, after: FolderVersion) -> list[bytes]:
@@ -575,18 +577,18 @@ def marks_between(before: FolderVersion | None, after: FolderVersion) -> list[by
 
 
 def _describe_transaction(
-    new: list[Message], updated: list[Message], removed: bytes
-) -> tuple[ManifestOperation, Message]:
+    new: list[ProtobufMessage], updated: list[ProtobufMessage], removed: bytes
+) -> tuple[ManifestOperation, ProtobufMessage]:
     """The operation and the transaction message for Lance, by which other writers detect conflicts."""
     if not updated and not removed:
-        return ManifestOperation.APPEND, Message.of(*((1, message.pack()) for message in new))
+        return ManifestOperation.APPEND, ProtobufMessage.of(*((1, message.pack()) for message in new))
     if not new:
         ids = ((2, removed),) if removed else ()
-        return ManifestOperation.DELETE, Message.of(
+        return ManifestOperation.DELETE, ProtobufMessage.of(
             *((1, message.pack()) for message in updated), *ids, (3, "true")
         )
     gone = ((1, removed),) if removed else ()
-    return ManifestOperation.UPDATE, Message.of(
+    return ManifestOperation.UPDATE, ProtobufMessage.of(
         *gone, *((2, message.pack()) for message in updated), *((3, message.pack()) for message in new)
     )
 

@@ -20,7 +20,7 @@ class _Step(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     """What all steps share."""
 
 
-class Declare(_Step, frozen=True, kw_only=True, tag="declare"):
+class DeclareStep(_Step, frozen=True, kw_only=True, tag="declare"):
     """A table that has no version yet."""
 
     id: UUID
@@ -30,7 +30,7 @@ class Declare(_Step, frozen=True, kw_only=True, tag="declare"):
     properties: dict[str, str] = {}
 
 
-class Register(_Step, frozen=True, kw_only=True, tag="register"):
+class RegisterStep(_Step, frozen=True, kw_only=True, tag="register"):
     """Register a Lance table that exists at a location. Only on the default branch."""
 
     id: UUID
@@ -41,7 +41,7 @@ class Register(_Step, frozen=True, kw_only=True, tag="register"):
     properties: dict[str, str] = {}
 
 
-class Create(_Step, frozen=True, kw_only=True, tag="create"):
+class CreateStep(_Step, frozen=True, kw_only=True, tag="create"):
     """The next version, whose manifest its writer has put into storage."""
 
     branch: str = MAIN
@@ -55,7 +55,7 @@ class Create(_Step, frozen=True, kw_only=True, tag="create"):
     metadata: dict[str, str] = {}
 
 
-class Delete(_Step, frozen=True, kw_only=True, tag="delete"):
+class DeleteStep(_Step, frozen=True, kw_only=True, tag="delete"):
     """Remove versions from the table's version list. The newest one stays."""
 
     branch: str = MAIN
@@ -63,14 +63,14 @@ class Delete(_Step, frozen=True, kw_only=True, tag="delete"):
     """From a version up to but without another one; without an end if that is below zero."""
 
 
-class Alter(_Step, frozen=True, kw_only=True, tag="alter"):
+class AlterStep(_Step, frozen=True, kw_only=True, tag="alter"):
     """Properties of the table."""
 
     properties: dict[str, str | None]
     """Those without a value are removed."""
 
 
-class PutTag(_Step, frozen=True, kw_only=True, tag="put tag"):
+class PutTagStep(_Step, frozen=True, kw_only=True, tag="put tag"):
     """One of Lance's own tags."""
 
     name: str
@@ -81,11 +81,11 @@ class PutTag(_Step, frozen=True, kw_only=True, tag="put tag"):
     metadata: dict[str, str] = {}
 
 
-class DropTag(_Step, frozen=True, kw_only=True, tag="drop tag"):
+class DropTagStep(_Step, frozen=True, kw_only=True, tag="drop tag"):
     name: str
 
 
-class PutBranch(_Step, frozen=True, kw_only=True, tag="put branch"):
+class PutBranchStep(_Step, frozen=True, kw_only=True, tag="put branch"):
     """One of Lance's own branches, which begins as a version of another one."""
 
     name: str
@@ -95,11 +95,11 @@ class PutBranch(_Step, frozen=True, kw_only=True, tag="put branch"):
     metadata: dict[str, str] = {}
 
 
-class DropBranch(_Step, frozen=True, kw_only=True, tag="drop branch"):
+class DropBranchStep(_Step, frozen=True, kw_only=True, tag="drop branch"):
     name: str
 
 
-class Resync(_Step, frozen=True, kw_only=True, tag="resync"):
+class ResyncStep(_Step, frozen=True, kw_only=True, tag="resync"):
     """Take over the versions that the table's own folder has and the lake has not, of a lake that is older
     than its tables. Only on the default branch."""
 
@@ -112,7 +112,7 @@ class Resync(_Step, frozen=True, kw_only=True, tag="resync"):
     becomes another one."""
 
 
-class Erase(_Step, frozen=True, kw_only=True, tag="erase"):
+class EraseStep(_Step, frozen=True, kw_only=True, tag="erase"):
     """A version with which the history of the table begins, or which says with which one it does: it changes
     nothing, and no version from before the first is told any more. Only on the default branch."""
 
@@ -126,23 +126,23 @@ class Erase(_Step, frozen=True, kw_only=True, tag="erase"):
     """The version with which history begins; ``None`` if it is this one."""
 
 
-class Deregister(_Step, frozen=True, kw_only=True, tag="deregister"):
+class DeregisterStep(_Step, frozen=True, kw_only=True, tag="deregister"):
     """The lake forgets the table. Its files stay."""
 
 
 Step: TypeAlias = (
-    Declare
-    | Register
-    | Create
-    | Delete
-    | Alter
-    | PutTag
-    | DropTag
-    | PutBranch
-    | DropBranch
-    | Deregister
-    | Resync
-    | Erase
+    DeclareStep
+    | RegisterStep
+    | CreateStep
+    | DeleteStep
+    | AlterStep
+    | PutTagStep
+    | DropTagStep
+    | PutBranchStep
+    | DropBranchStep
+    | DeregisterStep
+    | ResyncStep
+    | EraseStep
 )
 
 

@@ -18,13 +18,14 @@ from penstock.formats.lance.fragments import (
     read_rewrites,
 )
 from penstock.formats.lance.manifests import ManifestOperation
+from penstock.formats.lance.merge_sides import NumberedVersion, SidesHistory
 from penstock.formats.lance.names import is_revert
 from penstock.formats.lance.relocation import UnknownPlacement
-from penstock.formats.lance.rows import (
+from penstock.formats.lance.row_sets import (
     Layout,
     Ranges,
     RowSet,
-    Span,
+    RowSpan,
     all_rows,
     other_rows,
     rows_of,
@@ -32,8 +33,7 @@ from penstock.formats.lance.rows import (
     split,
     without_places,
 )
-from penstock.formats.lance.sides import NumberedVersion, SidesHistory
-from penstock.formats.lance.state import MergeArrivals, RowTrace, Step, VersionAt
+from penstock.formats.lance.state import MergeArrivals, RowTrace, Step, VersionPointer
 
 TRACED_MAX: Final = 128
 """So many versions that compacted, so many that updated and so many that deleted rows are remembered by a
@@ -53,10 +53,10 @@ _TRACELESS: Final = frozenset(
 """What neither removes rows nor writes them to other files."""
 
 
-class Sources(NamedTuple):
+class LineageReaders(NamedTuple):
     """How manifests and files of deleted rows are read. Both raise ``UnknownPlacement`` for what is gone."""
 
-    side: Callable[[VersionAt], FolderVersion]
+    side: Callable[[VersionPointer], FolderVersion]
     deletions: Callable[[str], Ranges]
     """The deleted rows in a file, by its whole path."""
 
@@ -106,7 +106,7 @@ class RowChanges(NamedTuple):
 class Lineage:
     """Knows where rows are, as far as compaction in some versions moved them."""
 
-    def __init__(self, sources: Sources, rewrites: Iterable[VersionAt] | None) -> None:
+    def __init__(self, sources: LineageReaders, rewrites: Iterable[VersionPointer] | None) -> None:
         """``UnknownPlacement`` if a version that compacted fragments is gone, or is not understood.
 
         ``rewrites`` are ``None`` if not all of them are known.
@@ -114,8 +114,8 @@ class Lineage:
         self.is_whole = rewrites is not None
         self._sources = sources
         self._groups: dict[str, RewriteGroup] = {}
-        self._made_by: dict[str, VersionAt] = {}
-        self._used: dict[VersionAt, None] = {}
+        self._made_by: dict[str, VersionPointer] = {}
+        self._used: dict[VersionPointer, None] = {}
         for version in dict.fromkeys(rewrites or ()):
             for group in read_rewrites(sources.side(version)):
                 self._groups |= {fragment.file: group for fragment in group.after}
@@ -145,7 +145,7 @@ class Lineage:
     def _lay_out(self, fragment: Fragment, group: RewriteGroup | None) -> None:
         """Find the rows of a fragment, and of those that were written together with it."""
         if group is None:
-            self._layouts[fragment.file] = (Span(fragment.file, 0, fragment.physical_rows),)
+            self._layouts[fragment.file] = (RowSpan(fragment.file, 0, fragment.physical_rows),)
             return
         self._used[self._made_by[fragment.file]] = None
         if any(fragment.file not in self._layouts for fragment in group.before):
@@ -292,9 +292,9 @@ def arrived_trace(arrived: MergeArrivals) -> RowTrace | None:
     return arrived.trace
 
 
-def rewrites_in(versions: Iterable[NumberedVersion]) -> tuple[VersionAt, ...] | None:
+def rewrites_in(versions: Iterable[NumberedVersion]) -> tuple[VersionPointer, ...] | None:
     """Those that compacted fragments, of what some versions brought; ``None`` if not all are known."""
-    rewrites: dict[VersionAt, None] = {}
+    rewrites: dict[VersionPointer, None] = {}
     for version in versions:
         arrived = version.version.arrived
         if arrived is None:

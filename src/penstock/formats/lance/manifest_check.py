@@ -32,7 +32,15 @@ from penstock.errors import (
 from penstock.formats.lance.branch_chains import OwnedChain, WriteTarget, chain_for, chains, new_line
 from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.continuity import ANEW, find_gap
-from penstock.formats.lance.intents import Create, Declare, Erase, NumberedStep, PutBranch, Register, Resync
+from penstock.formats.lance.intents import (
+    CreateStep,
+    DeclareStep,
+    EraseStep,
+    NumberedStep,
+    PutBranchStep,
+    RegisterStep,
+    ResyncStep,
+)
 from penstock.formats.lance.manifest_reader import Manifests, is_of
 from penstock.formats.lance.manifests import Manifest, ManifestOperation, transaction
 from penstock.formats.lance.names import (
@@ -48,6 +56,7 @@ from penstock.formats.lance.names import (
     manifest_name,
     staged_name,
 )
+from penstock.formats.lance.protobuf import MalformedMessage, ProtobufMessage
 from penstock.formats.lance.registration import look_at
 from penstock.formats.lance.relocation import (
     BASE_OF_INDEX,
@@ -60,16 +69,15 @@ from penstock.formats.lance.relocation import (
 )
 from penstock.formats.lance.state import (
     LanceState,
+    LanceTableVersion,
+    LanceVersionReader,
     OwnBranch,
-    Version,
-    Versions,
     folder_at,
     state_of,
     version_of,
     with_state,
 )
 from penstock.formats.lance.table_changes import FoundVersion, MadeVersion, no_version_error
-from penstock.formats.lance.wire import Malformed, Message
 from penstock.kernel.format import Table
 from penstock.kernel.objects import Objects
 from penstock.model.keys import Key
@@ -115,33 +123,33 @@ class _RequestCheck:
         self._standing = WriteTarget.of(table)
         self._content = table.content if isinstance(table.content, LanceTable) else None
         self.found: dict[int, MadeVersion | FoundVersion] = {}
-        self._coming: dict[tuple[str, int], Version] = {}
+        self._coming: dict[tuple[str, int], LanceTableVersion] = {}
         """Versions of the same request, by Lance's branch and their number."""
 
     def check_step(self, placed: NumberedStep) -> None:
         match placed.step:
-            case Declare() as step:
+            case DeclareStep() as step:
                 self._declare(step)
-            case Register() as step:
+            case RegisterStep() as step:
                 self.found[placed.operation] = look_at(self._places.at(step.location), self._key)
-            case Resync() as step:
+            case ResyncStep() as step:
                 self.found[placed.operation] = self._find_version_at_place(step)
-            case Create() as step:
+            case CreateStep() as step:
                 self.found[placed.operation] = self._check_new_version(step)
-            case PutBranch() as step:
+            case PutBranchStep() as step:
                 self.found[placed.operation] = self._check_new_branch(step)
-            case Erase() as step:
-                made = Create(version=step.version, path=step.path, size=step.size)
+            case EraseStep() as step:
+                made = CreateStep(version=step.version, path=step.path, size=step.size)
                 self.found[placed.operation] = self._check_new_version(made)
 
-    def _find_version_at_place(self, step: Resync) -> FoundVersion:
+    def _find_version_at_place(self, step: ResyncStep) -> FoundVersion:
         """What is at a table's place. The manifests of versions that the lake does not know are read: merges
         ask what made them."""
         place = self._places.at(step.location)
         entries = dict(look_at(place, self._key).entries)
         for name, entry in entries.items():
             if (
-                not isinstance(entry, Version)
+                not isinstance(entry, LanceTableVersion)
                 or (named := version_of(name)) is None
                 or named[1] <= step.known
             ):
@@ -150,7 +158,7 @@ class _RequestCheck:
             (data,) = place.read([path])
             if data is None:
                 continue  # cleaned up just now
-            again = Create(branch=named[0], version=named[1], path=path)
+            again = CreateStep(branch=named[0], version=named[1], path=path)
             content = LanceTable(id=step.id, location=step.location)
             manifest = self._with_transaction(
                 content, again, OwnedChain("", b""), self._parse_manifest(again, data)
@@ -160,23 +168,23 @@ class _RequestCheck:
             )
         return FoundVersion(entries)
 
-    def _declare(self, step: Declare) -> None:
+    def _declare(self, step: DeclareStep) -> None:
         """A table that a later step of the same request may write to."""
         content = LanceTable(id=step.id, location=step.location)
-        chain = new_line(self._standing, content, Versions(self._objects, LanceState()))
+        chain = new_line(self._standing, content, LanceVersionReader(self._objects, LanceState()))
         state = LanceState(chain=chain.folder, owner=chain.owner, is_private=step.is_private)
         self._content = with_state(content, state)
 
-    def _require_table_state(self) -> tuple[LanceTable, LanceState, Versions]:
+    def _require_table_state(self) -> tuple[LanceTable, LanceState, LanceVersionReader]:
         content = self._content
         if content is None or not content.state:
             raise TableNotFound(f"there is no Lance table '{self._key}'")
         state = state_of(content)
-        return content, state, Versions(self._objects, state)
+        return content, state, LanceVersionReader(self._objects, state)
 
     # -- versions ------------------------------------------------------------------------------------------
 
-    def _check_new_version(self, step: Create) -> MadeVersion:
+    def _check_new_version(self, step: CreateStep) -> MadeVersion:
         content, state, versions = self._require_table_state()
         if not 1 <= step.version <= VERSION_MAX:
             raise InvalidRequest(f"{step.version} is not a valid version of '{self._key}'")
@@ -217,7 +225,7 @@ class _RequestCheck:
             mended = self._with_found_indexes(content, versions, step, chain, manifest)
         except UnknownPlacement as problem:
             raise InvalidManifest(f"version {step.version} of '{self._key}' {problem}") from None
-        except Malformed as problem:
+        except MalformedMessage as problem:
             raise InvalidManifest(f"{step.path} of '{self._key}' is not a manifest: {problem}") from None
         if mended is not manifest:
             data = mended.pack(self._places.moved)
@@ -226,7 +234,7 @@ class _RequestCheck:
             staged = self._put_apart(content, chain, step.branch, step.version, data)
         elif staged == manifest_name(chain.folder, step.branch, step.version, is_v1=step.is_v1):
             staged = ""  # it is where it belongs already, and nobody may remove it there
-        version = Version(
+        version = LanceTableVersion(
             chain=chain.folder,
             staged=staged,
             size=len(data),
@@ -243,12 +251,12 @@ class _RequestCheck:
             version, chain, _find_fork_in_transaction(manifest) if step.branch else None, follows
         )
 
-    def _check_missing_branch(self, step: Create) -> OwnRefNotFound:
+    def _check_missing_branch(self, step: CreateStep) -> OwnRefNotFound:
         """For a branch that is not there, and does not begin with this version."""
         return OwnRefNotFound(f"'{self._key}' has no branch '{step.branch}'", branch=step.branch)
 
     def _find_chain(
-        self, step: Create, content: LanceTable, state: LanceState, versions: Versions
+        self, step: CreateStep, content: LanceTable, state: LanceState, versions: LanceVersionReader
     ) -> OwnedChain:
         """The chain that a manifest was written for, by where it lies."""
         for chain in chains(self._standing, content, state, versions):
@@ -268,7 +276,7 @@ class _RequestCheck:
             f" that is {folder_of(where, step.branch)}{VERSIONS}"
         )
 
-    def _check_name(self, step: Create, chain: OwnedChain, name: str) -> None:
+    def _check_name(self, step: CreateStep, chain: OwnedChain, name: str) -> None:
         """A manifest may lie under any name but that of another version: whatever is staged is removed."""
         last = name.rpartition("/")[2]
         own = manifest_name(chain.folder, step.branch, step.version, is_v1=step.is_v1)
@@ -276,7 +284,7 @@ class _RequestCheck:
         if ".." in name or MANIFEST not in last or (is_final and step.path != own):
             raise InvalidManifest(f"{step.path} is not a name of a manifest of '{self._key}'")
 
-    def _read(self, content: LanceTable, step: Create) -> bytes | None:
+    def _read(self, content: LanceTable, step: CreateStep) -> bytes | None:
         place = self._places.at(content.location)
         if step.size is not None and not 0 < step.size <= MANIFEST_MAX_BYTES:
             raise InvalidManifest(
@@ -289,11 +297,11 @@ class _RequestCheck:
             )
         return data
 
-    def _parse_manifest(self, step: Create, data: bytes) -> Manifest:
+    def _parse_manifest(self, step: CreateStep, data: bytes) -> Manifest:
         try:
             manifest = Manifest.read(data, self._places.moved)
             version, branch = manifest.version, manifest.branch or MAIN
-        except Malformed as problem:
+        except MalformedMessage as problem:
             raise InvalidManifest(f"{step.path} of '{self._key}' is not a manifest: {problem}") from None
         if version != step.version:
             raise InvalidManifest(
@@ -307,7 +315,7 @@ class _RequestCheck:
         return manifest
 
     def _with_transaction(
-        self, content: LanceTable, step: Create, chain: OwnedChain, manifest: Manifest
+        self, content: LanceTable, step: CreateStep, chain: OwnedChain, manifest: Manifest
     ) -> Manifest:
         """A manifest with the transaction that made it, also where that is a file of its own."""
         name = manifest.transaction_file
@@ -318,11 +326,13 @@ class _RequestCheck:
         if data is None:
             return manifest
         try:
-            return manifest._replace(transaction=Message.read(data))
-        except Malformed as problem:
+            return manifest._replace(transaction=ProtobufMessage.read(data))
+        except MalformedMessage as problem:
             raise InvalidManifest(f"{path} of '{self._key}' is not a transaction: {problem}") from None
 
-    def _previous_version(self, versions: Versions, step: Create) -> tuple[int, Version] | None:
+    def _previous_version(
+        self, versions: LanceVersionReader, step: CreateStep
+    ) -> tuple[int, LanceTableVersion] | None:
         """The version that a new one comes after, if that is the next one."""
         number = step.version - 1
         if (coming := self._coming.get((step.branch, number))) is not None:
@@ -333,8 +343,8 @@ class _RequestCheck:
     def _check_continues(
         self,
         content: LanceTable,
-        before: tuple[int, Version] | None,
-        step: Create,
+        before: tuple[int, LanceTableVersion] | None,
+        step: CreateStep,
         chain: OwnedChain,
         manifest: Manifest,
     ) -> None:
@@ -351,7 +361,7 @@ class _RequestCheck:
             old_manifest = move_to_folder(old_manifest, *folders)
         try:
             gap = find_gap(old_manifest, manifest)
-        except Malformed as problem:
+        except MalformedMessage as problem:
             raise InvalidManifest(f"{step.path} of '{self._key}' is not a manifest: {problem}") from None
         if gap is None and not self._was_overtaken(version, manifest, number):
             return
@@ -366,7 +376,9 @@ class _RequestCheck:
             newest=number,
         )
 
-    def _check_bases(self, content: LanceTable, versions: Versions, step: Create, manifest: Manifest) -> None:
+    def _check_bases(
+        self, content: LanceTable, versions: LanceVersionReader, step: CreateStep, manifest: Manifest
+    ) -> None:
         """``InvalidManifest`` if a version has files at a place that is not the table's, and was none before.
 
         They may be another table's, and a server would read them for whoever may read this one.
@@ -397,8 +409,8 @@ class _RequestCheck:
         self,
         content: LanceTable,
         state: LanceState,
-        before: tuple[int, Version] | None,
-        step: Create,
+        before: tuple[int, LanceTableVersion] | None,
+        step: CreateStep,
         manifest: Manifest,
     ) -> None:
         """``TableStateRefused`` if a version brings something back of a table from before it was erased: an
@@ -432,7 +444,7 @@ class _RequestCheck:
                     index=name,
                 )
 
-    def _was_overtaken(self, before: Version, manifest: Manifest, number: int) -> bool:
+    def _was_overtaken(self, before: LanceTableVersion, manifest: Manifest, number: int) -> bool:
         """Whether a statement of a transaction may have gone on from a version of somebody else: one that it
         did not read is looked for in the folder, where the transaction's own versions are not."""
         transaction = manifest.transaction
@@ -441,7 +453,7 @@ class _RequestCheck:
         return (transaction.number(1) or 0) < number
 
     def _is_other_there(
-        self, content: LanceTable, version: Version, branch: str, number: int, chain: OwnedChain
+        self, content: LanceTable, version: LanceTableVersion, branch: str, number: int, chain: OwnedChain
     ) -> bool:
         """Whether something else than a version is where Lance looks for it."""
         if not version.staged or version.chain != chain.folder:
@@ -450,7 +462,12 @@ class _RequestCheck:
         return data is not None and not is_of(version, data)
 
     def _with_found_indexes(
-        self, content: LanceTable, versions: Versions, step: Create, chain: OwnedChain, manifest: Manifest
+        self,
+        content: LanceTable,
+        versions: LanceVersionReader,
+        step: CreateStep,
+        chain: OwnedChain,
+        manifest: Manifest,
     ) -> Manifest:
         """The manifest, corrected where it names the wrong place of an index. ``InvalidManifest`` if an index
         is missing.
@@ -520,7 +537,7 @@ class _RequestCheck:
                 branch=branch,
             )
 
-    def _check_new_branch(self, step: PutBranch) -> MadeVersion:
+    def _check_new_branch(self, step: PutBranchStep) -> MadeVersion:
         """The first version of one of Lance's own branches: its parent's, at another folder."""
         content, state, versions = self._require_table_state()
         chain = chain_for(self._standing, content, state, versions)
@@ -543,7 +560,7 @@ class _RequestCheck:
             raise UnsupportedFeature(f"'{self._key}' {problem}, so it cannot be branched") from None
         data = moved.as_version(number, step.name, transaction, self._now_us).pack(self._places.moved)
         staged = self._put_apart(content, chain, step.name, number, data)
-        version = Version(
+        version = LanceTableVersion(
             chain=chain.folder,
             staged=staged,
             size=len(data),
@@ -561,10 +578,10 @@ def _is_within(path: str, location: str) -> bool:
         return False  # no place that is known here
 
 
-def _clone_transaction(location: str, step: PutBranch, number: int) -> Message:
+def _clone_transaction(location: str, step: PutBranchStep, number: int) -> ProtobufMessage:
     """The Lance transaction that creates a branch: a clone."""
     parent = ((2, step.parent),) if step.parent else ()
-    what = Message.of((1, 1), *parent, (3, number), (4, location), (5, step.name))
+    what = ProtobufMessage.of((1, 1), *parent, (3, number), (4, location), (5, step.name))
     return transaction(ManifestOperation.CLONE, number, str(uuid4()), what, {})
 
 

@@ -13,9 +13,9 @@ from typing import Final, NamedTuple
 
 from penstock.errors import Damaged
 from penstock.formats.lance.manifests import Manifest
+from penstock.formats.lance.protobuf import MalformedMessage
 from penstock.formats.lance.relocation import check_movable
-from penstock.formats.lance.state import Version
-from penstock.formats.lance.wire import Malformed
+from penstock.formats.lance.state import LanceTableVersion
 from penstock.storage.places import Places
 
 KEPT_MAX_BYTES: Final = 64 * 1024 * 1024
@@ -43,12 +43,12 @@ class Manifests:
         self._kept: OrderedDict[bytes, _KeptManifest] = OrderedDict()
         self._size, self._lock = 0, Lock()
 
-    def find_cached(self, version: Version) -> bytes | None:
+    def find_cached(self, version: LanceTableVersion) -> bytes | None:
         """The bytes of a version's manifest, if they are in memory."""
         kept_manifest = self._find_cached(version)
         return None if kept_manifest is None else kept_manifest.data
 
-    def read(self, location: str, branch: str, number: int, version: Version) -> bytes:
+    def read(self, location: str, branch: str, number: int, version: LanceTableVersion) -> bytes:
         """The bytes of a version's manifest. ``Damaged`` if it is not there, or is another one."""
         if (cached := self.find_cached(version)) is not None:
             return cached
@@ -65,19 +65,19 @@ class Manifests:
             version=number,
         )
 
-    def manifest(self, location: str, branch: str, number: int, version: Version) -> Manifest:
+    def manifest(self, location: str, branch: str, number: int, version: LanceTableVersion) -> Manifest:
         """A version's manifest. ``Damaged`` as for its bytes."""
         kept_manifest = self._find_cached(version)
         if kept_manifest is not None and kept_manifest.manifest is not None:
             return kept_manifest.manifest
         try:
             return Manifest.read(self.read(location, branch, number, version), self._places.moved)
-        except Malformed as problem:
+        except MalformedMessage as problem:
             raise Damaged(
                 f"the manifest of version {number} of the Lance table at {location} cannot be read: {problem}"
             ) from None
 
-    def readable(self, location: str, branch: str, number: int, version: Version) -> bytes:
+    def readable(self, location: str, branch: str, number: int, version: LanceTableVersion) -> bytes:
         """The bytes of a manifest by which Lance finds a version's files: its own, unless they name places
         that files were moved away from.
 
@@ -89,13 +89,13 @@ class Manifests:
         try:
             if not Manifest.read(data).has_moved_bases(moved):
                 return data
-        except Malformed:
+        except MalformedMessage:
             return data  # opening it reports that
         manifest = self.manifest(location, branch, number, version)
         check_movable(manifest)
         return manifest.pack(moved)
 
-    def keep(self, version: Version, data: bytes, manifest: Manifest | None = None) -> None:
+    def keep(self, version: LanceTableVersion, data: bytes, manifest: Manifest | None = None) -> None:
         """Remember the bytes of a version that somebody has read or written, and what they say.
 
         Not those of one that is known by its place alone: another manifest may come to be there, when a table
@@ -111,12 +111,12 @@ class Manifests:
             while self._size > KEPT_MAX_BYTES and len(self._kept) > 1:
                 self._size -= self._kept.popitem(last=False)[1].size
 
-    def _find_cached(self, version: Version) -> _KeptManifest | None:
+    def _find_cached(self, version: LanceTableVersion) -> _KeptManifest | None:
         with self._lock:
             return self._kept.get(version.sha256)
 
 
-def is_of(version: Version, data: bytes) -> bool:
+def is_of(version: LanceTableVersion, data: bytes) -> bool:
     """Whether bytes are a version's manifest, as far as is known of it."""
     if version.sha256:
         return hashlib.sha256(data).digest() == version.sha256

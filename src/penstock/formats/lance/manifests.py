@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple, Self
 
-from penstock.formats.lance.wire import Malformed, Message
+from penstock.formats.lance.protobuf import MalformedMessage, ProtobufMessage
 from penstock.storage.moved_roots import NOT_MOVED, MovedRoots
 
 MAGIC: Final = b"LANC"
@@ -78,7 +78,7 @@ _MAPS: Final[Mapping[str, int]] = {
 """Maps of texts, by how a conflict calls them."""
 
 
-class Flag:
+class ManifestFlag:
     """Bits by which a table says what its readers and writers must know."""
 
     DELETIONS: Final = 1
@@ -125,7 +125,7 @@ _OPERATIONS: Final[Mapping[int, ManifestOperation]] = {
 _NUMBERS: Final = {operation: number for number, operation in _OPERATIONS.items()}
 
 
-class Base(NamedTuple):
+class FileBase(NamedTuple):
     """A place where files of a table lie that are not in its own folder."""
 
     id: int
@@ -135,43 +135,47 @@ class Base(NamedTuple):
     name: str | None = None
 
     @staticmethod
-    def read(data: bytes) -> Base:
-        message = Message.read(data)
-        return Base(message.number(1) or 0, message.text(4) or "", bool(message.number(3)), message.text(2))
+    def read(data: bytes) -> FileBase:
+        message = ProtobufMessage.read(data)
+        return FileBase(
+            message.number(1) or 0, message.text(4) or "", bool(message.number(3)), message.text(2)
+        )
 
     def pack(self) -> bytes:
         name = () if self.name is None else ((2, self.name),)
-        return Message.of((1, self.id), *name, (3, int(self.is_root)), (4, self.path)).pack()
+        return ProtobufMessage.of((1, self.id), *name, (3, int(self.is_root)), (4, self.path)).pack()
 
 
 class Manifest(NamedTuple):
     """A manifest with its sections. Fragments and indexes are messages of their own."""
 
-    body: Message
-    indexes: tuple[Message, ...] = ()
-    transaction: Message | None = None
+    body: ProtobufMessage
+    indexes: tuple[ProtobufMessage, ...] = ()
+    transaction: ProtobufMessage | None = None
 
     @classmethod
     def read(cls, data: bytes, moved: MovedRoots = NOT_MOVED) -> Self:
-        """The manifest in the bytes of a file. ``Malformed`` if there is none.
+        """The manifest in the bytes of a file. ``MalformedMessage`` if there is none.
 
         Bases at places that files were ``moved`` to have the locations by which the lake knows them.
         """
         if len(data) < _FOOTER.size + _LENGTH.size:
-            raise Malformed(f"{len(data)} bytes are too few for a manifest")
+            raise MalformedMessage(f"{len(data)} bytes are too few for a manifest")
         place, _, minor, magic = _FOOTER.unpack_from(data, len(data) - _FOOTER.size)
         if magic != MAGIC or minor < _OLDEST_MINOR:
-            raise Malformed("the file does not end like a manifest")
-        body = Message.read(_read_section(data, place))
+            raise MalformedMessage("the file does not end like a manifest")
+        body = ProtobufMessage.read(_read_section(data, place))
         if body.number(_Manifest.VERSION) is None:
-            raise Malformed("the manifest has no version number")
-        indexes: tuple[Message, ...] = ()
+            raise MalformedMessage("the manifest has no version number")
+        indexes: tuple[ProtobufMessage, ...] = ()
         if (where := body.number(_Manifest.INDEX_SECTION)) is not None:
-            indexes = tuple(Message.read(data) for data in Message.read(_read_section(data, where)).all(1))
+            indexes = tuple(
+                ProtobufMessage.read(data) for data in ProtobufMessage.read(_read_section(data, where)).all(1)
+            )
         places = (body.number(field) for field in _TRANSACTION_SECTIONS)
         where, transaction = next((place for place in places if place is not None), None), None
         if where is not None:
-            transaction = Message.read(_read_section(data, where))
+            transaction = ProtobufMessage.read(_read_section(data, where))
         manifest = cls(body, indexes, transaction)
         return manifest._with_base_paths(moved.to_lake) if moved else manifest
 
@@ -180,7 +184,7 @@ class Manifest(NamedTuple):
         packed, body = bytearray(), (self._with_base_paths(moved.to_storage) if moved else self).body
         if self.indexes:
             body = body.with_field(_Manifest.INDEX_SECTION, len(packed))
-            packed += _pack_with_length(Message.of(*((1, index.pack()) for index in self.indexes)))
+            packed += _pack_with_length(ProtobufMessage.of(*((1, index.pack()) for index in self.indexes)))
         else:
             body = body.with_field(_Manifest.INDEX_SECTION)
         told_in = [field for field in _TRANSACTION_SECTIONS if body.number(field) is not None]
@@ -219,12 +223,12 @@ class Manifest(NamedTuple):
         return self.body.text(_Manifest.BRANCH)
 
     @property
-    def fragments(self) -> tuple[Message, ...]:
-        return tuple(Message.read(data) for data in self.body.all(_Manifest.FRAGMENTS))
+    def fragments(self) -> tuple[ProtobufMessage, ...]:
+        return tuple(ProtobufMessage.read(data) for data in self.body.all(_Manifest.FRAGMENTS))
 
     @property
-    def bases(self) -> tuple[Base, ...]:
-        return tuple(Base.read(data) for data in self.body.all(_Manifest.BASES))
+    def bases(self) -> tuple[FileBase, ...]:
+        return tuple(FileBase.read(data) for data in self.body.all(_Manifest.BASES))
 
     @property
     def flags(self) -> int:
@@ -292,9 +296,9 @@ class Manifest(NamedTuple):
     def with_parts(
         self,
         *,
-        fragments: Sequence[Message] | None = None,
-        bases: Sequence[Base] | None = None,
-        indexes: Sequence[Message] | None = None,
+        fragments: Sequence[ProtobufMessage] | None = None,
+        bases: Sequence[FileBase] | None = None,
+        indexes: Sequence[ProtobufMessage] | None = None,
         max_fragment_id: int | None = None,
     ) -> Self:
         """This manifest with other parts."""
@@ -302,11 +306,11 @@ class Manifest(NamedTuple):
         if fragments is not None:
             body = body.with_field(_Manifest.FRAGMENTS, *(fragment.pack() for fragment in fragments))
             if any(fragment.all(3) for fragment in fragments):
-                body = _with_flag(body, Flag.DELETIONS)
+                body = _with_flag(body, ManifestFlag.DELETIONS)
         if bases is not None:
             body = body.with_field(_Manifest.BASES, *(base.pack() for base in bases))
             if bases:
-                body = _with_flag(body, Flag.BASES)
+                body = _with_flag(body, ManifestFlag.BASES)
         if max_fragment_id is not None and max_fragment_id >= 0:
             body = body.with_field(_Manifest.MAX_FRAGMENT_ID, max_fragment_id)
         return self._replace(body=body, indexes=self.indexes if indexes is None else tuple(indexes))
@@ -329,10 +333,12 @@ class Manifest(NamedTuple):
         """This manifest with other maps, of the kinds that are given."""
         body = self.body
         for kind, entries in maps.items():
-            packed = (Message.of((1, name), (2, value)).pack() for name, value in sorted(entries.items()))
+            packed = (
+                ProtobufMessage.of((1, name), (2, value)).pack() for name, value in sorted(entries.items())
+            )
             body = body.with_field(_MAPS[kind], *packed)
             if kind == "config" and entries:
-                body = _with_flag(body, Flag.CONFIG)
+                body = _with_flag(body, ManifestFlag.CONFIG)
         return self._replace(body=body)
 
     def numbered_after(self, before: Manifest) -> Self:
@@ -345,19 +351,21 @@ class Manifest(NamedTuple):
         highest = max(self.max_fragment_id, before.max_fragment_id)
         return self._replace(body=body).with_parts(max_fragment_id=highest)
 
-    def as_overwrite(self) -> Message:
+    def as_overwrite(self) -> ProtobufMessage:
         """What a transaction says that made a table of nothing."""
         body = self.body
         fragments = ((1, data) for data in body.all(_Manifest.FRAGMENTS))
-        return Message.of(*fragments, *((2, data) for data in body.all(_Manifest.SCHEMA)))
+        return ProtobufMessage.of(*fragments, *((2, data) for data in body.all(_Manifest.SCHEMA)))
 
-    def as_version(self, version: int, branch: str | None, transaction: Message, time_us: int) -> Self:
+    def as_version(
+        self, version: int, branch: str | None, transaction: ProtobufMessage, time_us: int
+    ) -> Self:
         """This manifest as another version, made by a transaction at a time."""
         seconds, micros = divmod(time_us, 1_000_000)
         body = (
             self.body.with_field(_Manifest.VERSION, version)
             .with_field(_Manifest.BRANCH, *(() if branch is None else (branch,)))
-            .with_field(_Manifest.TIMESTAMP, Message.of((1, seconds), (2, micros * 1000)).pack())
+            .with_field(_Manifest.TIMESTAMP, ProtobufMessage.of((1, seconds), (2, micros * 1000)).pack())
             .with_field(_Manifest.TRANSACTION_FILE)
             .with_field(_Manifest.AUX)
             .with_field(_Manifest.TAG)
@@ -371,16 +379,18 @@ def transaction(
     operation: ManifestOperation,
     read_version: int,
     uuid: str,
-    message: Message,
+    message: ProtobufMessage,
     properties: Mapping[str, str],
-) -> Message:
+) -> ProtobufMessage:
     """A transaction as a manifest keeps it."""
-    entries = ((4, Message.of((1, name), (2, value)).pack()) for name, value in sorted(properties.items()))
-    return Message.of((1, read_version), (2, uuid), *entries, (_NUMBERS[operation], message.pack()))
+    entries = (
+        (4, ProtobufMessage.of((1, name), (2, value)).pack()) for name, value in sorted(properties.items())
+    )
+    return ProtobufMessage.of((1, read_version), (2, uuid), *entries, (_NUMBERS[operation], message.pack()))
 
 
-def _map_of(body: Message, field: int) -> dict[str, bytes]:
-    entries = map(Message.read, body.all(field))
+def _map_of(body: ProtobufMessage, field: int) -> dict[str, bytes]:
+    entries = map(ProtobufMessage.read, body.all(field))
     return {entry.text(1) or "": (entry.all(2) or [b""])[-1] for entry in entries}
 
 
@@ -388,13 +398,13 @@ def _normalise_field(field: bytes) -> bytes:
     """A field of a schema as all writers of it would write it: each writes the entries of its metadata in
     another order, and Lance up to 0.39 says of every field in what way it is stored, also if that is none of
     its own."""
-    message = Message.read(field)
+    message = ProtobufMessage.read(field)
     if message.all(_FIELD_STORAGE) == [b"default"]:
         message = message.with_field(_FIELD_STORAGE)
     return message.with_field(_FIELD_METADATA, *sorted(message.all(_FIELD_METADATA))).pack()
 
 
-def _with_flag(body: Message, flag: int) -> Message:
+def _with_flag(body: ProtobufMessage, flag: int) -> ProtobufMessage:
     for field in (_Manifest.READER_FLAGS, _Manifest.WRITER_FLAGS):
         body = body.with_field(field, (body.number(field) or 0) | flag)
     return body
@@ -403,22 +413,22 @@ def _with_flag(body: Message, flag: int) -> Message:
 def _read_section(data: bytes, offset: int) -> bytes:
     end = len(data) - _FOOTER.size
     if offset + _LENGTH.size > end:
-        raise Malformed("a section begins after the end of the file")
+        raise MalformedMessage("a section begins after the end of the file")
     (size,) = _LENGTH.unpack_from(data, offset)
     start = offset + _LENGTH.size
     if start + size > end:
-        raise Malformed("a section ends after the end of the file")
+        raise MalformedMessage("a section ends after the end of the file")
     return data[start : start + size]
 
 
 def without_sections(body: bytes) -> bytes:
     """A manifest's own message, as it is read where its file, with the sections, is not at hand."""
-    message = Message.read(body)
+    message = ProtobufMessage.read(body)
     for field in _SECTIONS:
         message = message.with_field(field)
     return message.pack()
 
 
-def _pack_with_length(message: Message) -> bytes:
+def _pack_with_length(message: ProtobufMessage) -> bytes:
     data = message.pack()
     return _LENGTH.pack(len(data)) + data

@@ -19,15 +19,22 @@ from penstock.errors import Damaged, ManagedElsewhere, VersionNotFound
 from penstock.formats.lance.branch_chains import WriteTarget, free_chain
 from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.manifest_reader import Manifests
+from penstock.formats.lance.merge_sides import NumberedVersion, TableSide, includes, is_same
 from penstock.formats.lance.names import MAIN, MERGE, REVERT
 from penstock.formats.lance.relocation import UnknownPlacement
-from penstock.formats.lance.reversal import Irreversible
-from penstock.formats.lance.sides import NumberedVersion, TableSide, includes, is_same
+from penstock.formats.lance.reversal import IrreversibleCommit
 from penstock.formats.lance.state import LanceState, state_of, with_state
 from penstock.formats.lance.table_merge import TableMerge, has_same_names
 from penstock.formats.lance.version_pins import pin
 from penstock.formats.lance.version_writer import TOLD_MAX, WAY_OUT, VersionWriter, shorten_names
-from penstock.kernel.format import DRY_RUN, AppliedChange, LaterCommit, LaterCommitLookup, Refused, Table
+from penstock.kernel.format import (
+    DRY_RUN,
+    AppliedChange,
+    FormatRefused,
+    LaterCommit,
+    LaterCommitLookup,
+    Table,
+)
 from penstock.kernel.objects import Objects
 from penstock.model.content import content_bytes
 from penstock.storage.places import Places
@@ -52,8 +59,8 @@ def merge(
 ) -> AppliedChange:
     """The table after a source's changes since a base.
 
-    ``Refused`` if they do not go with what the table is now, ``PrepareAgain`` if that cannot be told without
-    table storage.
+    ``FormatRefused`` if they do not go with what the table is now, ``PrepareAgain`` if that cannot be told
+    without table storage.
     """
     if source is None:
         return _drop(table, target, base)
@@ -68,7 +75,7 @@ def merge(
         newest = side.newest()
         if newest is None or includes(here, side, newest) or is_same(newest, here.newest()):
             return AppliedChange(target)
-        raise Refused(f"exists on both sides, but without a common version to merge from; {WAY_OUT}")
+        raise FormatRefused(f"exists on both sides, but without a common version to merge from; {WAY_OUT}")
     parted = TableSide.of(base, objects)
     bases = [base for base in table.bases if isinstance(base, LanceTable) and base.id == target.id]
     others = [TableSide.of(content, objects) for content in bases if content != base]
@@ -122,13 +129,13 @@ def restore_version(
 
 
 def _restore(table: Table, context: MergeContext, here: TableSide, side: TableSide) -> AppliedChange:
-    """A new version that is as another state. ``Refused`` if nobody knows what that was."""
+    """A new version that is as another state. ``FormatRefused`` if nobody knows what that was."""
     source = side.newest()
     if source is not None:
         try:
             context.manifests.manifest(side.content.location, MAIN, source.number, source.version)
         except Damaged as problem:
-            raise Refused(
+            raise FormatRefused(
                 f"cannot be restored to version {source.number}: {problem.message}; restore another "
                 "version, or bring the file back from a backup"
             ) from None
@@ -155,12 +162,12 @@ def revert(
     def apply_revert() -> AppliedChange:
         try:
             return _begin_merge(table, context, here, REVERT).revert(old_side, side)
-        except Irreversible as problem:
+        except IrreversibleCommit as problem:
             raise _describe_clash(problem, objects, since, here.content.location) from None
         except UnknownPlacement as problem:
-            raise Refused(f"{problem}; {_suggest_resolutions()}") from None
+            raise FormatRefused(f"{problem}; {_suggest_resolutions()}") from None
         except Damaged as problem:
-            raise Refused(
+            raise FormatRefused(
                 "cannot get back the rows that the commit removed, because their files were cleaned up: "
                 f"{problem.message}; {_LEAVE_IT}"
             ) from None
@@ -185,7 +192,7 @@ def _revert_existence(
         return restore(table, context, None, before)
     if target is None:
         later = _describe_commits(commit for commit in since.commits if commit.after is None)
-        raise Refused(
+        raise FormatRefused(
             f"was dropped or renamed after the commit to be reverted{later}; revert the later change "
             "first, and then "
             "this commit"
@@ -194,25 +201,25 @@ def _revert_existence(
         if is_as(table, target, content):
             return AppliedChange(None)
         later = _describe_commits(since.commits)
-        raise Refused(
+        raise FormatRefused(
             f"was created or renamed by the commit, and changed since{later}; drop the table to undo "
             "both, or leave it as it is with the mode 'drop' (drops the change, not the table)"
         )
-    raise Refused(
+    raise FormatRefused(
         "is not the table that the commit changed; rename it, then revert the commit, or leave it as it "
         "is with the mode 'drop' (drops the change, not the table)"
     )
 
 
 def _describe_clash(
-    problem: Irreversible, objects: Objects, since: LaterCommitLookup, location: str
-) -> Refused:
+    problem: IrreversibleCommit, objects: Objects, since: LaterCommitLookup, location: str
+) -> FormatRefused:
     """Why a commit cannot be undone, with data files and the commits that are in the way."""
     shown_files = shorten_names([name.removeprefix(f"{location}/") for name in problem.files])
     commits = [commit for commit in since.commits if _has_made_any_version(commit, problem.versions, objects)]
     later = _describe_commits(commits)
     files = f" ({shown_files})" if shown_files else ""
-    return Refused(f"{problem.why}{files}{later}; {_suggest_resolutions(len(commits))}")
+    return FormatRefused(f"{problem.why}{files}{later}; {_suggest_resolutions(len(commits))}")
 
 
 def _has_made_any_version(commit: LaterCommit, versions: Sequence[NumberedVersion], objects: Objects) -> bool:
@@ -284,7 +291,7 @@ def _drop(table: Table, target: LanceTable | None, base: LanceTable | None) -> A
         here, parted = (TableSide.of(content, _table_objects(table)) for content in (target, base))
         if is_same(here.newest(), parted.newest()) and has_same_names(here, parted):
             return AppliedChange(None)
-    raise Refused(
+    raise FormatRefused(
         "was dropped or renamed on the other side, and changed here; drop or rename it here too, or keep "
         "it with the mode 'drop' (drops the change, not the table)"
     )
@@ -298,7 +305,7 @@ def _add_table(
         side, parted = (TableSide.of(content, _table_objects(table)) for content in (source, base))
         if is_same(side.newest(), parted.newest()) and has_same_names(side, parted):
             return AppliedChange(None)
-        raise Refused(
+        raise FormatRefused(
             "was dropped or renamed here, and changed on the other side; restore it with the mode 'force', "
             "or leave it dropped with 'drop'"
         )
@@ -355,7 +362,7 @@ def _extends_state(here: TableSide, side: TableSide) -> bool:
 
 def _require_same_table(target: LanceTable, source: LanceTable) -> None:
     if target.id != source.id:
-        raise Refused(
+        raise FormatRefused(
             "is another table on the other side; rename one of them, or keep this one with the mode "
             "'drop' (drops the change, not the table). To take the other one, drop this one first, then "
             "merge"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.lake.calls import CALLS
-from penstock.formats.lance.lake.installed import require_lance
+from penstock.formats.lance.lake.lance_requirement import require_lance
 from penstock.formats.lance.names import OWNER, USAGE
 from penstock.formats.plugin import (
     DescribedTable,
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
     from penstock.formats.lance.lake.erase import LanceErasure
     from penstock.formats.lance.lake.handlers import LanceHandlers
     from penstock.formats.lance.lake.missing_files import MissingLanceFiles
-    from penstock.formats.lance.lake.parts import LanceParts
     from penstock.formats.lance.lake.proposed_rows import LanceRows
     from penstock.formats.lance.lake.resync import LanceSync
+    from penstock.formats.lance.lake.services import LanceServices
     from penstock.formats.lance.lake.sweep import LanceSweep
     from penstock.formats.lance.lake.table_rows import LanceTableRows
-    from penstock.kernel.checks import Proposal
+    from penstock.kernel.checks import BranchProposal
     from penstock.kernel.reachable import Progress
     from penstock.lake.calls import EraseTable, SweepTables
     from penstock.lake.resync_calls import Resync
     from penstock.lake.table import Table
 
 
-class LancePlugin(PublishingPlugin["LanceParts"]):
+class LancePlugin(PublishingPlugin["LanceServices"]):
     """Versions that landed are promoted to where every reader of Lance looks."""
 
     name = "lance"
@@ -56,10 +56,10 @@ class LancePlugin(PublishingPlugin["LanceParts"]):
     def rules(self) -> Format:
         return LazyFormat(self.name, LanceTable, lambda: self.parts.format, takes_any_base=True)
 
-    def make_parts(self) -> LanceParts:
-        from penstock.formats.lance.lake.parts import LanceParts
+    def make_parts(self) -> LanceServices:
+        from penstock.formats.lance.lake.services import LanceServices
 
-        return LanceParts(self.lake.kernel, self.lake.places, self.lake.id)
+        return LanceServices(self.lake.kernel, self.lake.places, self.lake.id)
 
     @cached_property
     def answers(self) -> LanceHandlers:
@@ -102,10 +102,10 @@ class LancePlugin(PublishingPlugin["LanceParts"]):
 
         return LanceTableRows(table)
 
-    def proposed_rows(self, proposal: Proposal, key: Key, content: LanceTable) -> Rows:
+    def proposed_rows(self, proposal: BranchProposal, key: Key, content: LanceTable) -> Rows:
         return self._open_rows(proposal, key, content).begin
 
-    def row_source(self, proposal: Proposal, key: Key, content: LanceTable) -> RowSource:
+    def row_source(self, proposal: BranchProposal, key: Key, content: LanceTable) -> RowSource:
         rows = self._open_rows(proposal, key, content)
         return RowSource(rows.version, rows)
 
@@ -115,7 +115,7 @@ class LancePlugin(PublishingPlugin["LanceParts"]):
 
         return open_rows(table.key, table.details)
 
-    def _open_rows(self, proposal: Proposal, key: Key, content: LanceTable) -> LanceRows:
+    def _open_rows(self, proposal: BranchProposal, key: Key, content: LanceTable) -> LanceRows:
         require_lance()
         from penstock.formats.lance.lake.proposed_rows import LanceRows
 

@@ -18,15 +18,21 @@ from uuid import UUID
 
 from penstock.errors import ForeignCommit, PenstockError
 from penstock.formats.lance import metrics
-from penstock.formats.lance.chains import Chains, WaitingVersion
+from penstock.formats.lance.chains import ManifestChains, WaitingVersion
 from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.manifest_reader import Manifests
 from penstock.formats.lance.names import MAIN, MANIFEST, STAGING
 from penstock.formats.lance.ownership import Ownership
+from penstock.formats.lance.promotion_tasks import PromoteTask, PromoteWork, job_id, merge_tasks
 from penstock.formats.lance.refs import RefFiles
-from penstock.formats.lance.state import Versions, state_of
-from penstock.formats.lance.tasks import PromoteTask, PromoteWork, job_id, merge_tasks
-from penstock.formats.publisher import BackgroundPublisher, Behind, Guard, PublisherOptions, PublisherProfile
+from penstock.formats.lance.state import LanceVersionReader, state_of
+from penstock.formats.publisher import (
+    BackgroundPublisher,
+    Guard,
+    PublisherOptions,
+    PublisherProfile,
+    TableBacklog,
+)
 from penstock.formats.sync import SyncState
 from penstock.kernel.objects import Objects
 from penstock.model.keys import Key
@@ -48,14 +54,14 @@ _NO_KEY: Final = Key("table")
 logger = logging.getLogger("penstock")
 
 
-class Unpromoted(Behind, frozen=True, kw_only=True):
+class UnpromotedChain(TableBacklog, frozen=True, kw_only=True):
     """A chain of a table with versions that are not promoted, as far as is known here."""
 
     chain: str
     """Nothing for the default branch's, the table's own folder."""
 
 
-class Promoter(BackgroundPublisher[PromoteTask, Unpromoted]):
+class Promoter(BackgroundPublisher[PromoteTask, UnpromotedChain]):
     """Promotes what it is told. May be used by many threads.
 
     ``current`` tells a table as its branch has it now; nothing if it is not there any more. ``has_table``
@@ -78,7 +84,7 @@ class Promoter(BackgroundPublisher[PromoteTask, Unpromoted]):
     ) -> None:
         super().__init__(PROFILE, **options)
         self._places, self._objects, self._ownership = places, objects, ownership
-        self._chains = Chains(places, manifests, objects)
+        self._chains = ManifestChains(places, manifests, objects)
         self._refs, self._current, self._has_table = refs, current, has_table
         self.after_look: Callable[[Key, LanceTable], None] | None = None
         """Told of every table of the default branch whose folder was worked on."""
@@ -114,7 +120,7 @@ class Promoter(BackgroundPublisher[PromoteTask, Unpromoted]):
         problem = self.publish_here(task, until_s - monotonic())
         return problem is None and self._ownership.owns(content)
 
-    def pin_before(self, content: LanceTable, versions: Versions, waiting: WaitingVersion) -> None:
+    def pin_before(self, content: LanceTable, versions: LanceVersionReader, waiting: WaitingVersion) -> None:
         """Pin the version before one that somebody is about to see, though it is not promoted.
 
         Raises as storage does. A copy of a lake has the same tables, and they are not its own.
@@ -123,11 +129,12 @@ class Promoter(BackgroundPublisher[PromoteTask, Unpromoted]):
             self._chains.pin_before(content, versions, waiting)
 
     def apart(self, content: LanceTable, waiting: WaitingVersion, transaction: str = "") -> str:
-        """Where a version is for who reads it though it cannot be promoted. See ``Chains.path_apart``."""
+        """Where a version is for who reads it though it cannot be promoted. See
+        ``ManifestChains.path_apart``."""
         return self._chains.path_apart(content, waiting, transaction)
 
     def link_apart(self, content: LanceTable, waiting: WaitingVersion) -> str | None:
-        """The same under one more name of its file. See ``Chains.link_apart``."""
+        """The same under one more name of its file. See ``ManifestChains.link_apart``."""
         return self._chains.link_apart(content, waiting)
 
     def is_promoted(self, content: LanceTable, waiting: WaitingVersion) -> bool:
@@ -135,7 +142,7 @@ class Promoter(BackgroundPublisher[PromoteTask, Unpromoted]):
         return self._chains.is_promoted(content, waiting)
 
     def compare(self, location: str, content: LanceTable | None) -> SyncState:
-        """What a table's folder has that the lake has not. See ``Chains.compare``."""
+        """What a table's folder has that the lake has not. See ``ManifestChains.compare``."""
         return self._chains.compare(location, content)
 
     def is_foreign(self, table_id: UUID) -> bool:
@@ -168,7 +175,7 @@ class Promoter(BackgroundPublisher[PromoteTask, Unpromoted]):
             for waiting in self._chains.look(task, branch).missing
         )
 
-    def status(self, content: LanceTable) -> Unpromoted | None:
+    def status(self, content: LanceTable) -> UnpromotedChain | None:
         """What is known here of versions that are not promoted; ``None`` if none are."""
         identities = content.id, state_of(content).chain
         return next(
@@ -194,14 +201,14 @@ class Promoter(BackgroundPublisher[PromoteTask, Unpromoted]):
             case PromoteWork.STAGED:
                 self._remove(task)
 
-    def describe_task(self, task: PromoteTask, problem: PenstockError | None) -> Unpromoted | None:
+    def describe_task(self, task: PromoteTask, problem: PenstockError | None) -> UnpromotedChain | None:
         if task.work is not PromoteWork.VERSIONS:
             return None
         try:
             waiting = self._chains.waiting(task)
         except PenstockError:  # the store is away, and that something waits is all that is known
             waiting = []
-        return Unpromoted(
+        return UnpromotedChain(
             key=task.key,
             id=task.table,
             location=task.location,
@@ -249,7 +256,7 @@ class Promoter(BackgroundPublisher[PromoteTask, Unpromoted]):
         now = self._current(task)
         if now is None:
             return True
-        version = Versions(self._objects, state_of(now)).get(MAIN, newest.number)
+        version = LanceVersionReader(self._objects, state_of(now)).get(MAIN, newest.number)
         return version is None or version.id(newest.number) != newest.version.id(newest.number)
 
     def _put_all(self, task: PromoteTask, guard: Guard | None, promoted: list[WaitingVersion]) -> None:

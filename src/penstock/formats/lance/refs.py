@@ -22,8 +22,8 @@ import msgspec
 from penstock.errors import OutcomeUnknown
 from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.names import REFS_OF_BRANCHES, REFS_OF_TAGS, STAGING
-from penstock.formats.lance.state import OwnBranch, OwnTag, Versions, state_of
-from penstock.formats.lance.tasks import PromoteTask
+from penstock.formats.lance.promotion_tasks import PromoteTask
+from penstock.formats.lance.state import LanceVersionReader, OwnBranch, OwnTag, state_of
 from penstock.kernel.objects import Objects
 from penstock.model.clock import Clock, now_us, utc
 from penstock.model.encoding import digest
@@ -84,7 +84,7 @@ class RefFiles:
                     return
 
     def _refs_of(self, content: LanceTable) -> Refs:
-        versions = Versions(self._objects, state_of(content))
+        versions = LanceVersionReader(self._objects, state_of(content))
         return versions.branches(), versions.tags()
 
     def _remember_written(self, task: PromoteTask, refs: Refs) -> None:
@@ -98,7 +98,7 @@ class RefFiles:
         """Write and remove files; whether nothing is left for later."""
         with self._lock:
             had = self._done.get(_chain_of(task), ({}, {}))
-        versions = Versions(self._objects, state_of(content))
+        versions = LanceVersionReader(self._objects, state_of(content))
         place = self._places.at(content.location)
         following = _RefFilesUpdate(place, self._lake, content, task.state.chain, versions, refs)
         following.remove(had)
@@ -110,7 +110,13 @@ class _RefFilesUpdate:
     """The files of a chain, being made to say what the table says."""
 
     def __init__(
-        self, place: Place, lake: str, content: LanceTable, chain: str, versions: Versions, refs: Refs
+        self,
+        place: Place,
+        lake: str,
+        content: LanceTable,
+        chain: str,
+        versions: LanceVersionReader,
+        refs: Refs,
     ) -> None:
         self._place, self._lake, self._content, self._versions = place, lake, content, versions
         self._chain, (self._branches, self._tags) = chain, refs

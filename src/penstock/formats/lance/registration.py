@@ -23,18 +23,18 @@ from penstock.formats.lance.names import (
     VERSIONS,
     folder_of,
 )
+from penstock.formats.lance.protobuf import MalformedMessage
 from penstock.formats.lance.state import (
     Entry,
+    LanceTableVersion,
     OwnBranch,
     OwnTag,
-    Version,
     branch_key,
     tag_key,
     version_key,
 )
 from penstock.formats.lance.table_changes import FoundVersion
 from penstock.formats.lance.version_pins import is_pin
-from penstock.formats.lance.wire import Malformed
 from penstock.model.decoders import json_decoder
 from penstock.model.keys import Key
 from penstock.storage.places import Place
@@ -90,10 +90,10 @@ def _read_versions(place: Place, branch: str) -> dict[bytes, Entry]:
     return {version_key(branch, number): version for number, (_, version) in versions.items()}
 
 
-def versions_at(place: Place, branch: str) -> dict[int, tuple[str, Version]]:
+def versions_at(place: Place, branch: str) -> dict[int, tuple[str, LanceTableVersion]]:
     """The manifests in the folder of one of Lance's branches, by version: the name, and what that tells."""
     folder = folder_of("", branch) + VERSIONS
-    versions: dict[int, tuple[str, Version]] = {}
+    versions: dict[int, tuple[str, LanceTableVersion]] = {}
     for entry in place.list(folder):
         match = _NAME.fullmatch(entry.key.removeprefix(folder))
         if match is None:
@@ -101,7 +101,7 @@ def versions_at(place: Place, branch: str) -> dict[int, tuple[str, Version]]:
         is_v1 = len(match[1]) < _V2_DIGITS
         number = int(match[1]) if is_v1 else _LAST - int(match[1])
         if 0 < number <= VERSION_MAX:
-            version = Version(size=entry.size, time_us=entry.modified_us, is_v1=is_v1)
+            version = LanceTableVersion(size=entry.size, time_us=entry.modified_us, is_v1=is_v1)
             versions[number] = entry.key, version
     return versions
 
@@ -111,7 +111,7 @@ def _check(place: Place, branch: str, number: int, name: str) -> None:
     try:
         manifest = Manifest.read(data or b"")
         says = manifest.version, manifest.branch or MAIN
-    except Malformed as problem:
+    except MalformedMessage as problem:
         raise InvalidTable(f"{place.url}/{name} is not a manifest: {problem}", location=place.url) from None
     if says != (number, branch):
         raise InvalidTable(

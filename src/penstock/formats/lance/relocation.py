@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from typing import Final, TypeAlias
 from uuid import UUID
 
-from penstock.formats.lance.manifests import Base, Flag, Manifest
-from penstock.formats.lance.wire import Message
+from penstock.formats.lance.manifests import FileBase, Manifest, ManifestFlag
+from penstock.formats.lance.protobuf import ProtobufMessage
 from penstock.model.encoding import digest
 
 FRAGMENT_ID: Final = 1
@@ -37,7 +37,7 @@ class UnknownPlacement(Exception):
 
 def check_movable(manifest: Manifest) -> None:
     """``UnknownPlacement`` if a version has something that may name files in a way that is not known here."""
-    if manifest.flags & ~Flag.KNOWN:
+    if manifest.flags & ~ManifestFlag.KNOWN:
         raise UnknownPlacement("uses a feature of Lance that this version of Penstock does not know")
     if unknown := manifest.unknown_fields:
         raise UnknownPlacement(
@@ -66,7 +66,7 @@ def move_to_folder(manifest: Manifest, folder: str, other: str) -> Manifest:
     )
 
 
-def index_id(index: Message) -> UUID:
+def index_id(index: ProtobufMessage) -> UUID:
     """What an index, and the folder that its files are in, is named by. ``UnknownPlacement`` if it has no
     name."""
     uuid = index.message(INDEX_UUID)
@@ -97,21 +97,21 @@ def without_idle(manifest: Manifest, below: str) -> Manifest:
     used: set[int | None] = {index.number(BASE_OF_INDEX) for index in manifest.indexes}
     for fragment in manifest.fragments:
         files = (*fragment.all(FILES), *fragment.all(DELETION_FILE))
-        used |= {Message.read(file).number(BASE_OF_FILE) for file in files}
+        used |= {ProtobufMessage.read(file).number(BASE_OF_FILE) for file in files}
     kept_bases = [base for base in manifest.bases if base.id in used or not base.path.startswith(below)]
     return manifest if len(kept_bases) == len(manifest.bases) else manifest.with_parts(bases=kept_bases)
 
 
 def move_bases(
-    bases: tuple[Base, ...], folder: str, other: str, existing: tuple[Base, ...] = ()
-) -> tuple[tuple[Base, ...], dict[int | None, int | None]]:
+    bases: tuple[FileBase, ...], folder: str, other: str, existing: tuple[FileBase, ...] = ()
+) -> tuple[tuple[FileBase, ...], dict[int | None, int | None]]:
     """The base paths of a manifest that moves to another folder, and a map from old to new base ids.
 
     ``existing`` are those that the other has already: they keep their numbers.
     """
     new_bases, moved = list(existing), dict[int | None, int | None]()
     numbers = {base.id for base in (*existing, *bases)}
-    for old, base in (*((base.id, base) for base in bases), (None, Base(-1, folder))):
+    for old, base in (*((base.id, base) for base in bases), (None, FileBase(-1, folder))):
         if base.is_root and base.path == other:
             moved[old] = None
             continue
@@ -132,20 +132,20 @@ def move_bases(
     return tuple(new_bases), moved
 
 
-def move_fragment(fragment: Message, moved: Moved) -> Message:
+def move_fragment(fragment: ProtobufMessage, moved: Moved) -> ProtobufMessage:
     """A fragment whose files name other bases."""
-    files = [_move(Message.read(data), BASE_OF_FILE, moved).pack() for data in fragment.all(FILES)]
+    files = [_move(ProtobufMessage.read(data), BASE_OF_FILE, moved).pack() for data in fragment.all(FILES)]
     fragment = fragment.with_field(FILES, *files)
     if (deletion := fragment.message(DELETION_FILE)) is not None:
         fragment = fragment.with_field(DELETION_FILE, _move(deletion, BASE_OF_FILE, moved).pack())
     return fragment
 
 
-def move_index(index: Message, moved: Moved) -> Message:
+def move_index(index: ProtobufMessage, moved: Moved) -> ProtobufMessage:
     return _move(index, BASE_OF_INDEX, moved)
 
 
-def _move(named: Message, field: int, moved: Moved) -> Message:
+def _move(named: ProtobufMessage, field: int, moved: Moved) -> ProtobufMessage:
     base = named.number(field)
     if base not in moved:
         raise UnknownPlacement(f"refers to the base path {base}, which its manifest does not list")

@@ -12,11 +12,11 @@ from typing import Final, NamedTuple, Protocol
 from penstock.formats.lance.fragments import FolderVersion, fragments_of
 from penstock.formats.lance.lineage import TRACED_MAX, Lineage, RowChange, RowChanges, arrived_trace
 from penstock.formats.lance.manifests import ManifestOperation
+from penstock.formats.lance.merge_sides import NumberedVersion, SidesHistory, has_returned
 from penstock.formats.lance.names import is_revert
 from penstock.formats.lance.relocation import UnknownPlacement
-from penstock.formats.lance.rows import RowSet, all_rows, count_rows, other_rows, shared_rows
-from penstock.formats.lance.sides import NumberedVersion, SidesHistory, has_returned
-from penstock.formats.lance.state import Step, Version, VersionAt
+from penstock.formats.lance.row_sets import RowSet, all_rows, count_rows, other_rows, shared_rows
+from penstock.formats.lance.state import LanceTableVersion, Step, VersionPointer
 
 PLAIN_REMOVALS: Final = frozenset((ManifestOperation.DELETE,))
 """What removes rows and puts nothing in their place."""
@@ -295,9 +295,10 @@ def _is_replaced(rows: RowSet, removals: Sequence[RowRemoval]) -> bool:
     return any(removal.is_replacing and not removal.is_by_revert for removal in removals)
 
 
-def _find_version_at(version_at: VersionAt) -> NumberedVersion:
+def _find_version_at(version_at: VersionPointer) -> NumberedVersion:
     return NumberedVersion(
-        version_at.number, Version(chain=version_at.chain, staged=version_at.staged, sha256=version_at.sha256)
+        version_at.number,
+        LanceTableVersion(chain=version_at.chain, staged=version_at.staged, sha256=version_at.sha256),
     )
 
 

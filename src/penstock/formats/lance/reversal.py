@@ -25,7 +25,9 @@ from penstock.formats.lance.columns import (
 from penstock.formats.lance.fragments import FolderVersion, Fragment, fragments_of
 from penstock.formats.lance.graft import GraftResult, RowGraft, RowMoves
 from penstock.formats.lance.lineage import Lineage, arrived_trace
-from penstock.formats.lance.manifests import Flag, Manifest, ManifestOperation
+from penstock.formats.lance.manifests import Manifest, ManifestFlag, ManifestOperation
+from penstock.formats.lance.merge_sides import NumberedVersion, SidesHistory
+from penstock.formats.lance.protobuf import ProtobufMessage, unpacked_numbers
 from penstock.formats.lance.relocation import (
     FILES,
     FRAGMENT_ID,
@@ -36,9 +38,7 @@ from penstock.formats.lance.relocation import (
     move_index,
 )
 from penstock.formats.lance.removals import LaterChanges, RowRemoval, rows_in
-from penstock.formats.lance.rows import RowSet, all_rows, count_rows, other_rows, shared_rows
-from penstock.formats.lance.sides import NumberedVersion, SidesHistory
-from penstock.formats.lance.wire import Message, unpacked_numbers
+from penstock.formats.lance.row_sets import RowSet, all_rows, count_rows, other_rows, shared_rows
 from penstock.formats.roaring import pack_numbers, read_numbers
 
 _FIELDS_OF_FILE: Final = 2
@@ -59,7 +59,7 @@ _WITHOUT_ROWS: Final = frozenset(
 _PLAIN: Final = frozenset((ManifestOperation.APPEND, ManifestOperation.DELETE))
 
 
-class Irreversible(Exception):
+class IrreversibleCommit(Exception):
     """What a commit did cannot be undone, for what came after it. The reason continues a sentence.
 
     ``files`` are the data files of rows at which it cannot be, ``versions`` those that are in the way.
@@ -85,7 +85,7 @@ class CommitRows(NamedTuple):
     operations: frozenset[ManifestOperation]
 
 
-class States(NamedTuple):
+class RevertStates(NamedTuple):
     """The three versions that meet."""
 
     before: FolderVersion
@@ -117,16 +117,18 @@ def commit_rows(lineage: Lineage, history: SidesHistory) -> CommitRows:
     return CommitRows(all_rows(removed), all_rows(added), operations)
 
 
-def reverse(states: States, lineage: Lineage, commit: CommitRows, later: LaterChanges) -> GraftResult:
-    """The version that is there now without what the commit did. ``Irreversible``, ``UnknownPlacement`` if
-    not."""
+def reverse(states: RevertStates, lineage: Lineage, commit: CommitRows, later: LaterChanges) -> GraftResult:
+    """The version that is there now without what the commit did. ``IrreversibleCommit``, ``UnknownPlacement``
+    if not."""
     for side in states:
         check_movable(side.manifest)
     return _Reversal(states, lineage, commit, later).reverse()
 
 
 class _Reversal:
-    def __init__(self, states: States, lineage: Lineage, commit: CommitRows, later: LaterChanges) -> None:
+    def __init__(
+        self, states: RevertStates, lineage: Lineage, commit: CommitRows, later: LaterChanges
+    ) -> None:
         self._states, self._lineage, self._commit, self._later = states, lineage, commit, later
         self._before, self._after, self._now = map(fragments_of, states)
         deletion_keys, made = (
@@ -172,7 +174,10 @@ class _Reversal:
             has_other_maps,
         ]
         if sum(parts) > 1 or (swaps and not has_other_fields):
-            operation, what = ManifestOperation.RESTORE, Message.of((1, self._states.now.manifest.version))
+            operation, what = (
+                ManifestOperation.RESTORE,
+                ProtobufMessage.of((1, self._states.now.manifest.version)),
+            )
         elif has_other_fields:
             # Columns that go take their data files along, as if somebody had dropped them.
             operation, what = _column_operation(self._states.now.manifest, manifest)
@@ -181,7 +186,7 @@ class _Reversal:
                 *((1, message.pack()) for message in new),
                 *((2, message.pack()) for message in dropped),
             )
-            operation, what = ManifestOperation.CREATE_INDEX, Message.of(*fields)
+            operation, what = ManifestOperation.CREATE_INDEX, ProtobufMessage.of(*fields)
         elif has_other_maps:
             operation, what = ManifestOperation.CONFIG, _config_operation(self._states.now.manifest, manifest)
         return grafted._replace(manifest=manifest, operation=operation, what=what, is_changed=any(parts))
@@ -203,9 +208,10 @@ class _Reversal:
     # -- rows ----------------------------------------------------------------------------------------------
 
     def _check_rows(self) -> None:
-        """``Irreversible`` if rows that the commit added or removed were updated since, or may have been."""
+        """``IrreversibleCommit`` if rows that the commit added or removed were updated since, or may have
+        been."""
         if (self._gone or self._comes) and not self._lineage.is_whole:
-            raise Irreversible(
+            raise IrreversibleCommit(
                 "was compacted since, on another branch too, and the history no longer says which rows "
                 "are in which file",
                 chain(self._gone, self._comes),
@@ -218,7 +224,7 @@ class _Reversal:
             )
         if passed := [removal for removal in removals if removal.version is None and removal.is_by_revert]:
             # What is there now may be what they had taken the place of: it would be there twice.
-            raise Irreversible(
+            raise IrreversibleCommit(
                 "was restored since to a state from before this commit, without rows that the revert "
                 "would bring back",
                 all_rows(removal.rows for removal in passed),
@@ -252,7 +258,8 @@ class _Reversal:
             raise _irreversible_error("that the commit had updated {} deleted", deleted)
 
     def _check_parts(self) -> None:
-        """``Irreversible`` if rows are there that the commit put in the place of others, and removed again.
+        """``IrreversibleCommit`` if rows are there that the commit put in the place of others, and removed
+        again.
 
         A merge or a transaction brings several changes, and one of them may have been reverted on its own.
         """
@@ -260,14 +267,14 @@ class _Reversal:
             return
         if self._commit.replacing is None:
             if self._later.has_reverts:
-                raise Irreversible(
+                raise IrreversibleCommit(
                     "had changes reverted since, possibly a part of this commit",
                     self._comes,
                 )
             return
         passing = other_rows(self._commit.replacing, self._added)
         if rows := rows_in(self._states.now, passing, self._lineage):
-            raise Irreversible(
+            raise IrreversibleCommit(
                 "had a part of the commit reverted since, so it has rows that the commit had removed",
                 rows,
             )
@@ -277,7 +284,7 @@ class _Reversal:
         replaced = self._commit.replaced
         deleted = self._comes if replaced is None else other_rows(self._comes, replaced)
         if deleted and (inserting := self._later.find_insert()) is not None:
-            raise Irreversible(
+            raise IrreversibleCommit(
                 "got rows by a merge insert (upsert) since, possibly with the same keys as rows that the "
                 "commit deleted: those keys would be duplicated",
                 deleted,
@@ -285,7 +292,7 @@ class _Reversal:
             )
 
     def _check_values(self) -> None:
-        """``Irreversible`` if columns of rows that are to go were written anew since."""
+        """``IrreversibleCommit`` if columns of rows that are to go were written anew since."""
         after = {fragment.file: fragment for fragment in self._after}
         columns = numbers_of(self._states.after.manifest) & numbers_of(self._states.now.manifest)
         is_moved, clashes = False, set[str]()
@@ -304,13 +311,13 @@ class _Reversal:
             rewritten = self._later.rewritten()
             clashes |= (self._goes if rewritten is None else shared_rows(self._goes, rewritten)).keys()
         if clashes:
-            raise Irreversible("had columns rewritten since in rows that the commit added", clashes)
+            raise IrreversibleCommit("had columns rewritten since in rows that the commit added", clashes)
 
     def _check_row_ids(self) -> None:
         """Rows that come back have the numbers that they had, which others must not have been given."""
-        is_numbered = any(side.manifest.flags & Flag.STABLE_ROW_IDS for side in self._states)
+        is_numbered = any(side.manifest.flags & ManifestFlag.STABLE_ROW_IDS for side in self._states)
         if self._comes and is_numbered and not self._later.is_one_line:
-            raise Irreversible(
+            raise IrreversibleCommit(
                 "has stable row ids, and got the state of another branch since, which may have given the "
                 "same ids to other rows",
                 self._comes,
@@ -323,19 +330,19 @@ class _Reversal:
         try:
             fields = revert_fields(before, after, now)
         except ColumnsClash as clash:
-            raise Irreversible(f"had its column '{clash.name}' changed again since") from None
+            raise IrreversibleCommit(f"had its column '{clash.name}' changed again since") from None
         return now if fields is None else now.with_fields(fields)
 
     def _check_columns(self, result: Manifest, has_other_fields: bool) -> None:
-        """``Irreversible`` if rows that are there, or come, do not fit the columns that are to be."""
+        """``IrreversibleCommit`` if rows that are there, or come, do not fit the columns that are to be."""
         before, now = self._states.before.manifest, self._states.now.manifest
         if self._comes:
             if (why := why_not_read(before, result)) is not None:
-                raise Irreversible(f"had its columns changed since: {why}", self._comes)
+                raise IrreversibleCommit(f"had its columns changed since: {why}", self._comes)
             replaced = self._commit.replaced
             updated = self._comes if replaced is None else shared_rows(self._comes, replaced)
             if updated and has_more_columns(result, before):
-                raise Irreversible(
+                raise IrreversibleCommit(
                     "got a new column since, and rows that the commit had updated would lose their "
                     "values in it",
                     updated,
@@ -345,7 +352,7 @@ class _Reversal:
         files = {fragment.file for fragment in self._before}
         new = [fragment for fragment in self._now if fragment.file not in files]
         if new and (why := why_not_read(now, result)) is not None:
-            raise Irreversible(
+            raise IrreversibleCommit(
                 f"got rows since that do not fit the columns that it had before: {why}", _files_of(new)
             )
         if numbers_of(result) - numbers_of(now):
@@ -392,15 +399,17 @@ class _Reversal:
                     [at for at, file in enumerate(here) if file not in made],
                 )
             elif not set(_data_file_parts(old_fragment)) <= set(here):
-                raise Irreversible("had the same columns rewritten since as by the commit", [fragment.file])
+                raise IrreversibleCommit(
+                    "had the same columns rewritten since as by the commit", [fragment.file]
+                )
         return swaps
 
     def _check_not_rewritten(self, fragments: Iterable[Fragment], subject: str) -> None:
-        """``Irreversible`` if rows from before the commit were written to other files since."""
+        """``IrreversibleCommit`` if rows from before the commit were written to other files since."""
         files = {fragment.file for fragment in self._before}
         moved = [fragment for fragment in fragments if not self._lineage.origins(fragment).isdisjoint(files)]
         if moved or self._later.has_replaced:
-            raise Irreversible(
+            raise IrreversibleCommit(
                 f"had rows compacted or updated since, and these files lack {subject}", _files_of(moved)
             )
 
@@ -416,7 +425,7 @@ class _Reversal:
                 if data in (made, here):
                     continue
                 if here != made:
-                    raise Irreversible(f"had its {kind} '{name}' changed again since")
+                    raise IrreversibleCommit(f"had its {kind} '{name}' changed again since")
                 if data is None:
                     del entries[name]
                 else:
@@ -429,7 +438,7 @@ class _Reversal:
 
     def _with_indexes(
         self, manifest: Manifest, grafting: RowGraft
-    ) -> tuple[Manifest, list[Message], list[Message]]:
+    ) -> tuple[Manifest, list[ProtobufMessage], list[ProtobufMessage]]:
         """The manifest with the indexes that it is to have, those that come and those that go."""
         old_indexes, new_indexes, now = (
             _group_indexes_by_name(side.manifest.indexes) for side in self._states
@@ -452,7 +461,7 @@ class _Reversal:
                 and name in old_indexes
                 and _index_ids(here) not in (_index_ids(new_indexes[name]), _index_ids(old_indexes[name]))
             ):
-                raise Irreversible(f"had its index '{name}' changed again since")
+                raise IrreversibleCommit(f"had its index '{name}' changed again since")
             if (name not in new_indexes and here) or (
                 here and _index_ids(here) == _index_ids(old_indexes.get(name, ()))
             ):
@@ -474,12 +483,12 @@ class _Reversal:
         return manifest.with_parts(indexes=indexes, bases=bases), new, dropped
 
     def _find_indexes_to_restore(
-        self, indexes: Iterable[Message], manifest: Manifest, grafting: RowGraft
-    ) -> list[Message]:
+        self, indexes: Iterable[ProtobufMessage], manifest: Manifest, grafting: RowGraft
+    ) -> list[ProtobufMessage]:
         """Indexes from before the commit, for those fragments that are still what they were then."""
         after = {fragment.number(FRAGMENT_ID) or 0: fragment for fragment in manifest.fragments}
         then = {fragment.number: fragment for fragment in self._before}
-        messages: list[Message] = []
+        messages: list[ProtobufMessage] = []
         for index in indexes:
             covered = [
                 fragment.number
@@ -504,12 +513,12 @@ class _Reversal:
         return not other_rows(self._lineage.rows(fragment), self._lineage.rows(other))
 
 
-def _irreversible_error(which: str, removals: Sequence[RowRemoval]) -> Irreversible:
+def _irreversible_error(which: str, removals: Sequence[RowRemoval]) -> IrreversibleCommit:
     gone = all_rows(removal.rows for removal in removals)
     number = count_rows(gone)
     rows, were = ("row", "was") if number == 1 else ("rows", "were")
     why = f"has changed since: {number} {rows} {which.format(were)} since"
-    return Irreversible(why, gone, [removal.version for removal in removals])
+    return IrreversibleCommit(why, gone, [removal.version for removal in removals])
 
 
 def _files_of(fragments: Iterable[Fragment]) -> list[str]:
@@ -518,7 +527,7 @@ def _files_of(fragments: Iterable[Fragment]) -> list[str]:
 
 def _data_file_parts(fragment: Fragment) -> list[tuple[str, bytes]]:
     """The data files of a fragment, each with the numbers of its columns."""
-    files = map(Message.read, fragment.message.all(FILES))
+    files = map(ProtobufMessage.read, fragment.message.all(FILES))
     return [
         (path, b"".join(message.all(_FIELDS_OF_FILE)))
         for path, message in zip(fragment.files, files, strict=True)
@@ -537,7 +546,7 @@ def _with_files(
 ) -> Manifest:
     if not swaps:
         return manifest
-    fragments: list[Message] = []
+    fragments: list[ProtobufMessage] = []
     for fragment in manifest.fragments:
         swap = swaps.get(fragment.number(FRAGMENT_ID) or 0)
         if swap is not None:
@@ -549,22 +558,22 @@ def _with_files(
     return manifest.with_parts(fragments=fragments, bases=grafting.bases)
 
 
-def _group_indexes_by_name(indexes: Iterable[Message]) -> dict[str, list[Message]]:
-    by_name: dict[str, list[Message]] = {}
+def _group_indexes_by_name(indexes: Iterable[ProtobufMessage]) -> dict[str, list[ProtobufMessage]]:
+    by_name: dict[str, list[ProtobufMessage]] = {}
     for index in indexes:
         by_name.setdefault(index.text(INDEX_NAME) or "", []).append(index)
     return by_name
 
 
-def _index_ids(indexes: Iterable[Message]) -> frozenset[object]:
+def _index_ids(indexes: Iterable[ProtobufMessage]) -> frozenset[object]:
     return frozenset(map(index_id, indexes))
 
 
-def _index_columns(index: Message) -> frozenset[int]:
+def _index_columns(index: ProtobufMessage) -> frozenset[int]:
     return frozenset(number for data in index.all(_FIELDS_OF_INDEX) for number in unpacked_numbers(data))
 
 
-def _covered_fragments(index: Message) -> frozenset[int]:
+def _covered_fragments(index: ProtobufMessage) -> frozenset[int]:
     """The fragments that an index covers; none if it does not say."""
     try:
         return frozenset(number for data in index.all(_BITMAP_OF_INDEX) for number in read_numbers(data))
@@ -572,30 +581,30 @@ def _covered_fragments(index: Message) -> frozenset[int]:
         return frozenset()
 
 
-def _without_fragments(index: Message, removed: Collection[int]) -> Message:
+def _without_fragments(index: ProtobufMessage, removed: Collection[int]) -> ProtobufMessage:
     covered = _covered_fragments(index)
     if covered.isdisjoint(removed):
         return index
     return index.with_field(_BITMAP_OF_INDEX, pack_numbers(sorted(covered.difference(removed))))
 
 
-def _row_operation(grafted: GraftResult) -> tuple[ManifestOperation, Message]:
+def _row_operation(grafted: GraftResult) -> tuple[ManifestOperation, ProtobufMessage]:
     """Rows that come back are no new ones: whoever merges must know that they were there before."""
     if grafted.operation is not ManifestOperation.APPEND:
         return grafted.operation, grafted.what
-    return ManifestOperation.UPDATE, Message.of(*((3, data) for data in grafted.what.all(1)))
+    return ManifestOperation.UPDATE, ProtobufMessage.of(*((3, data) for data in grafted.what.all(1)))
 
 
-def _column_operation(before: Manifest, after: Manifest) -> tuple[ManifestOperation, Message]:
+def _column_operation(before: Manifest, after: Manifest) -> tuple[ManifestOperation, ProtobufMessage]:
     fields = ((1, field) for field in after.fields)
     if numbers_of(after) <= numbers_of(before):
-        return ManifestOperation.PROJECT, Message.of(*fields)
+        return ManifestOperation.PROJECT, ProtobufMessage.of(*fields)
     fragments = ((1, fragment.pack()) for fragment in after.fragments)
-    return ManifestOperation.MERGE, Message.of(*fragments, *((2, field) for field in after.fields))
+    return ManifestOperation.MERGE, ProtobufMessage.of(*fragments, *((2, field) for field in after.fields))
 
 
-def _config_operation(before: Manifest, after: Manifest) -> Message:
+def _config_operation(before: Manifest, after: Manifest) -> ProtobufMessage:
     old_config, now = before.maps["config"], after.maps["config"]
     changed = [(name, value) for name, value in sorted(now.items()) if old_config.get(name) != value]
-    entries = ((1, Message.of((1, name), (2, value)).pack()) for name, value in changed)
-    return Message.of(*entries, *((2, name) for name in sorted(old_config.keys() - now.keys())))
+    entries = ((1, ProtobufMessage.of((1, name), (2, value)).pack()) for name, value in changed)
+    return ProtobufMessage.of(*entries, *((2, name) for name in sorted(old_config.keys() - now.keys())))

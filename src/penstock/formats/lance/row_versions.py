@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.formats.lance.manifests import Flag, Manifest
+from penstock.formats.lance.manifests import Manifest, ManifestFlag
+from penstock.formats.lance.protobuf import ProtobufMessage
 from penstock.formats.lance.relocation import FILES
-from penstock.formats.lance.wire import Message
 
 _CHANGED: Final = 7
 _MADE: Final = 9
@@ -24,7 +24,7 @@ def renumber_row_versions(manifest: Manifest, before: Manifest | None, parted: i
 
     It comes after ``before``. ``parted`` is the number, there, of the last version that both have.
     """
-    if not manifest.flags & Flag.STABLE_ROW_IDS:
+    if not manifest.flags & ManifestFlag.STABLE_ROW_IDS:
         return manifest
     newest = 0 if before is None else before.version
     messages = {} if before is None else {_file_names(fragment): fragment for fragment in before.fragments}
@@ -42,13 +42,13 @@ def renumber_row_versions(manifest: Manifest, before: Manifest | None, parted: i
 
 def _renumber_row_versions(data: bytes, parted: int, newest: int) -> bytes:
     """What came there after the sides parted comes with the next version here, all else with one before."""
-    runs = [Message.read(data) for data in Message.read(data).all(_RUNS)]
+    runs = [ProtobufMessage.read(data) for data in ProtobufMessage.read(data).all(_RUNS)]
     numbers = [run.number(_VERSION) or 0 for run in runs]
     dates = [newest + 1 if number > parted else min(number, newest) for number in numbers]
     packed_runs = [run.with_field(_VERSION, date).pack() for run, date in zip(runs, dates, strict=True)]
-    return Message.read(data).with_field(_RUNS, *packed_runs).pack()
+    return ProtobufMessage.read(data).with_field(_RUNS, *packed_runs).pack()
 
 
-def _file_names(fragment: Message) -> tuple[str | None, ...]:
+def _file_names(fragment: ProtobufMessage) -> tuple[str | None, ...]:
     """The names of a fragment's files, which no others have, wherever they lie."""
-    return tuple(Message.read(data).text(1) for data in fragment.all(FILES))
+    return tuple(ProtobufMessage.read(data).text(1) for data in fragment.all(FILES))

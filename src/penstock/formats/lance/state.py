@@ -21,8 +21,8 @@ from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.manifests import ManifestOperation
 from penstock.formats.lance.names import MAIN, VERSION_MAX, folder_of, head_id, manifest_name
 from penstock.kernel import tree
+from penstock.kernel.lake_state import prefix_end
 from penstock.kernel.objects import Objects
-from penstock.kernel.state import prefix_end
 from penstock.model.content import AnyContent
 from penstock.model.encoding import ObjectId, decoder, encode
 from penstock.model.objects import EMPTY_ROOT, Value
@@ -39,7 +39,7 @@ _BRANCHES: Final = b"b"
 _TAGS: Final = b"t"
 
 
-class VersionAt(msgspec.Struct, frozen=True, array_like=True):
+class VersionPointer(msgspec.Struct, frozen=True, array_like=True):
     """A version that another one refers to, and by which its manifest is found."""
 
     number: int
@@ -50,14 +50,14 @@ class VersionAt(msgspec.Struct, frozen=True, array_like=True):
     is_v1: bool = False
 
 
-Step: TypeAlias = tuple[VersionAt, VersionAt]
+Step: TypeAlias = tuple[VersionPointer, VersionPointer]
 """A version, after the one before it."""
 
 
 class RowTrace(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     """Where the rows went that were removed or rewritten by what a merge brought."""
 
-    rewrites: tuple[VersionAt, ...] = ()
+    rewrites: tuple[VersionPointer, ...] = ()
     """The versions that compacted fragments: their transactions tell which rows are where."""
     updates: tuple[Step, ...] = ()
     """The versions that updated rows."""
@@ -86,7 +86,9 @@ class MergeArrivals(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
 Mark: TypeAlias = tuple[str, bytes]
 
 
-class Version(msgspec.Struct, frozen=True, array_like=True, gc=False, kw_only=True, tag="lance-version"):
+class LanceTableVersion(
+    msgspec.Struct, frozen=True, array_like=True, gc=False, kw_only=True, tag="lance-version"
+):
     """A version of a table."""
 
     chain: str = ""
@@ -123,8 +125,8 @@ class Version(msgspec.Struct, frozen=True, array_like=True, gc=False, kw_only=Tr
         """By which it is told from every other version of the table."""
         return head_id(self.staged, self.sha256, version)
 
-    def at(self, version: int) -> VersionAt:
-        return VersionAt(version, self.chain, self.staged, self.size, self.sha256, self.is_v1)
+    def at(self, version: int) -> VersionPointer:
+        return VersionPointer(version, self.chain, self.staged, self.size, self.sha256, self.is_v1)
 
     def state(self, version: int) -> bytes:
         """What two versions have in common whose rows, columns and indexes are the same."""
@@ -151,7 +153,7 @@ class OwnTag(msgspec.Struct, frozen=True, array_like=True, kw_only=True, tag="la
     metadata: dict[str, str] = {}
 
 
-Entry: TypeAlias = Version | OwnBranch | OwnTag
+Entry: TypeAlias = LanceTableVersion | OwnBranch | OwnTag
 Changes: TypeAlias = dict[bytes, Entry | None]
 
 
@@ -161,7 +163,7 @@ class RecentVersion(msgspec.Struct, frozen=True, array_like=True, gc=False):
     branch: str
     """Of Lance's own."""
     number: int
-    version: Version
+    version: LanceTableVersion
 
 
 class LanceState(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
@@ -267,14 +269,14 @@ def branch_of(key: bytes) -> str | None:
 # -- reading -----------------------------------------------------------------------------------------------
 
 
-class Versions:
+class LanceVersionReader:
     """Reads what a state has, in its tree and beside it."""
 
     def __init__(self, objects: Objects, state: LanceState) -> None:
         self._objects, self._root, self._first = objects, state.root, state.first
         self._recent = state.recent[::-1]
 
-    def get(self, branch: str, version: int) -> Version | None:
+    def get(self, branch: str, version: int) -> LanceTableVersion | None:
         if self._is_erased(branch, version):
             return None
         for entry in self._recent:
@@ -283,13 +285,13 @@ class Versions:
                     return entry.version
                 return None  # newer ones would have come before
         found_version = self._get(version_key(branch, version)) if 0 <= version <= VERSION_MAX else None
-        return found_version if isinstance(found_version, Version) else None
+        return found_version if isinstance(found_version, LanceTableVersion) else None
 
-    def newest(self, branch: str = MAIN) -> tuple[int, Version] | None:
+    def newest(self, branch: str = MAIN) -> tuple[int, LanceTableVersion] | None:
         """The newest version of one of Lance's branches."""
         return next(self.all(branch), None)
 
-    def all(self, branch: str = MAIN, below: int | None = None) -> Iterator[tuple[int, Version]]:
+    def all(self, branch: str = MAIN, below: int | None = None) -> Iterator[tuple[int, LanceTableVersion]]:
         """The versions of one of Lance's branches, newest first, those below a number."""
         for entry in self._recent:
             if entry.branch == branch and (below is None or entry.number < below):
@@ -302,7 +304,7 @@ class Versions:
             return
         for key, value in tree.scan(self._objects, self._root, start, prefix_end(prefix)):
             version, named = decode_entry(value), version_of(key)
-            if isinstance(version, Version) and named is not None:
+            if isinstance(version, LanceTableVersion) and named is not None:
                 if self._is_erased(*named):
                     return
                 yield named[1], version
@@ -341,17 +343,17 @@ class Versions:
         return None if value is None else decode_entry(value)
 
 
-class VersionsUntil(Versions):
+class VersionsUntil(LanceVersionReader):
     """Those of a state that one of Lance's branches had when a version of it was the newest one."""
 
     def __init__(self, objects: Objects, state: LanceState, branch: str, newest: int) -> None:
         super().__init__(objects, state)
         self._branch, self._newest = branch, newest
 
-    def get(self, branch: str, version: int) -> Version | None:
+    def get(self, branch: str, version: int) -> LanceTableVersion | None:
         return None if branch == self._branch and version > self._newest else super().get(branch, version)
 
-    def all(self, branch: str = MAIN, below: int | None = None) -> Iterator[tuple[int, Version]]:
+    def all(self, branch: str = MAIN, below: int | None = None) -> Iterator[tuple[int, LanceTableVersion]]:
         if branch == self._branch:
             below = self._newest + 1 if below is None else min(below, self._newest + 1)
         return super().all(branch, below)
@@ -381,7 +383,7 @@ def apply_changes(
     root, blobs = tree.apply_changes(
         objects, state.root, _encode_recent(state.recent) | _encode_changes(changes)
     )
-    named = (version_of(key) for key, version in changes.items() if isinstance(version, Version))
+    named = (version_of(key) for key, version in changes.items() if isinstance(version, LanceTableVersion))
     newest = max(
         (
             state.newest,

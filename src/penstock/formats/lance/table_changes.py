@@ -22,30 +22,30 @@ from penstock.errors import (
 from penstock.formats.lance.branch_chains import OwnedChain, WriteTarget, chains, new_line
 from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.intents import (
-    Alter,
-    Create,
-    Declare,
-    Delete,
-    Deregister,
-    DropBranch,
-    DropTag,
-    Erase,
+    AlterStep,
+    CreateStep,
+    DeclareStep,
+    DeleteStep,
+    DeregisterStep,
+    DropBranchStep,
+    DropTagStep,
+    EraseStep,
     NumberedStep,
-    PutBranch,
-    PutTag,
-    Register,
-    Resync,
+    PutBranchStep,
+    PutTagStep,
+    RegisterStep,
+    ResyncStep,
 )
 from penstock.formats.lance.names import MAIN, check_ref_name
 from penstock.formats.lance.state import (
     Entry,
     LanceState,
+    LanceTableVersion,
+    LanceVersionReader,
     Mark,
     OwnBranch,
     OwnTag,
     RecentVersion,
-    Version,
-    Versions,
     apply_changes,
     branch_key,
     branch_of,
@@ -57,7 +57,7 @@ from penstock.formats.lance.state import (
     with_state,
 )
 from penstock.kernel.format import AppliedChange
-from penstock.kernel.objects import Objects, Pending
+from penstock.kernel.objects import Objects, PendingObjects
 from penstock.model.content import AnyContent
 from penstock.model.encoding import ObjectId, encode
 from penstock.model.keys import Key
@@ -72,7 +72,7 @@ _UNKNOWN: Final = (
 class MadeVersion(NamedTuple):
     """A version that a step creates, as it was found in storage when the request was prepared."""
 
-    version: Version
+    version: LanceTableVersion
     chain: OwnedChain
     """The chain that its manifest was written for."""
     parent: OwnBranch | None = None
@@ -101,7 +101,7 @@ def apply_steps(
     now_us: int,
 ) -> AppliedChange:
     """Apply steps to a table. Every error names the operation that it is about."""
-    doing = _StepRun(Pending(objects), key, content, target, prepared, now_us)
+    doing = _StepRun(PendingObjects(objects), key, content, target, prepared, now_us)
     for step in steps:
         try:
             doing.do(step)
@@ -117,7 +117,7 @@ class _StepRun:
 
     def __init__(
         self,
-        objects: Pending,
+        objects: PendingObjects,
         key: Key,
         content: AnyContent | None,
         target: WriteTarget,
@@ -133,20 +133,20 @@ class _StepRun:
     def do(self, placed: NumberedStep) -> None:
         step = placed.step
         match step:
-            case Declare():
+            case DeclareStep():
                 self._declare(step)
-            case Register():
+            case RegisterStep():
                 self._register(step, self._prepared.get(placed.operation))
-            case Resync():
+            case ResyncStep():
                 self._resync(step, self._prepared.get(placed.operation))
-            case Deregister():
+            case DeregisterStep():
                 self._read_table()
                 self.content = None
-            case Create():
+            case CreateStep():
                 self._create(step, self._prepared.get(placed.operation))
-            case Delete():
+            case DeleteStep():
                 self._delete(step)
-            case Alter():
+            case AlterStep():
                 content, state = self._read_table()
                 properties = {**state.properties, **step.properties}
                 remaining_properties = {
@@ -155,15 +155,15 @@ class _StepRun:
                 self.content = with_state(
                     content, msgspec.structs.replace(state, properties=remaining_properties)
                 )
-            case PutTag():
+            case PutTagStep():
                 self._put_tag(step)
-            case DropTag():
+            case DropTagStep():
                 self._drop_tag(step)
-            case PutBranch():
+            case PutBranchStep():
                 self._put_branch(step, self._prepared.get(placed.operation))
-            case DropBranch():
+            case DropBranchStep():
                 self._drop_branch(step)
-            case Erase():
+            case EraseStep():
                 self._erase(step, self._prepared.get(placed.operation))
 
     # -- tables --------------------------------------------------------------------------------------------
@@ -175,16 +175,16 @@ class _StepRun:
             self._known = self.content, state_of(self.content)
         return self._known
 
-    def _declare(self, step: Declare) -> None:
+    def _declare(self, step: DeclareStep) -> None:
         if self.content is not None:
             raise TableExists(f"'{self._key}' already exists: it is {self.content.type_in_words}")
         state = LanceState(is_private=step.is_private, properties=step.properties)
         table = LanceTable(id=step.id, location=step.location)
-        chain = new_line(self._standing, table, Versions(self._objects, state))
+        chain = new_line(self._standing, table, LanceVersionReader(self._objects, state))
         state = msgspec.structs.replace(state, chain=chain.folder, owner=chain.owner)
         self.content = with_state(table, state)
 
-    def _register(self, step: Register, made_version: MadeVersion | FoundVersion | None) -> None:
+    def _register(self, step: RegisterStep, made_version: MadeVersion | FoundVersion | None) -> None:
         if not isinstance(made_version, FoundVersion):
             raise InvalidRequest(
                 f"internal error: the table at {step.location} was not read before it is registered"
@@ -200,7 +200,7 @@ class _StepRun:
         self.content = with_state(LanceTable(id=step.id, location=step.location), state)
         self._change(made_version.entries)
 
-    def _resync(self, step: Resync, made_version: MadeVersion | FoundVersion | None) -> None:
+    def _resync(self, step: ResyncStep, made_version: MadeVersion | FoundVersion | None) -> None:
         if not isinstance(made_version, FoundVersion):
             raise InvalidRequest(
                 f"internal error: the table at {step.location} was not read before it is registered"
@@ -233,10 +233,10 @@ class _StepRun:
 
     # -- versions ------------------------------------------------------------------------------------------
 
-    def _read_versions(self) -> Versions:
-        return Versions(self._objects, self._read_table()[1])
+    def _read_versions(self) -> LanceVersionReader:
+        return LanceVersionReader(self._objects, self._read_table()[1])
 
-    def _create(self, step: Create, made: MadeVersion | FoundVersion | None) -> None:
+    def _create(self, step: CreateStep, made: MadeVersion | FoundVersion | None) -> None:
         content, state = self._read_table()
         if not isinstance(made, MadeVersion):
             raise InvalidManifest(
@@ -274,7 +274,7 @@ class _StepRun:
         )
 
     def _check_chain(
-        self, content: LanceTable, state: LanceState, versions: Versions, version: MadeVersion
+        self, content: LanceTable, state: LanceState, versions: LanceVersionReader, version: MadeVersion
     ) -> None:
         """``VersionTaken`` for a version that goes on from something else than the table as it is."""
         if version.chain not in chains(self._standing, content, state, versions):
@@ -290,7 +290,7 @@ class _StepRun:
             state = msgspec.structs.replace(state, chain=chain.folder, owner=chain.owner)
             self.content = with_state(content, state)
 
-    def _begin_branch(self, step: Create, version: MadeVersion) -> None:
+    def _begin_branch(self, step: CreateStep, version: MadeVersion) -> None:
         """The first version of one of Lance's own branches. It has the number of that which it forks from."""
         if version.parent is None:
             raise OwnRefNotFound(f"'{self._key}' has no branch '{step.branch}'", branch=step.branch)
@@ -304,7 +304,7 @@ class _StepRun:
         parent = msgspec.structs.replace(version.parent, created_us=self._now_us)
         self._change({branch_key(check_ref_name(step.branch, "branch")): parent})
 
-    def _delete(self, step: Delete) -> None:
+    def _delete(self, step: DeleteStep) -> None:
         versions = self._read_versions()
         newest = versions.newest(step.branch)
         if newest is None:
@@ -331,13 +331,13 @@ class _StepRun:
                 changes[version_key(step.branch, version)] = None
         self._change(changes)
 
-    def _erase(self, step: Erase, version: MadeVersion | FoundVersion | None) -> None:
+    def _erase(self, step: EraseStep, version: MadeVersion | FoundVersion | None) -> None:
         """Let the history begin with a version: the next one, or one that the table has."""
         if self._standing != WriteTarget(b""):
             raise InvalidRequest(
                 f"'{self._key}' can be erased on the default branch only, and outside transactions"
             )
-        self._create(Create(version=step.version, path=step.path, size=step.size), version)
+        self._create(CreateStep(version=step.version, path=step.path, size=step.size), version)
         versions = self._read_versions()
         first = max(step.version if step.first is None else step.first, self._read_table()[1].first)
         tags = {name: tag for name, tag in versions.tags().items() if tag.version < first}
@@ -349,7 +349,7 @@ class _StepRun:
         content, state = self._read_table()
         self.content = with_state(content, msgspec.structs.replace(state, first=first))
 
-    def _referenced_versions(self, versions: Versions, branch: str) -> dict[int, str]:
+    def _referenced_versions(self, versions: LanceVersionReader, branch: str) -> dict[int, str]:
         """Versions that one of Lance's own branches or tags points to, each with the reason in words."""
         tags = {tag.version: f"tag '{name}'" for name, tag in versions.tags().items() if tag.branch == branch}
         forks = {
@@ -361,7 +361,7 @@ class _StepRun:
 
     # -- Lance's own branches and tags ---------------------------------------------------------------------
 
-    def _put_tag(self, step: PutTag) -> None:
+    def _put_tag(self, step: PutTagStep) -> None:
         versions, name = self._read_versions(), check_ref_name(step.name, "tag")
         known_tag = versions.tag(name)
         if step.is_new and known_tag is not None:
@@ -379,12 +379,12 @@ class _StepRun:
         )
         self._change({tag_key(name): tag})
 
-    def _drop_tag(self, step: DropTag) -> None:
+    def _drop_tag(self, step: DropTagStep) -> None:
         if self._read_versions().tag(step.name) is None:
             raise OwnRefNotFound(f"'{self._key}' has no tag '{step.name}'", tag=step.name)
         self._change({tag_key(step.name): None})
 
-    def _put_branch(self, step: PutBranch, version: MadeVersion | FoundVersion | None) -> None:
+    def _put_branch(self, step: PutBranchStep, version: MadeVersion | FoundVersion | None) -> None:
         versions, name = self._read_versions(), check_ref_name(step.name, "branch")
         if versions.branch(name) is not None:
             raise OwnRefExists(f"'{self._key}' already has a branch '{name}'", branch=name)
@@ -406,7 +406,7 @@ class _StepRun:
             }
         )
 
-    def _drop_branch(self, step: DropBranch) -> None:
+    def _drop_branch(self, step: DropBranchStep) -> None:
         versions = self._read_versions()
         if versions.branch(step.name) is None:
             raise OwnRefNotFound(f"'{self._key}' has no branch '{step.name}'", branch=step.name)
@@ -434,7 +434,7 @@ class _StepRun:
         self.content = content
 
 
-def _is_new_entry(versions: Versions, name: bytes) -> bool:
+def _is_new_entry(versions: LanceVersionReader, name: bytes) -> bool:
     """Whether a table has nothing by the name of an entry of its tree, and nothing that came later."""
     if (version := version_of(name)) is not None:
         newest = versions.newest(version[0])
@@ -445,10 +445,10 @@ def _is_new_entry(versions: Versions, name: bytes) -> bool:
 
 def step_names(steps: Sequence[NumberedStep]) -> bytes:
     """The intent that is stored with a commit: only the kinds of its steps."""
-    return encode([type(step.step).__name__.lower() for step in steps])
+    return encode([type(step.step).__name__.removesuffix("Step").lower() for step in steps])
 
 
-def no_version_error(key: Key, versions: Versions, branch: str, version: int) -> PenstockError:
+def no_version_error(key: Key, versions: LanceVersionReader, branch: str, version: int) -> PenstockError:
     """Why one of Lance's own branches has no such version."""
     if branch != MAIN and versions.branch(branch) is None:
         return OwnRefNotFound(f"'{key}' has no branch '{branch}'", branch=branch)

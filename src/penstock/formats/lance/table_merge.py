@@ -12,14 +12,10 @@ from typing import Final
 import msgspec
 
 from penstock.formats.lance.branch_chains import OwnedChain
-from penstock.formats.lance.graft import OF_ROWS, PLAIN, SideHistory, Ungraftable, check_operations
+from penstock.formats.lance.graft import OF_ROWS, PLAIN, GraftRefused, SideHistory, check_operations
 from penstock.formats.lance.lineage import Lineage, rewrites_in
 from penstock.formats.lance.manifests import ManifestOperation
-from penstock.formats.lance.names import MAIN
-from penstock.formats.lance.removals import LaterChanges, LaterLanceVersions, MergedChanges
-from penstock.formats.lance.reversal import commit_rows
-from penstock.formats.lance.rows import RowSet, all_rows
-from penstock.formats.lance.sides import (
+from penstock.formats.lance.merge_sides import (
     NumberedVersion,
     SidesHistory,
     TableSide,
@@ -35,13 +31,17 @@ from penstock.formats.lance.sides import (
     parted_at,
     standing_versions,
 )
+from penstock.formats.lance.names import MAIN
+from penstock.formats.lance.removals import LaterChanges, LaterLanceVersions, MergedChanges
+from penstock.formats.lance.reversal import commit_rows
+from penstock.formats.lance.row_sets import RowSet, all_rows
 from penstock.formats.lance.state import (
     Changes,
+    LanceTableVersion,
     MergeArrivals,
     OwnBranch,
     OwnTag,
     RowTrace,
-    Version,
     apply_changes,
     branch_key,
     branch_of,
@@ -52,7 +52,7 @@ from penstock.formats.lance.state import (
     with_state,
 )
 from penstock.formats.lance.version_writer import WAY_OUT, VersionWriter, refusal
-from penstock.kernel.format import AppliedChange, PathClash, Refused
+from penstock.kernel.format import AppliedChange, FormatRefused, PathClash
 from penstock.kernel.objects import Objects
 
 _ABOUT_TABLES: Final = frozenset(
@@ -106,7 +106,7 @@ class TableMerge:
         """The table as it was in a wanted state."""
         source, newest = side.newest(), self._here.newest()
         if source is None and newest is not None:
-            raise Refused(
+            raise FormatRefused(
                 "had no earlier version, and its first version cannot be undone; drop the table instead"
             )
         if source is not None and not is_same(source, newest):
@@ -119,7 +119,7 @@ class TableMerge:
             elif self._here.versions.branch(name) is None:
                 self._take_branch(side, name)
             else:
-                raise Refused(f"had Lance's own branch '{name}' changed since, which cannot be undone")
+                raise FormatRefused(f"had Lance's own branch '{name}' changed since, which cannot be undone")
         self._merge_tags(self._here.versions.tags(), side)
         self._check_dropped()
         self._properties = dict(side.state.properties)
@@ -128,8 +128,8 @@ class TableMerge:
     def revert(self, side: TableSide, before: TableSide) -> AppliedChange:
         """The table without what one commit did, which led from one state to another.
 
-        ``Irreversible``, ``UnknownPlacement`` or ``Damaged`` if rows cannot be undone, ``Refused`` for all
-        else.
+        ``IrreversibleCommit``, ``UnknownPlacement`` or ``Damaged`` if rows cannot be undone,
+        ``FormatRefused`` for all else.
         """
         self._both_sides = "since the commit"
         self._revert_versions(side, before, MAIN)
@@ -149,7 +149,7 @@ class TableMerge:
         if None not in (old_branch[0], new_branch[0], now[0]):
             self._revert_versions(side, before, name)
         elif now != old_branch:
-            raise Refused(f"had Lance's own branch '{name}' changed since the commit")
+            raise FormatRefused(f"had Lance's own branch '{name}' changed since the commit")
         elif new_branch[0] is None:
             self._drop_branch(name)
         else:
@@ -160,7 +160,7 @@ class TableMerge:
         if is_same(old_version, version) or is_same(now, version):
             return
         if old_version is None or version is None or now is None:
-            raise Refused(
+            raise FormatRefused(
                 "had no earlier version, and its first version cannot be undone; drop the table instead"
             )
         if is_same(now, old_version):
@@ -231,7 +231,7 @@ class TableMerge:
             self._add(self._landing.whole(version, now, arrived, branch, parted), branch)
             return
         if old_version is None or now is None:
-            raise Refused(f"got its first version on both sides; {WAY_OUT}")
+            raise FormatRefused(f"got its first version on both sides; {WAY_OUT}")
         if (landed := self._graft(base, source, history, branch, is_again=is_again)) is not None:
             self._add(landed, branch)
 
@@ -252,7 +252,7 @@ class TableMerge:
             check_operations(
                 *(history.operations for history in ((mine, history) if is_below else (history, mine)))
             )
-        except Ungraftable as problem:
+        except GraftRefused as problem:
             raise refusal(problem, self._here.content.location) from None
         states = [base, *self._others]
         if not self._is_part:  # of a commit nothing comes but what it did to the state before it
@@ -266,7 +266,7 @@ class TableMerge:
             for side, history in ((self._here, mine), (source, history))
         )
         if is_again and here.changes is None:
-            raise Refused(
+            raise FormatRefused(
                 "had the commit reverted, and its history since then is no longer complete; repeat the "
                 "change, or revert the commit that reverted it"
             )
@@ -294,7 +294,7 @@ class TableMerge:
         """The rows that another side had and removed since it parted from this one."""
         changes = lineage.changes(lineage.trace(history_since(base, self._here, branch)))
         if changes is None:
-            raise Refused(
+            raise FormatRefused(
                 "cannot get the revert on this branch: its history differs from that of the branch where "
                 "the revert was made, and was cleaned up in part; revert the original commit on this "
                 "branch instead"
@@ -374,7 +374,7 @@ class TableMerge:
         sides = [side.newest(name) for side in (base, source, self._here)]
         if now != old_branch and not (now[0] == old_branch[0] and is_same(sides[0], sides[2])):
             if any(side is None or side.version.chain != self._chain.folder for side in sides):
-                raise Refused(f"had Lance's own branch '{name}' changed on both sides; {WAY_OUT}")
+                raise FormatRefused(f"had Lance's own branch '{name}' changed on both sides; {WAY_OUT}")
             self._merge_versions(base, source, name)
             return
         if new_branch[0] is None:
@@ -390,7 +390,7 @@ class TableMerge:
             if self._here.has(version, name):
                 break
             if not self._chain.owner and version.version.chain:
-                raise Refused(
+                raise FormatRefused(
                     f"has versions of Lance's own branch '{name}' on the other side, which cannot be merged: "
                     "their files are in that branch's folder; create the branch here, repeat its changes, "
                     "and only then delete it there, which deletes its versions"
@@ -404,8 +404,8 @@ class TableMerge:
         self._changes[branch_key(name)] = None
 
     def _check_dropped(self) -> None:
-        """``Refused`` if a tag or a branch of the result leads to a branch that goes: who made it does not
-        know."""
+        """``FormatRefused`` if a tag or a branch of the result leads to a branch that goes: who made it does
+        not know."""
         tags, branches = self._here.versions.tags(), self._here.versions.branches()
         changes: Changes = {tag_key(name): tag for name, tag in tags.items()}
         changes |= {branch_key(name): branch for name, branch in branches.items()}
@@ -417,7 +417,7 @@ class TableMerge:
             )
             if leads_to in dropped:
                 what = "tagged" if isinstance(tag, OwnTag) else "forked"
-                raise Refused(
+                raise FormatRefused(
                     f"had Lance's own branch '{leads_to}' dropped on one side, and {what} on the other;"
                     f" {WAY_OUT}"
                 )
@@ -431,14 +431,16 @@ class TableMerge:
                 continue
             if now != old_tag:
                 clash = PathClash(f"tag '{name}'", _describe_tag(old_tag), _describe_tag(now))
-                raise Refused(f"had one of Lance's own tags changed {self._both_sides}", clashes=[clash])
+                raise FormatRefused(
+                    f"had one of Lance's own tags changed {self._both_sides}", clashes=[clash]
+                )
             self._changes[tag_key(name)] = None if comes is None else self._copy_tag(name, comes, source)
 
     def _copy_tag(self, name: str, tag: OwnTag, source: TableSide) -> OwnTag:
         """A tag of the other side, at the same version here."""
         version = source.versions.get(tag.branch, tag.version)
         if version is None:
-            raise Refused(
+            raise FormatRefused(
                 f"has a tag '{name}' on the source branch that points to no version; delete it there"
             )
         meant = NumberedVersion(tag.version, version)
@@ -449,7 +451,7 @@ class TableMerge:
             for candidate in (*self._landed_versions(), self._here.newest()):
                 if candidate is not None and is_same(candidate, meant):
                     return msgspec.structs.replace(tag, version=candidate.number)
-        raise Refused(
+        raise FormatRefused(
             f"has a tag '{name}' on the source branch, at version {tag.version}, which the merge does "
             "not bring; "
             "delete the tag there, or move it to the newest version"
@@ -461,7 +463,7 @@ class TableMerge:
         return [
             NumberedVersion(at[1], version)
             for at, version in named
-            if at and at[0] == MAIN and isinstance(version, Version)
+            if at and at[0] == MAIN and isinstance(version, LanceTableVersion)
         ]
 
     def _merge_property(self, name: str, old_value: str | None, new_value: str | None) -> None:
@@ -470,7 +472,7 @@ class TableMerge:
             return
         if now != old_value:
             clash = PathClash(f"property '{name}'", old_value or "nothing", now or "nothing")
-            raise Refused(f"had a property changed {self._both_sides}", clashes=[clash])
+            raise FormatRefused(f"had a property changed {self._both_sides}", clashes=[clash])
         if new_value is None:
             self._properties.pop(name, None)
         else:

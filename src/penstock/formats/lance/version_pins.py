@@ -17,9 +17,9 @@ from typing import Any, Final
 import msgspec
 
 from penstock.errors import OutcomeUnknown
+from penstock.formats.lance.merge_sides import NumberedVersion
 from penstock.formats.lance.names import MAIN, PINS, REFS_OF_TAGS, STAGING
-from penstock.formats.lance.sides import NumberedVersion
-from penstock.formats.lance.state import Versions
+from penstock.formats.lance.state import LanceVersionReader
 from penstock.model.clock import utc
 from penstock.model.encoding import digest
 from penstock.storage.places import Place
@@ -57,7 +57,7 @@ def pin_name(branch: str, number: int) -> str:
 
 
 def predecessor(
-    place: Place, versions: Versions, branch: str, number: int
+    place: Place, versions: LanceVersionReader, branch: str, number: int
 ) -> tuple[str, NumberedVersion] | None:
     """The version, and Lance's own branch of it, that may be cleaned up once a version of a branch is seen.
 

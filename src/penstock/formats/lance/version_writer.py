@@ -22,16 +22,18 @@ from penstock.formats.lance.fragments import FolderVersion, fragments_of
 from penstock.formats.lance.graft import (
     BaseState,
     FileCopy,
+    GraftRefused,
     GraftResult,
     SideHistory,
-    Ungraftable,
     graft,
     marks_between,
 )
-from penstock.formats.lance.lineage import Lineage, Sources, rewrites_in
+from penstock.formats.lance.lineage import Lineage, LineageReaders, rewrites_in
 from penstock.formats.lance.manifest_reader import Manifests
 from penstock.formats.lance.manifests import Manifest, ManifestOperation, transaction
+from penstock.formats.lance.merge_sides import NumberedVersion, SidesHistory
 from penstock.formats.lance.names import LINES, MAIN, staged_name
+from penstock.formats.lance.protobuf import ProtobufMessage
 from penstock.formats.lance.relocation import (
     BASE_OF_INDEX,
     INDEX_NAME,
@@ -44,14 +46,12 @@ from penstock.formats.lance.relocation import (
     without_idle,
 )
 from penstock.formats.lance.removals import LaterChanges
-from penstock.formats.lance.reversal import CommitRows, States, reverse
+from penstock.formats.lance.reversal import CommitRows, RevertStates, reverse
+from penstock.formats.lance.row_sets import Ranges, RowSet
 from penstock.formats.lance.row_versions import renumber_row_versions
-from penstock.formats.lance.rows import Ranges, RowSet
-from penstock.formats.lance.sides import NumberedVersion, SidesHistory
-from penstock.formats.lance.state import MergeArrivals, RowTrace, Version, VersionAt, folder_at
+from penstock.formats.lance.state import LanceTableVersion, MergeArrivals, RowTrace, VersionPointer, folder_at
 from penstock.formats.lance.version_pins import pin
-from penstock.formats.lance.wire import Message
-from penstock.kernel.format import Refused
+from penstock.kernel.format import FormatRefused
 from penstock.storage.places import Place, Places
 
 INDEXES_MAX_BYTES: Final = 1024**3
@@ -89,7 +89,8 @@ class VersionWriter:
         branch: str = MAIN,
         parted: int = 0,
     ) -> NumberedVersion:
-        """A version as it is elsewhere or was earlier, as the next one here. ``Refused`` if it cannot be.
+        """A version as it is elsewhere or was earlier, as the next one here. ``FormatRefused`` if it cannot
+        be.
 
         ``parted`` is the number, there, of the last version that both have.
         """
@@ -103,27 +104,32 @@ class VersionWriter:
             if not self._chain.folder and branch == MAIN:
                 manifest = self._with_indexes(manifest, before)
         except UnknownPlacement as problem:
-            raise Refused(f"{problem}, so it cannot be merged into another branch") from None
+            raise FormatRefused(f"{problem}, so it cannot be merged into another branch") from None
         if before is not None:
             manifest = manifest.numbered_after(before)
             message = transaction(
-                ManifestOperation.RESTORE, before.version, str(uuid4()), Message.of((1, source.number)), {}
+                ManifestOperation.RESTORE,
+                before.version,
+                str(uuid4()),
+                ProtobufMessage.of((1, source.number)),
+                {},
             )
         else:
             message = transaction(ManifestOperation.OVERWRITE, 0, str(uuid4()), manifest.as_overwrite(), {})
         self._pin(source, branch)
         return self._stage(manifest, newest, branch, message, arrived, source.state)
 
-    def lineage(self, rewrites: Iterable[VersionAt] | None, branch: str = MAIN) -> Lineage:
-        """Where rows are, as far as some versions moved them. ``Refused`` if one of these cannot be read."""
+    def lineage(self, rewrites: Iterable[VersionPointer] | None, branch: str = MAIN) -> Lineage:
+        """Where rows are, as far as some versions moved them. ``FormatRefused`` if one of these cannot be
+        read."""
         try:
             return self._read_lineage(rewrites, branch)
         except UnknownPlacement as problem:
-            raise Refused(f"was changed on both sides, and {problem}; {WAY_OUT}") from None
+            raise FormatRefused(f"was changed on both sides, and {problem}; {WAY_OUT}") from None
 
-    def _read_lineage(self, rewrites: Iterable[VersionAt] | None, branch: str) -> Lineage:
+    def _read_lineage(self, rewrites: Iterable[VersionPointer] | None, branch: str) -> Lineage:
         return Lineage(
-            Sources(
+            LineageReaders(
                 lambda version_at: self._read_folder_version_at(version_at, branch), self._read_deletions
             ),
             rewrites,
@@ -148,7 +154,7 @@ class VersionWriter:
                     self._read_folder_version(source, branch), self._read_folder_version(newest, branch)
                 )
             return lineage.trace(history)
-        except (UnknownPlacement, Refused, Damaged):
+        except (UnknownPlacement, FormatRefused, Damaged):
             return None
 
     def write_graft(
@@ -171,8 +177,8 @@ class VersionWriter:
         That is the newest one here, or it is the other side's: then what was done here comes on top of that.
         ``history`` is what both sides did. Of each base the rows are given that it has
         removed and another one has. ``is_again`` tells that a commit is repeated that was here, and was
-        reverted, and ``strange`` are rows that a repeated revert may bring, but not to here. ``Refused`` if
-        it cannot be, ``None`` if a commit is repeated that is here already.
+        reverted, and ``strange`` are rows that a repeated revert may bring, but not to here.
+        ``FormatRefused`` if it cannot be, ``None`` if a commit is repeated that is here already.
         """
         folder = folder_at(self._location, self._chain.folder, branch)
         ground = self._read_folder_version(onto[0], branch)
@@ -195,8 +201,8 @@ class VersionWriter:
             if onto[0] is not newest and not self._chain.folder and branch == MAIN:
                 manifest = self._with_indexes(manifest, self._read_folder_version(newest, branch).manifest)
         except UnknownPlacement as problem:
-            raise Refused(f"was changed on both sides, and {problem}; {WAY_OUT}") from None
-        except Ungraftable as problem:
+            raise FormatRefused(f"was changed on both sides, and {problem}; {WAY_OUT}") from None
+        except GraftRefused as problem:
             raise refusal(problem, self._location) from None
         if not arrived.id and onto[0] is newest and not graft_result.is_changed:
             return None
@@ -206,7 +212,7 @@ class VersionWriter:
         operation, what = graft_result.operation, graft_result.what
         if onto[0] is not newest:
             manifest = manifest.numbered_after(self._read_folder_version(newest, branch).manifest)
-            operation, what = ManifestOperation.RESTORE, Message.of((1, newest.number))
+            operation, what = ManifestOperation.RESTORE, ProtobufMessage.of((1, newest.number))
         message = transaction(operation, newest.number, str(uuid4()), what, {})
         arrived = msgspec.structs.replace(arrived, trace=lineage.trace(history))
         if not arrived.id:
@@ -228,13 +234,15 @@ class VersionWriter:
     ) -> NumberedVersion | None:
         """Write the next version: the newest one without the changes between two earlier versions.
 
-        As the next version here; ``None`` if nothing is left to be undone. ``Irreversible``,
+        As the next version here; ``None`` if nothing is left to be undone. ``IrreversibleCommit``,
         ``UnknownPlacement`` if it cannot be, ``Damaged`` if something that it needs is gone.
         """
         folder = folder_at(self._location, self._chain.folder, branch)
         before, after, now = (self._read_folder_version(version, branch) for version in (*versions, newest))
         graft_result = reverse(
-            States(before, after, FolderVersion(move_to_folder(now.manifest, now.folder, folder), folder)),
+            RevertStates(
+                before, after, FolderVersion(move_to_folder(now.manifest, now.folder, folder), folder)
+            ),
             lineage,
             commit,
             later,
@@ -277,8 +285,8 @@ class VersionWriter:
         manifest = self._manifests.manifest(self._location, branch, version.number, version.version)
         return FolderVersion(manifest, folder_at(self._location, version.version.chain, branch))
 
-    def _read_folder_version_at(self, version_at: VersionAt, branch: str) -> FolderVersion:
-        version = Version(
+    def _read_folder_version_at(self, version_at: VersionPointer, branch: str) -> FolderVersion:
+        version = LanceTableVersion(
             chain=version_at.chain,
             staged=version_at.staged,
             size=version_at.size,
@@ -304,14 +312,14 @@ class VersionWriter:
         try:
             return self._read_folder_version(version, branch)
         except Damaged as problem:
-            raise Refused(f"was changed on both sides, and {problem.message}; {WAY_OUT}") from None
+            raise FormatRefused(f"was changed on both sides, and {problem.message}; {WAY_OUT}") from None
 
     def _stage(
         self,
         manifest: Manifest,
         newest: NumberedVersion | None,
         branch: str,
-        message: Message,
+        message: ProtobufMessage,
         arrived: MergeArrivals | None,
         copied: bytes,
     ) -> NumberedVersion:
@@ -321,7 +329,7 @@ class VersionWriter:
         if arrived is not None and not arrived.id:
             arrived = self._with_taken(arrived, manifest, newest, branch)
         if arrived is not None and len(arrived.taken) > TAKEN_MAX:
-            raise Refused(
+            raise FormatRefused(
                 f"would have {len(arrived.taken)} fragments from transplanted or rebased commits, and "
                 f"at most {TAKEN_MAX} are supported; merge branches instead of transplanting or "
                 "rebasing their commits"
@@ -330,7 +338,7 @@ class VersionWriter:
         name = staged_name(self._chain.folder, branch, self._attempt, number)
         if not self._is_dry:
             _create(self._place, name, data)
-        version = Version(
+        version = LanceTableVersion(
             chain=self._chain.folder,
             staged=name,
             size=len(data),
@@ -352,7 +360,7 @@ class VersionWriter:
         after = FolderVersion(manifest, folder_at(self._location, self._chain.folder, branch))
         try:
             marks = marks_between(before, after)
-        except (UnknownPlacement, Ungraftable):
+        except (UnknownPlacement, GraftRefused):
             return arrived  # nothing will ever be grafted onto it
         return _with_marks(arrived, marks)
 
@@ -378,7 +386,7 @@ class VersionWriter:
         home = {index_id(message) for message in messages if message.number(BASE_OF_INDEX) is None}
         paths = {base.id: base.path for base in manifest.bases}
         copies: list[_IndexFile] = []
-        indexes: list[Message] = []
+        indexes: list[ProtobufMessage] = []
         for index in manifest.indexes:
             base = index.number(BASE_OF_INDEX)
             if base is not None and index_id(index) not in home:
@@ -386,12 +394,12 @@ class VersionWriter:
                 new = copy_id(index_id(index)) if copy is None else copy
                 if copy is None:
                     copies += self._files_of(index, paths.get(base, ""), new)
-                index = index.with_field(INDEX_UUID, Message.of((1, new.bytes)).pack())
+                index = index.with_field(INDEX_UUID, ProtobufMessage.of((1, new.bytes)).pack())
             indexes.append(index.with_field(BASE_OF_INDEX))
         size = sum(copy.size for copy in copies)
         if size > INDEXES_MAX_BYTES:
             names = sorted({index.text(INDEX_NAME) or "" for index in manifest.indexes})
-            raise Refused(
+            raise FormatRefused(
                 f"has indexes of {size} bytes ({', '.join(names)}) that would have to be copied, and at most "
                 f"{INDEXES_MAX_BYTES} bytes are copied; drop them on the other side, and create them here "
                 "later"
@@ -402,14 +410,14 @@ class VersionWriter:
             )
         return manifest.with_parts(indexes=indexes)
 
-    def _files_of(self, index: Message, base: str, new: UUID) -> list[_IndexFile]:
+    def _files_of(self, index: ProtobufMessage, base: str, new: UUID) -> list[_IndexFile]:
         folder, name = self._require_inside(f"{base}/_indices/{index_id(index)}/"), f"_indices/{new}/"
         index_files = [
             _IndexFile(entry.key, name + entry.key.removeprefix(folder), entry.size)
             for entry in self._place.list(folder)
         ]
         if not index_files:
-            raise Refused(
+            raise FormatRefused(
                 f"has an index '{index.text(INDEX_NAME)}' on the other side whose files no longer exist; "
                 "drop it there, and merge again"
             )
@@ -419,7 +427,7 @@ class VersionWriter:
         """The name of a file below the table's folder: no manifest makes the lake read any other."""
         name = path.removeprefix(f"{self._location}/")
         if name == path or ".." in name.split("/"):
-            raise Refused(f"has files at {path}, outside its own folder, so it cannot be merged")
+            raise FormatRefused(f"has files at {path}, outside its own folder, so it cannot be merged")
         return name
 
 
@@ -438,14 +446,14 @@ TOLD_MAX: Final = 3
 """Of fragments that clash, so many are named."""
 
 
-def refusal(problem: Ungraftable, location: str) -> Refused:
+def refusal(problem: GraftRefused, location: str) -> FormatRefused:
     """Why two sides do not go together, with some of the fragments that both changed, by their data files.
 
     It is about the table as a whole: nobody takes one side of a fragment.
     """
     shown_files = shorten_names([name.removeprefix(f"{location}/") for name in sorted(problem.clashes)])
     way_out = f"{problem.way_out}, or {WAY_OUT}" if problem.way_out else WAY_OUT
-    return Refused(f"{problem.why}{f' ({shown_files})' if shown_files else ''}; {way_out}")
+    return FormatRefused(f"{problem.why}{f' ({shown_files})' if shown_files else ''}; {way_out}")
 
 
 def shorten_names(names: Sequence[str]) -> str:

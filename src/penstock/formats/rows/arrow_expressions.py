@@ -7,8 +7,8 @@ from typing import Any
 
 from penstock.errors import InvalidRequest
 from penstock.formats.rows.arrow_types import pa, schema_of
-from penstock.formats.rows.filtering import rows_where
 from penstock.formats.rows.predicate_parser import parse_predicate
+from penstock.formats.rows.row_filter import rows_where
 from penstock.model.keys import Key
 from penstock.model.similar_names import describe_names
 

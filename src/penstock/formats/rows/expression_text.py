@@ -35,12 +35,12 @@ from penstock.formats.rows.partition_values import Value
 from penstock.formats.rows.predicate_parser import SqlLiteral, read_literal, read_value
 from penstock.formats.rows.predicates import Column, ComparedValues, IsNull, Like, OneOf
 from penstock.formats.rows.row_expressions import (
+    AndOrExpression,
     Arithmetic,
     CaseChoice,
     ColumnValue,
     Conversion,
     FunctionCall,
-    Junction,
     LiteralValue,
     Negation,
     NullTest,
@@ -136,7 +136,7 @@ class _ExpressionParser(SqlReader[RowExpression, RowExpression]):
         return first  # a value by itself
 
     def _join(self, keyword: str, parts: Sequence[RowExpression]) -> RowExpression:
-        return Junction(keyword, tuple(self._require_condition(part) for part in parts))
+        return AndOrExpression(keyword, tuple(self._require_condition(part) for part in parts))
 
     def _negate(self, condition: RowExpression) -> RowExpression:
         return Negation(self._require_condition(condition))

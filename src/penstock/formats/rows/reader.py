@@ -81,7 +81,7 @@ class RowReader:
         return sum(batch.num_rows for batch in self.to_batches(names[:1] or None, where))
 
 
-class RowPart(NamedTuple):
+class StoredRowPart(NamedTuple):
     """A part of a table's rows that is stored by itself, such as a file."""
 
     identity: Hashable
@@ -138,11 +138,11 @@ class TableRows(RowReader):
             return reader
         return _load_arrow().select_rows(self.key, reader, columns, where)
 
-    def parts(self) -> Iterator[RowPart] | None:
+    def parts(self) -> Iterator[StoredRowPart] | None:
         """What the rows are stored in, if that can be told; else all rows have to be read to compare them."""
         return None
 
-    def read_parts(self, parts: Sequence[RowPart], columns: Sequence[str]) -> Any:
+    def read_parts(self, parts: Sequence[StoredRowPart], columns: Sequence[str]) -> Any:
         """Start to read the rows of some parts, as a ``pyarrow.RecordBatchReader``."""
         raise NotImplementedError
 

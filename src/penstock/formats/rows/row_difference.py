@@ -11,7 +11,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from penstock.errors import InvalidRequest
-from penstock.formats.rows.reader import RowPart
+from penstock.formats.rows.reader import StoredRowPart
 from penstock.model.keys import Key
 from penstock.model.similar_names import describe_names
 
@@ -28,7 +28,7 @@ REPEATED_MAX: Final = 3
 class StoredRows(NamedTuple):
     """What the rows of a table are stored in, in one state."""
 
-    parts: Sequence[RowPart]
+    parts: Sequence[StoredRowPart]
     bindings: Mapping[str, Hashable]
     """For each column what binds it to the values in parts."""
 
@@ -36,8 +36,8 @@ class StoredRows(NamedTuple):
 class UnsharedParts(NamedTuple):
     """The parts that only one of two states has."""
 
-    before: list[RowPart]
-    after: list[RowPart]
+    before: list[StoredRowPart]
+    after: list[StoredRowPart]
 
 
 def find_unshared_parts(
@@ -57,10 +57,10 @@ def find_unshared_parts(
     )
 
 
-def _subtract_parts(parts: Sequence[RowPart], others: Sequence[RowPart]) -> list[RowPart]:
+def _subtract_parts(parts: Sequence[StoredRowPart], others: Sequence[StoredRowPart]) -> list[StoredRowPart]:
     """The parts that others have not, as often as they are there."""
     shared = Counter(part.identity for part in others)
-    single: list[RowPart] = []
+    single: list[StoredRowPart] = []
     for part in parts:
         if shared[part.identity]:
             shared[part.identity] -= 1

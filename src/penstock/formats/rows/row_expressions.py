@@ -18,10 +18,10 @@ from typing import Any, Final, NamedTuple
 from penstock.errors import InvalidRequest
 from penstock.formats.rows.arrow_types import arrow_type, pa, pc
 from penstock.formats.rows.conversions import REAL, VOID, common_type, convert_values
-from penstock.formats.rows.filtering import truth
 from penstock.formats.rows.positions import find_true, row_positions, scatter_values
 from penstock.formats.rows.predicate_parser import SqlLiteral
 from penstock.formats.rows.predicates import And, Not, Or, Predicate, columns_of
+from penstock.formats.rows.row_filter import truth
 from penstock.formats.rows.schema import Field, Type
 
 TABLE: Final = "table"
@@ -136,7 +136,7 @@ class PredicateTest(RowExpression):
 
 
 @dataclass(frozen=True)
-class Junction(RowExpression):
+class AndOrExpression(RowExpression):
     """Conditions put together by ``and`` or ``or``."""
 
     word: str
@@ -367,7 +367,7 @@ class SqlExpression(NamedTuple):
 
 def joined_parts(expression: RowExpression) -> Iterator[RowExpression]:
     """The parts of a condition that must all be true."""
-    if isinstance(expression, Junction) and expression.word == "and":
+    if isinstance(expression, AndOrExpression) and expression.word == "and":
         for part in expression.parts:
             yield from joined_parts(part)
     else:
@@ -390,7 +390,7 @@ def _as_predicate(expression: RowExpression, table: str) -> Predicate | None:
         case Negation(inner=inner):
             negated = _as_predicate(inner, table)
             return None if negated is None else Not(negated)
-        case Junction(word=word, parts=parts):
+        case AndOrExpression(word=word, parts=parts):
             predicates = [_as_predicate(part, table) for part in parts]
             complete = tuple(part for part in predicates if part is not None)
             if len(complete) < len(parts):
@@ -402,7 +402,7 @@ def _as_predicate(expression: RowExpression, table: str) -> Predicate | None:
 
 def join_conditions(conditions: Sequence[RowExpression]) -> RowExpression:
     """A condition that is true where all of some are."""
-    return conditions[0] if len(conditions) == 1 else Junction("and", tuple(conditions))
+    return conditions[0] if len(conditions) == 1 else AndOrExpression("and", tuple(conditions))
 
 
 def _evaluate_condition(expression: RowExpression, rows: RowFrames) -> Any:

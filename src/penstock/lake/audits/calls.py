@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from penstock.errors import InvalidRequest, PenstockError
-from penstock.lake.call import Ask, Call, Retry
+from penstock.lake.call import Ask, Call, RetrySafety
 from penstock.model.expectations import Expectation
 
 
@@ -30,7 +30,7 @@ class AddExpectation(Call[tuple[Expectation, ...]], frozen=True, kw_only=True):
     method = "POST"
     path = "/references/{branch}/expectations"
     answer = tuple[Expectation, ...]
-    retry = Retry.SAFE
+    retry = RetrySafety.SAFE
     makes_lake = True
 
     branch: str
@@ -50,7 +50,7 @@ class RemoveExpectation(Call[tuple[Expectation, ...]], frozen=True, kw_only=True
     method = "DELETE"
     path = "/references/{branch}/expectations/{name}"
     answer = tuple[Expectation, ...]
-    retry = Retry.SAFE
+    retry = RetrySafety.SAFE
     makes_lake = False
     is_vital = True
 

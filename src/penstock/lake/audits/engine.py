@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from penstock.errors import InvalidRequest, RequestError
-from penstock.kernel.checks import Proposal
+from penstock.kernel.checks import BranchProposal
 from penstock.kernel.time_limits import time_limit
-from penstock.lake.audits.installed import require_sql
-from penstock.lake.audits.queries import Query
+from penstock.lake.audits.duckdb_requirement import require_sql
+from penstock.lake.audits.queries import AuditQuery
 from penstock.lake.audits.rows import rows_proposed
 from penstock.model.expectations import Expectation
 from penstock.model.keys import Key
@@ -31,7 +31,7 @@ class LakeEngine:
     def require(self) -> None:
         require_sql()
 
-    def find_violation(self, proposal: Proposal, expectation: Expectation) -> str | None:
+    def find_violation(self, proposal: BranchProposal, expectation: Expectation) -> str | None:
         """Why a proposal is not as expected.
 
         It is not asked while a table that it names is not there, or has no columns yet: one that was only
@@ -59,11 +59,11 @@ class LakeEngine:
         return None if rows is None else str(rows)
 
     def _run_query(
-        self, proposal: Proposal, sql: str, keys: Sequence[Key], timeout_s: float
+        self, proposal: BranchProposal, sql: str, keys: Sequence[Key], timeout_s: float
     ) -> FoundRows | None:
         from penstock.lake.audits.query_run import ask
 
-        query = Query(sql, tuple(keys))
+        query = AuditQuery(sql, tuple(keys))
         if self.pool is not None:
             from penstock.lake.audits.row_work import ask_in_process
 

@@ -26,7 +26,7 @@ ROWS_TOLD: Final = 3
 """How many rows of each check the text of an error shows."""
 
 
-class Published(msgspec.Struct, frozen=True, kw_only=True):
+class PublishResult(msgspec.Struct, frozen=True, kw_only=True):
     """A branch that was audited and published."""
 
     branch: str
@@ -62,7 +62,7 @@ class PublishOptions(TypedDict, total=False):
     """Of the merge."""
 
 
-def publish(lake: Lake, branch: str, into: str, **how: Unpack[PublishOptions]) -> Published:
+def publish(lake: Lake, branch: str, into: str, **how: Unpack[PublishOptions]) -> PublishResult:
     """Audit a branch as it is now, and merge exactly that.
 
     ``ChecksFailed`` names all checks that do not hold, and nothing is merged then.
@@ -98,7 +98,7 @@ def publish(lake: Lake, branch: str, into: str, **how: Unpack[PublishOptions]) -
         who=lake.author,
     )
     merged = lake.do(merge)
-    return Published(branch=branch, into=into, audited=audited.commit, checks=names, merged=merged)
+    return PublishResult(branch=branch, into=into, audited=audited.commit, checks=names, merged=merged)
 
 
 def _name_checks(checks: Checks) -> list[tuple[str, Audit]]:

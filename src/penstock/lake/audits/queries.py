@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from penstock.errors import InvalidRequest
-from penstock.lake.audits.installed import require_sql
+from penstock.lake.audits.duckdb_requirement import require_sql
 from penstock.model.expectations import check_text
 from penstock.model.keys import Key
 
@@ -24,7 +24,7 @@ CLOSED: Final[Mapping[str, Any]] = {
 """Settings of DuckDB's by which a query sees what it is given, and nothing else."""
 
 
-class Query(NamedTuple):
+class AuditQuery(NamedTuple):
     """A query that is understood."""
 
     sql: str
@@ -32,7 +32,7 @@ class Query(NamedTuple):
     """That it names, each once."""
 
 
-def read_query(sql: str) -> Query:
+def read_query(sql: str) -> AuditQuery:
     """What a query is about; ``InvalidRequest`` if it is none, or not one that only reads tables.
 
     The tables need not be there.
@@ -50,7 +50,7 @@ def read_query(sql: str) -> Query:
         raise InvalidRequest("the query is nested too deeply") from None
     if not tables:
         raise InvalidRequest(f"the query names no table of the lake, such as sales.orders\n  {sql}")
-    return Query(sql, tables)
+    return AuditQuery(sql, tables)
 
 
 def parse_statements(sql: str) -> list[Any]:

@@ -16,9 +16,9 @@ from typing import Any, Final, NamedTuple, Self
 
 from penstock.errors import InvalidRequest, PenstockError
 from penstock.formats.rows.reader import TableRows
-from penstock.lake.audits.installed import require_sql
-from penstock.lake.audits.queries import CLOSED, Query
-from penstock.lake.sql.bounds import MEMORY_MAX_BYTES, bound_duckdb
+from penstock.lake.audits.duckdb_requirement import require_sql
+from penstock.lake.audits.queries import CLOSED, AuditQuery
+from penstock.lake.sql.duckdb_limits import MEMORY_MAX_BYTES, bound_duckdb
 from penstock.lake.sql.views import NAMES_MAX, create_view, register_rows
 from penstock.model.keys import Key
 
@@ -52,7 +52,7 @@ class FoundRows(NamedTuple):
 
 
 def ask(
-    query: Query,
+    query: AuditQuery,
     rows: Mapping[Key, TableRows],
     timeout_s: float | None = None,
     memory_max_bytes: int = MEMORY_MAX_BYTES,
@@ -69,7 +69,7 @@ def ask(
 
 
 def _run_query(
-    query: Query, rows: Mapping[Key, TableRows], timeout_s: float | None, memory_max_bytes: int
+    query: AuditQuery, rows: Mapping[Key, TableRows], timeout_s: float | None, memory_max_bytes: int
 ) -> FoundRows | None:
     import duckdb
 

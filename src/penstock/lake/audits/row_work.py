@@ -14,18 +14,18 @@ import msgspec
 
 from penstock.formats.plugin import WorkerTable
 from penstock.formats.rows.reader import TableRows
-from penstock.kernel.checks import Proposal
+from penstock.kernel.checks import BranchProposal
 from penstock.kernel.objects import Objects
-from penstock.lake.audits.queries import Query
+from penstock.lake.audits.queries import AuditQuery
 from penstock.lake.audits.query_run import FoundRows, ask
 from penstock.lake.audits.rows import no_rows_error, proposed_table
 from penstock.lake.plugins import find_plugin
-from penstock.lake.sql.bounds import MEMORY_SHARE
+from penstock.lake.sql.duckdb_limits import MEMORY_SHARE
 from penstock.model.content import AnyContent
 from penstock.model.decoders import json_decoder, msgpack_decoder
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
-from penstock.processes.child import Task, TaskResult
+from penstock.processes.child_process import ChildTask, TaskResult
 from penstock.processes.pool import ProcessPool
 from penstock.storage.moved_roots import MovedRoot, MovedRoots
 from penstock.storage.places import Places
@@ -49,7 +49,7 @@ class ProposedTable(NamedTuple):
 class RowQuery(NamedTuple):
     """A query, and what it is asked of."""
 
-    query: Query
+    query: AuditQuery
     tables: tuple[ProposedTable, ...]
     warehouse: str
     moved: tuple[MovedRoot, ...]
@@ -58,7 +58,7 @@ class RowQuery(NamedTuple):
 
 
 def ask_in_process(
-    pool: ProcessPool, lake: Embedded, proposal: Proposal, query: Query, timeout_s: float
+    pool: ProcessPool, lake: Embedded, proposal: BranchProposal, query: AuditQuery, timeout_s: float
 ) -> FoundRows | None:
     """What a query finds in tables as they would be; ``None`` if nothing, or if one has no columns yet.
 
@@ -88,7 +88,7 @@ def ask_in_process(
 # -- in the process ----------------------------------------------------------------------------------------
 
 
-def run(task: Task) -> TaskResult:
+def run(task: ChildTask) -> TaskResult:
     """Ask a query, and give what it finds."""
     row_query: RowQuery = pickle.loads(task.body)
     objects = Objects(cast("Store", _RemoteObjects(task)))
@@ -112,7 +112,7 @@ def run(task: Task) -> TaskResult:
 class _RemoteObjects:
     """The objects of a lake that is elsewhere."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: ChildTask) -> None:
         self._task = task
 
     def fetch(self, ids: Collection[ObjectId]) -> dict[ObjectId, bytes]:

@@ -13,19 +13,19 @@ from penstock.model.content import AnyContent
 from penstock.model.keys import Key
 
 if TYPE_CHECKING:
-    from penstock.kernel.checks import Proposal
+    from penstock.kernel.checks import BranchProposal
     from penstock.lake.embedded import Embedded
     from penstock.lake.table import Table
 
 
-def rows_proposed(lake: Embedded, proposal: Proposal, key: Key) -> TableRows:
+def rows_proposed(lake: Embedded, proposal: BranchProposal, key: Key) -> TableRows:
     """The rows that a table would have. ``KeyNotFound`` if there would be none, ``NotManaged`` if the lake
     does not know what they are."""
     content, plugin = proposed_table(lake, proposal, key)
     return TableRows(key, plugin.proposed_rows(proposal, key, content))
 
 
-def proposed_table(lake: Embedded, proposal: Proposal, key: Key) -> tuple[AnyContent, FormatPlugin]:
+def proposed_table(lake: Embedded, proposal: BranchProposal, key: Key) -> tuple[AnyContent, FormatPlugin]:
     """What a table would be, and its format. Raises as ``rows_proposed``."""
     content = proposal.get(key)
     if content is None:

@@ -14,7 +14,7 @@ from penstock.lake import calls
 from penstock.lake.answers import About
 from penstock.model.clock import utc
 from penstock.model.tokens import Token
-from penstock.storage.hosts import check_host
+from penstock.storage.forbidden_hosts import check_host
 from penstock.storage.locations import is_under, normalise
 from penstock.storage.moved_roots import check_added
 from penstock.stores import place_of

@@ -9,12 +9,20 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.errors import HistoryExpired, IdempotencyKeyReused, InvalidRequest
-from penstock.kernel.batch import Outcome
+from penstock.kernel.batch import RequestOutcome
 from penstock.kernel.history import CommitWalk
 from penstock.lake import calls
-from penstock.lake.answers import Comparison, Difference, Landing, LogSearch
+from penstock.lake.answers import Comparison, Difference, LandedRequest, LogSearch
 from penstock.lake.call import first
-from penstock.lake.log import Filter, LogPages, changes_of, differences, matching, not_in_log_error, search
+from penstock.lake.log_search import (
+    CommitCriteria,
+    LogPages,
+    changes_of,
+    differences,
+    matching,
+    not_in_log_error,
+    search,
+)
 from penstock.model.commits import Commit, owned_key
 from penstock.model.encoding import NO_COMMIT, ObjectId
 
@@ -54,7 +62,7 @@ class HistoryHandlers:
         return tuple(first(changes, call.limit))
 
     def _log(self, call: calls.ListCommits) -> tuple[Commit, ...]:
-        chosen = Filter(
+        chosen = CommitCriteria(
             key=call.table, author=call.author, since=call.since, until=call.until, text=call.text
         )
         start = self._lake.commit_of(call.ref)
@@ -66,7 +74,7 @@ class HistoryHandlers:
         return page
 
     def _search_log(self, call: calls.SearchLog) -> LogSearch:
-        chosen = Filter(
+        chosen = CommitCriteria(
             key=call.table, author=call.author, since=call.since, until=call.until, text=call.text
         )
         start = self._lake.commit_of(call.ref)
@@ -103,7 +111,7 @@ class HistoryHandlers:
             behind=relation.behind,
         )
 
-    def _outcome(self, call: calls.GetOutcome) -> Landing | None:
+    def _outcome(self, call: calls.GetOutcome) -> LandedRequest | None:
         name = self._lake.or_default(call.branch)
         if call.who:
             call = msgspec.structs.replace(call, key=owned_key(call.key, call.who), who=None)
@@ -115,9 +123,9 @@ class HistoryHandlers:
             with suppress(HistoryExpired):
                 commit = Commit.of(outcome.head, self._kernel.history.commit(outcome.head))
         ids = tuple(commit_id.hex() for commit_id in outcome.commits)
-        return Landing(commits=ids, head=outcome.head.hex(), commit=commit)
+        return LandedRequest(commits=ids, head=outcome.head.hex(), commit=commit)
 
-    def _outcome_of(self, name: str, call: calls.GetOutcome) -> Outcome | None:
+    def _outcome_of(self, name: str, call: calls.GetOutcome) -> RequestOutcome | None:
         """What a very request came to; its key may have been used for others."""
         for about_itself in (False, True):
             with suppress(IdempotencyKeyReused):

@@ -10,7 +10,7 @@ from penstock.kernel.checks import assign_checked
 from penstock.lake import calls
 from penstock.lake.answers import LogLine
 from penstock.lake.call import first, request_digest
-from penstock.lake.outcomes import as_left
+from penstock.lake.recovered_answers import as_left
 from penstock.model.references import Kind, Reference
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class ReferenceHandlers:
         return as_left(deleted, is_deleted=True)
 
 
-def _key_of(call: calls.Write[Any]) -> _Keyed:
+def _key_of(call: calls.WriteCall[Any]) -> _Keyed:
     """What a reference is told of the key of a request."""
     if call.idempotency_key is None:
         return {}

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from penstock.errors import InvalidRequest
 from penstock.formats.rows.arrow_types import pa
 from penstock.lake.audits.queries import CLOSED
-from penstock.lake.sql.bounds import find_bounds
+from penstock.lake.sql.duckdb_limits import find_bounds
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.errors import InvalidRequest
 from penstock.formats.rows.reader import TableRows
-from penstock.lake.audits.installed import require_sql
+from penstock.lake.audits.duckdb_requirement import require_sql
 from penstock.lake.audits.queries import list_table_names, parse_statements
 from penstock.model.keys import Key
 

@@ -27,7 +27,7 @@ from penstock.formats.rows.row_difference import (
     repeated_key_error,
 )
 from penstock.kernel.reachable import Progress, silent
-from penstock.lake.audits.installed import require_sql
+from penstock.lake.audits.duckdb_requirement import require_sql
 from penstock.lake.sql.datasets import ErrorRecordingRows
 from penstock.lake.sql.duckdb_thread import DuckDbThread
 from penstock.lake.sql.views import quote_name, register_rows

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from penstock.errors import InvalidRequest
-from penstock.lake.query_pins import Pin
+from penstock.lake.query_pins import PinnedCommit
 from penstock.lake.scan_files import ScanCondition
 from penstock.lake.views import Snapshot
 from penstock.lake.write_jobs import SaveMode
@@ -45,7 +45,7 @@ class TableFacts(msgspec.Struct, frozen=True, kw_only=True):
     """The elements of its key."""
     pin_name: str = ""
     """The revision that was asked for, empty for the default branch, …"""
-    pin: Pin | None = None
+    pin: PinnedCommit | None = None
     """… and the commit there."""
     branch: str = ""
     """The reference that the table is written to."""
@@ -73,10 +73,10 @@ class ColumnValues(msgspec.Struct, frozen=True, kw_only=True):
     """An expression: for rows that come without the column."""
     generated: str | None = None
     """The expression that its values are equal to."""
-    identity: Identity | None = None
+    identity: IdentityNumbering | None = None
 
 
-class Identity(msgspec.Struct, frozen=True, kw_only=True):
+class IdentityNumbering(msgspec.Struct, frozen=True, kw_only=True):
     """The numbers of an identity column."""
 
     start: int
@@ -130,7 +130,7 @@ class CatalogRequest(msgspec.Struct, frozen=True, kw_only=True):
     to: tuple[str, ...] = ()
     revision: str | None = None
     time_us: int | None = None
-    pinned: dict[str, Pin] = {}
+    pinned: dict[str, PinnedCommit] = {}
     """The commits that the same query reads already, by revision."""
     schema: str = ""
     partitioning: tuple[str, ...] = ()
@@ -348,7 +348,7 @@ class FoundTable(msgspec.Struct, frozen=True, kw_only=True):
     table: Any
     """A ``Table``."""
     pin_name: str
-    pin: Pin
+    pin: PinnedCommit
     branch: str
     is_past: bool
     version: int | None
@@ -373,7 +373,7 @@ def find_table(lake: Lake, request: CatalogRequest) -> FoundTable:
     pin = request.pinned.get(revision)
     if pin is None:
         snapshot = lake.at(revision or None)
-        pin = Pin(commit=snapshot.id, via=snapshot.via)
+        pin = PinnedCommit(commit=snapshot.id, via=snapshot.via)
     table = Snapshot(lake, pin.commit, pin.via).table(name.key)
     return FoundTable(
         table=table, pin_name=revision, pin=pin, branch=name.revision, is_past=is_past, version=version

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from penstock.kernel.reachable import Progress, silent
-from penstock.lake.call import Retry, Write, retry_of
+from penstock.lake.call import RetrySafety, WriteCall, retry_of
 from penstock.lake.calls import Call
 from penstock.lake.catalogue import Catalogue
 from penstock.lake.lake import Lake
@@ -43,7 +43,7 @@ class StatementCatalogue:
 
     def do(self, call: Call[R], progress: Progress = silent) -> R:
         keyed: Call[R] = call
-        if isinstance(call, Write) and call.fixed_key is None and retry_of(call) is Retry.BY_KEY:
+        if isinstance(call, WriteCall) and call.fixed_key is None and retry_of(call) is RetrySafety.BY_KEY:
             if call.idempotency_key is None and not self._is_used:
                 keyed = msgspec.structs.replace(call, idempotency_key=self._statement)
             self._is_used = True

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from penstock.lake.call import Call, CommitDescription, Retry
+from penstock.lake.call import Call, CommitDescription, RetrySafety
 from penstock.lake.transactions.answers import TransactionInfo, TransactionLanded
 from penstock.model.reads import Read
 from penstock.model.transactions import Isolation, Policy
@@ -22,7 +22,7 @@ class BeginTransaction(Call[TransactionInfo], frozen=True, kw_only=True):
     method = "POST"
     path = "/transactions"
     answer = TransactionInfo
-    retry = Retry.SAFE
+    retry = RetrySafety.SAFE
     makes_lake = True
     counted = ()
 
@@ -62,7 +62,7 @@ class RenewTransaction(Call[TransactionInfo], frozen=True, kw_only=True):
     method = "POST"
     path = "/transactions/{id}/renew"
     answer = TransactionInfo
-    retry = Retry.SAFE
+    retry = RetrySafety.SAFE
     makes_lake = False
     counted = ()
 
@@ -82,7 +82,7 @@ class NoteReads(Call[TransactionInfo], frozen=True, kw_only=True):
     method = "POST"
     path = "/transactions/{id}/reads"
     answer = TransactionInfo
-    retry = Retry.SAFE
+    retry = RetrySafety.SAFE
     makes_lake = False
     counted = ()
 
@@ -99,7 +99,7 @@ class CommitTransaction(Call[TransactionLanded], frozen=True, kw_only=True):
     method = "POST"
     path = "/transactions/{id}/commit"
     answer = TransactionLanded
-    retry = Retry.SAFE
+    retry = RetrySafety.SAFE
     makes_lake = False
 
     id: str
@@ -116,7 +116,7 @@ class AbortTransaction(Call[TransactionInfo], frozen=True, kw_only=True):
     method = "POST"
     path = "/transactions/{id}/abort"
     answer = TransactionInfo
-    retry = Retry.SAFE
+    retry = RetrySafety.SAFE
     makes_lake = False
 
     id: str
@@ -149,7 +149,7 @@ class IsShared(Call[bool], frozen=True, kw_only=True):
     """
 
     answer = bool
-    retry = Retry.READ
+    retry = RetrySafety.READ
     makes_lake = False
 
     commit: str

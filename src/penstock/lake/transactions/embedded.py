@@ -13,8 +13,8 @@ from uuid import uuid4
 import msgspec
 
 from penstock.errors import HistoryExpired, InvalidRequest, PenstockError, ReferenceNotFound
+from penstock.kernel.lake_state import prefix_end
 from penstock.kernel.objects import content_of
-from penstock.kernel.state import prefix_end
 from penstock.kernel.transactions import TransactionRecord, Transactions
 from penstock.lake.call import Call, CommitDescription, commit_meta, first
 from penstock.lake.transactions.answers import TransactionInfo, TransactionLanded

@@ -31,7 +31,7 @@ GRANTS_TOLD: Final = 5
 """How many grants an error names."""
 
 
-class Keys(msgspec.Struct, frozen=True):
+class GrantedKeys(msgspec.Struct, frozen=True):
     """The keys that grants are for: those that match one of the patterns."""
 
     patterns: frozenset[str] = frozenset()
@@ -64,7 +64,7 @@ class Keys(msgspec.Struct, frozen=True):
             pattern.endswith("*") and fnmatchcase(f"{key}.", pattern) for pattern in self.patterns
         )
 
-    def contain(self, others: Keys) -> bool:
+    def contain(self, others: GrantedKeys) -> bool:
         """Whether all of the others are surely among them. Patterns are compared as they are written."""
         return self.are_all or others.patterns <= self.patterns
 
@@ -73,7 +73,7 @@ def _is_literal(element: str) -> bool:
     return bool(element) and not set(element) & set('*?["')
 
 
-ALL_KEYS: Final = Keys(frozenset((EVERYTHING,)))
+ALL_KEYS: Final = GrantedKeys(frozenset((EVERYTHING,)))
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,23 +100,23 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
         begins = [re.split(r"[*?[]", grant.references, maxsplit=1)[0] for grant in self.grants]
         return commonprefix(begins)  # noqa: RUF071 - characters are what is compared
 
-    def keys(self, role: Role, reference: str) -> Keys:
+    def keys(self, role: Role, reference: str) -> GrantedKeys:
         """The keys for which the caller has a role on a reference: on a transaction's branch, if it is
         theirs, those of the branch that it lands on."""
         reference = self.inside.get(reference, reference)
         if names_transaction(reference):
-            return Keys()
+            return GrantedKeys()
         return self._allowed_keys(role, lambda grant: fnmatchcase(reference, grant.references))
 
-    def keys_everywhere(self, role: Role) -> Keys:
+    def keys_everywhere(self, role: Role) -> GrantedKeys:
         """The keys for which the caller has a role on every reference there is, or will be."""
         return self._allowed_keys(role, lambda grant: grant.references == EVERYTHING)
 
-    def _allowed_keys(self, role: Role, matches: Callable[[Grant], bool]) -> Keys:
+    def _allowed_keys(self, role: Role, matches: Callable[[Grant], bool]) -> GrantedKeys:
         patterns = (grant.keys for grant in self.grants if grant.role.includes(role) and matches(grant))
-        return Keys(frozenset(patterns))
+        return GrantedKeys(frozenset(patterns))
 
-    def require(self, role: Role, reference: str) -> Keys:
+    def require(self, role: Role, reference: str) -> GrantedKeys:
         """The keys for which the caller has a role on a reference; ``Denied`` if there are none.
 
         The check comes before the lookup, so that a refusal does not reveal whether the reference exists.
@@ -132,7 +132,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
             what = f"{_VERBS[role]} '{reference}' as a whole: that needs a grant for all keys"
             raise self.denied_error(what, name=reference)
 
-    def require_key(self, keys: Keys, role: Role, key: Key) -> None:
+    def require_key(self, keys: GrantedKeys, role: Role, key: Key) -> None:
         """``Denied`` if a key is not among those that the caller has a role for."""
         if not keys.covers(key):
             raise self.denied_error(f"{_VERBS[role]} '{key}' there", key=str(key))

@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 from penstock.errors import FormatUnavailable
 from penstock.formats.registry import load, other_formats, table_formats
 from penstock.lake.call import Call
-from penstock.server.access.rights import Rights
+from penstock.server.access.rights import CallerRights
 
-AccessRule: TypeAlias = Callable[[Rights, Any], Any]
+AccessRule: TypeAlias = Callable[[CallerRights, Any], Any]
 """Checks a call, asks for no more than may be seen, and leaves out the rest."""
 
 

@@ -1,7 +1,7 @@
 """Gates: authentication, from the headers of a request to its caller.
 
 Another way to authenticate, such as an identity provider, is another gate; what a caller may do is decided
-elsewhere (``caller``, ``guarded``).
+elsewhere (``caller``, ``checked_catalogue``).
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import Final
 
 from penstock.errors import LocationRefused
 from penstock.model.content import AnyContent
-from penstock.storage.hosts import check_host
+from penstock.storage.forbidden_hosts import check_host
 from penstock.storage.locations import check_under
 
 SAME_SCHEMES: Final = {"s3a": "s3", "s3n": "s3"}

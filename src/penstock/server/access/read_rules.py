@@ -9,18 +9,26 @@ import msgspec
 
 from penstock.errors import HistoryExpired, TimedOut
 from penstock.lake import calls
-from penstock.lake.answers import Comparison, Difference, Entry, Landing, LogLine, LogSearch, Resolved
+from penstock.lake.answers import (
+    CatalogEntry,
+    Comparison,
+    Difference,
+    LandedRequest,
+    LogLine,
+    LogSearch,
+    ResolvedCommit,
+)
 from penstock.lake.audits.calls import ListExpectations
-from penstock.lake.log import check_search
+from penstock.lake.log_search import check_search
 from penstock.model.commits import Commit
 from penstock.model.expectations import Expectation
 from penstock.model.keys import Key
 from penstock.model.names import parse_revision
 from penstock.model.references import Reference
 from penstock.model.tokens import Role
-from penstock.server.access.caller import Keys
-from penstock.server.access.keys import own_outcome
-from penstock.server.access.rights import Rights
+from penstock.server.access.caller import GrantedKeys
+from penstock.server.access.idempotency_keys import own_outcome
+from penstock.server.access.rights import CallerRights
 
 CHANGES_MAX: Final = calls.PAGE_MAX
 """Of a commit that changed more keys, only who may read all of them reads the message."""
@@ -28,11 +36,11 @@ CHANGES_MAX: Final = calls.PAGE_MAX
 SEARCHED_AT_ONCE: Final = 100
 """So many commits of a log are searched before it is looked which of them are shown."""
 
-D = TypeVar("D", Entry, Difference)
+D = TypeVar("D", CatalogEntry, Difference)
 LogCall = TypeVar("LogCall", calls.ListCommits, calls.SearchLog)
 
 
-def list_references(rights: Rights, call: calls.ListReferences) -> tuple[Reference, ...]:
+def list_references(rights: CallerRights, call: calls.ListReferences) -> tuple[Reference, ...]:
     begin = rights.caller.readable_prefix
     if begin.startswith(call.prefix):  # the others need not be looked at
         call = msgspec.structs.replace(call, prefix=begin)
@@ -41,7 +49,7 @@ def list_references(rights: Rights, call: calls.ListReferences) -> tuple[Referen
     )
 
 
-def _shown_reference(rights: Rights, reference: Reference) -> Reference | None:
+def _shown_reference(rights: CallerRights, reference: Reference) -> Reference | None:
     """A reference as the caller may see it. Its note is about keys."""
     keys = rights.caller.keys(Role.READ, reference.name)
     if not keys.patterns:
@@ -49,41 +57,43 @@ def _shown_reference(rights: Rights, reference: Reference) -> Reference | None:
     return reference if keys.are_all else msgspec.structs.replace(reference, note=b"")
 
 
-def get_reference(rights: Rights, call: calls.GetReference) -> Reference:
+def get_reference(rights: CallerRights, call: calls.GetReference) -> Reference:
     keys = rights.caller.require(Role.READ, call.name)
     reference = rights.do(call)
     return reference if keys.are_all else msgspec.structs.replace(reference, note=b"")
 
 
-def get_reference_log(rights: Rights, call: calls.GetReferenceLog) -> tuple[LogLine, ...]:
+def get_reference_log(rights: CallerRights, call: calls.GetReferenceLog) -> tuple[LogLine, ...]:
     rights.caller.require(Role.READ, call.name)
     return rights.do(call)
 
 
-def list_expectations(rights: Rights, call: ListExpectations) -> tuple[Expectation, ...]:
+def list_expectations(rights: CallerRights, call: ListExpectations) -> tuple[Expectation, ...]:
     rights.caller.require_all_keys(Role.READ, call.branch)
     return rights.do(call)
 
 
-def resolve(rights: Rights, call: calls.Resolve) -> Resolved:
+def resolve(rights: CallerRights, call: calls.Resolve) -> ResolvedCommit:
     revision, _ = rights.read(call.revision)
     return rights.do(msgspec.structs.replace(call, revision=revision))
 
 
-def get_contents(rights: Rights, call: calls.GetContents) -> tuple[Entry, ...]:
+def get_contents(rights: CallerRights, call: calls.GetContents) -> tuple[CatalogEntry, ...]:
     at, keys = rights.read(call.at, call.via)
     for key in call.key:
         rights.caller.require_key(keys, Role.READ, key)
     return rights.do(msgspec.structs.replace(call, at=at))
 
 
-def list_entries(rights: Rights, call: calls.ListEntries) -> tuple[Entry, ...]:
+def list_entries(rights: CallerRights, call: calls.ListEntries) -> tuple[CatalogEntry, ...]:
     at, keys = rights.read(call.at, call.via)
     prefix = call.prefix or keys.namespace
     return _filter_list_by_keys(rights, msgspec.structs.replace(call, at=at, prefix=prefix), keys)
 
 
-def _filter_list_by_keys(rights: Rights, call: calls.Call[tuple[D, ...]], *scopes: Keys) -> tuple[D, ...]:
+def _filter_list_by_keys(
+    rights: CallerRights, call: calls.Call[tuple[D, ...]], *scopes: GrantedKeys
+) -> tuple[D, ...]:
     """A list by key, without those that the caller may not read on one side or the other."""
     if all(keys.are_all for keys in scopes):
         return rights.do(call)
@@ -94,12 +104,12 @@ def _filter_list_by_keys(rights: Rights, call: calls.Call[tuple[D, ...]], *scope
     return rights.pages(call, show, lambda item: item.key)
 
 
-def get_changes(rights: Rights, call: calls.GetChanges) -> tuple[Difference, ...]:
+def get_changes(rights: CallerRights, call: calls.GetChanges) -> tuple[Difference, ...]:
     revision, keys = rights.read(call.revision, call.via)
     return _filter_list_by_keys(rights, msgspec.structs.replace(call, revision=revision), keys)
 
 
-def diff(rights: Rights, call: calls.Diff) -> tuple[Difference, ...]:
+def diff(rights: CallerRights, call: calls.Diff) -> tuple[Difference, ...]:
     before, keys_before = rights.read(call.before, call.before_via)
     to, keys_after = rights.read(call.to, call.to_via)
     prefix = call.prefix or keys_before.namespace
@@ -107,13 +117,13 @@ def diff(rights: Rights, call: calls.Diff) -> tuple[Difference, ...]:
     return _filter_list_by_keys(rights, call, keys_before, keys_after)
 
 
-def compare(rights: Rights, call: calls.Compare) -> Comparison:
+def compare(rights: CallerRights, call: calls.Compare) -> Comparison:
     first, _ = rights.read(call.one)
     other, _ = rights.read(call.other)
     return rights.do(msgspec.structs.replace(call, one=first, other=other))
 
 
-def get_outcome(rights: Rights, call: calls.GetOutcome) -> Landing | None:
+def get_outcome(rights: CallerRights, call: calls.GetOutcome) -> LandedRequest | None:
     """What came of somebody else's request concerns only who administers the lake."""
     caller = rights.caller
     keys = caller.keys_everywhere(Role.READ)
@@ -128,13 +138,13 @@ def get_outcome(rights: Rights, call: calls.GetOutcome) -> Landing | None:
     return msgspec.structs.replace(landing, commit=None)
 
 
-def get_commit(rights: Rights, call: calls.GetCommit) -> Commit:
+def get_commit(rights: CallerRights, call: calls.GetCommit) -> Commit:
     revision, keys = rights.read(call.revision, call.via)
     commit = rights.do(msgspec.structs.replace(call, revision=revision))
     return commit if _may_read_message(rights, commit, keys) else _without_message(commit)
 
 
-def list_commits(rights: Rights, call: calls.ListCommits) -> tuple[Commit, ...]:
+def list_commits(rights: CallerRights, call: calls.ListCommits) -> tuple[Commit, ...]:
     call, keys = _check_log(rights, call)
     if keys.are_all:
         return rights.do(call)
@@ -143,7 +153,7 @@ def list_commits(rights: Rights, call: calls.ListCommits) -> tuple[Commit, ...]:
     )
 
 
-def search_log(rights: Rights, call: calls.SearchLog) -> LogSearch:
+def search_log(rights: CallerRights, call: calls.SearchLog) -> LogSearch:
     """As ``list_commits``: where the search stops tells nothing of what the caller may not read."""
     call, keys = _check_log(rights, call)
     if keys.are_all:
@@ -155,7 +165,7 @@ def search_log(rights: Rights, call: calls.SearchLog) -> LogSearch:
     return msgspec.structs.replace(page, commits=tuple(commit for commit in shown if commit is not None))
 
 
-def _check_log(rights: Rights, call: LogCall) -> tuple[LogCall, Keys]:
+def _check_log(rights: CallerRights, call: LogCall) -> tuple[LogCall, GrantedKeys]:
     """The question for a log as it is put to the lake, and the keys that the caller may read there."""
     ref, keys = rights.read(call.ref, call.via)
     after = _page_start(rights, call.after, ref)
@@ -164,7 +174,7 @@ def _check_log(rights: Rights, call: LogCall) -> tuple[LogCall, Keys]:
     return msgspec.structs.replace(call, ref=ref, after=after), keys
 
 
-def _search_shown(rights: Rights, call: calls.SearchLog, keys: Keys) -> LogSearch:
+def _search_shown(rights: CallerRights, call: calls.SearchLog, keys: GrantedKeys) -> LogSearch:
     """A search that stops at a commit that is shown, or after so many commits as were asked for."""
     check_search(call.limit, call.within)
     limit, within = call.limit or inf, call.within or inf
@@ -191,7 +201,7 @@ def _search_shown(rights: Rights, call: calls.SearchLog, keys: Keys) -> LogSearc
 
 
 def _shown_commit(
-    rights: Rights, call: calls.ListCommits | calls.SearchLog, commit: Commit, keys: Keys
+    rights: CallerRights, call: calls.ListCommits | calls.SearchLog, commit: Commit, keys: GrantedKeys
 ) -> Commit | None:
     """A commit of a log as the caller may see it; ``None`` if not at all."""
     if call.table is not None and not _may_read_why(rights, commit, keys, call.table):
@@ -202,14 +212,14 @@ def _shown_commit(
     return _without_message(commit) if call.text is None else None
 
 
-def _page_start(rights: Rights, after: str | None, ref: str | None) -> str | None:
+def _page_start(rights: CallerRights, after: str | None, ref: str | None) -> str | None:
     """The commit that a page begins after, which the log is only searched for."""
     if ref is None:
         return after
     return rights.check_compared(after, parse_revision(ref).name)
 
 
-def _may_read_message(rights: Rights, commit: Commit, keys: Keys) -> bool:
+def _may_read_message(rights: CallerRights, commit: Commit, keys: GrantedKeys) -> bool:
     """Whether the caller may read all keys that a commit changed: its message and properties tell of them."""
     if keys.are_all:
         return True
@@ -217,7 +227,7 @@ def _may_read_message(rights: Rights, commit: Commit, keys: Keys) -> bool:
     return changed is not None and all(map(keys.covers, changed))
 
 
-def _may_read_why(rights: Rights, commit: Commit, keys: Keys, table: Key) -> bool:
+def _may_read_why(rights: CallerRights, commit: Commit, keys: GrantedKeys, table: Key) -> bool:
     """Whether a commit that changed something at or below a key changed something there that may be read."""
     if keys.cover_below(table):
         return True
@@ -225,7 +235,7 @@ def _may_read_why(rights: Rights, commit: Commit, keys: Keys, table: Key) -> boo
     return any(keys.covers(key) and key[: len(table)] == tuple(table) for key in changed)
 
 
-def _changed_keys(rights: Rights, commit: Commit) -> list[Key] | None:
+def _changed_keys(rights: CallerRights, commit: Commit) -> list[Key] | None:
     """The keys that a commit changed; ``None`` if they are too many, or not known any more."""
     try:
         changes = rights.do(calls.GetChanges(revision=commit.id, limit=CHANGES_MAX + 1))

@@ -20,13 +20,13 @@ from penstock.lake.transactions.calls import IsShared, ListTransactions
 from penstock.model.encoding import NO_COMMIT
 from penstock.model.names import Revision, check_name, parse_revision
 from penstock.model.tokens import Role
-from penstock.server.access.caller import ALL_KEYS, Caller, Keys
+from penstock.server.access.caller import ALL_KEYS, Caller, GrantedKeys
 
 R = TypeVar("R")
 T = TypeVar("T")
 
 
-class Rights:
+class CallerRights:
     """A caller, and the catalogue that they ask through it."""
 
     def __init__(
@@ -39,10 +39,10 @@ class Rights:
         self._catalogue, self._progress, self._deadline_s = catalogue, progress, deadline_s
         self.caller = caller
 
-    def with_transactions(self, transactions: dict[str, str]) -> Rights:
+    def with_transactions(self, transactions: dict[str, str]) -> CallerRights:
         """The same, where the branches of some transactions may be used too, as those that they land on."""
         caller = msgspec.structs.replace(self.caller, inside={**self.caller.inside, **transactions})
-        return Rights(self._catalogue, caller, self._progress, self._deadline_s)
+        return CallerRights(self._catalogue, caller, self._progress, self._deadline_s)
 
     def do(self, call: Call[R]) -> R:
         """Carry out a call that was checked; ``TimedOut`` if nobody waits for it any longer."""
@@ -54,7 +54,7 @@ class Rights:
         """The reference that is meant: the default branch, if none is named."""
         return self.do(GetAbout()).default_branch if reference is None else reference
 
-    def read(self, revision: str | None, via: str | None = None) -> tuple[str | None, Keys]:
+    def read(self, revision: str | None, via: str | None = None) -> tuple[str | None, GrantedKeys]:
         """A revision in the form in which the caller may ask for it, and the keys that they may read there.
 
         All that a readable reference leads to may be read, by whatever way. A commit that is named by its id

@@ -30,7 +30,7 @@ from penstock.lake.transactions.calls import (
 from penstock.model.tokens import Role
 from penstock.model.transactions import PREFIX, names_transaction
 from penstock.server.access.caller import Caller
-from penstock.server.access.rights import Rights, may_use
+from penstock.server.access.rights import CallerRights, may_use
 
 _NAMED: Final = re.compile(rf"(?:^|\.\.){PREFIX}([0-9a-f]{{32}})(?![A-Za-z0-9/_-])")
 """A transaction's branch in a revision, or in a range of two."""
@@ -38,7 +38,7 @@ _NO_REVISIONS: Final = frozenset(("who", "why", "what", "message", "idempotency_
 """Fields that are texts of callers."""
 
 
-def begin_transaction(rights: Rights, call: BeginTransaction) -> TransactionInfo:
+def begin_transaction(rights: CallerRights, call: BeginTransaction) -> TransactionInfo:
     rights.caller.require(Role.WRITE, rights.or_default(call.target))
     try:
         transaction = rights.do(msgspec.structs.replace(call, who=rights.caller.name or call.who))
@@ -50,41 +50,41 @@ def begin_transaction(rights: Rights, call: BeginTransaction) -> TransactionInfo
     return transaction
 
 
-def _require_own(rights: Rights, transaction: TransactionInfo) -> None:
+def _require_own(rights: CallerRights, transaction: TransactionInfo) -> None:
     if not may_use(rights.caller, transaction):
         raise InvalidRequest(
             f"the transaction {transaction.id} already exists; use another id for another transaction"
         ) from None
 
 
-def get_transaction(rights: Rights, call: GetTransaction) -> TransactionInfo:
+def get_transaction(rights: CallerRights, call: GetTransaction) -> TransactionInfo:
     transaction = _find_own(rights, call.id)
     return rights.do(call) if call.reads else transaction
 
 
-def renew_transaction(rights: Rights, call: RenewTransaction) -> TransactionInfo:
+def renew_transaction(rights: CallerRights, call: RenewTransaction) -> TransactionInfo:
     _find_own(rights, call.id)
     return rights.do(call)
 
 
-def note_reads(rights: Rights, call: NoteReads) -> TransactionInfo:
+def note_reads(rights: CallerRights, call: NoteReads) -> TransactionInfo:
     """Whoever may use it may say so of anything: it only keeps the transaction from landing."""
     _find_own(rights, call.id)
     return rights.do(call)
 
 
-def commit_transaction(rights: Rights, call: CommitTransaction) -> TransactionLanded:
+def commit_transaction(rights: CallerRights, call: CommitTransaction) -> TransactionLanded:
     """What was written in it was checked then; whoever lost all rights on its target since lands nothing."""
     rights.caller.require(Role.WRITE, _find_own(rights, call.id).target)
     return rights.do(msgspec.structs.replace(call, who=rights.caller.name or call.who))
 
 
-def abort_transaction(rights: Rights, call: AbortTransaction) -> TransactionInfo:
+def abort_transaction(rights: CallerRights, call: AbortTransaction) -> TransactionInfo:
     _find_own(rights, call.id)
     return rights.do(msgspec.structs.replace(call, who=rights.caller.name or call.who))
 
 
-def list_transactions(rights: Rights, call: ListTransactions) -> tuple[TransactionInfo, ...]:
+def list_transactions(rights: CallerRights, call: ListTransactions) -> tuple[TransactionInfo, ...]:
     caller = rights.caller
     return rights.pages(
         call,
@@ -115,11 +115,11 @@ def admit(catalogue: Catalogue, caller: Caller, transactions: Iterable[str]) -> 
 class TransactionAccess:
     """The rights of a caller on branches that their request does not name, and that may be transactions'."""
 
-    def __init__(self, rights: Rights) -> None:
+    def __init__(self, rights: CallerRights) -> None:
         self._rights = rights
-        self._known: dict[str, Rights | None] = {}
+        self._known: dict[str, CallerRights | None] = {}
 
-    def at(self, branch: str) -> Rights | None:
+    def at(self, branch: str) -> CallerRights | None:
         """The rights that count on a branch; ``None`` if it is of a transaction that is not theirs."""
         if not names_transaction(branch):
             return self._rights
@@ -127,7 +127,7 @@ class TransactionAccess:
             self._known[branch] = self._rights_in(branch)
         return self._known[branch]
 
-    def _rights_in(self, branch: str) -> Rights | None:
+    def _rights_in(self, branch: str) -> CallerRights | None:
         caller = self._rights.caller
         try:
             transaction = self._rights.do(GetTransaction(id=branch.removeprefix(PREFIX)))
@@ -153,7 +153,7 @@ def _find_branch_names(value: Any) -> Iterator[str]:
                 yield from (branch.at for branch in field_value if isinstance(branch.at, str))
 
 
-def _find_own(rights: Rights, id: str) -> TransactionInfo:  # noqa: A002
+def _find_own(rights: CallerRights, id: str) -> TransactionInfo:  # noqa: A002
     transaction = rights.do(GetTransaction(id=id))
     if not may_use(rights.caller, transaction):
         raise transaction_not_found_error(id)

@@ -19,9 +19,9 @@ from penstock.model.merges import MergeResult
 from penstock.model.operations import Change, Put, Unchanged
 from penstock.model.references import Reference
 from penstock.model.tokens import EVERYTHING, Role
-from penstock.server.access.caller import Caller, Keys
+from penstock.server.access.caller import Caller, GrantedKeys
 from penstock.server.access.locations import check_locations
-from penstock.server.access.rights import Rights
+from penstock.server.access.rights import CallerRights
 
 R = TypeVar("R")
 C = TypeVar("C", bound=calls.Call[Any])
@@ -29,12 +29,12 @@ B = TypeVar("B", bound=calls.MergeCall)
 E = TypeVar("E", AddExpectation, RemoveExpectation)
 
 
-def for_anybody(rights: Rights, call: calls.Call[R]) -> R:
+def for_anybody(rights: CallerRights, call: calls.Call[R]) -> R:
     """For calls that every authenticated caller may make."""
     return rights.do(call)
 
 
-def about(rights: Rights, call: calls.GetAbout) -> About:
+def about(rights: CallerRights, call: calls.GetAbout) -> About:
     """Where the lake is stored concerns only who administers it; where tables may be, those who may write one
     or read all of them."""
     about_lake = rights.do(call)
@@ -47,23 +47,23 @@ def about(rights: Rights, call: calls.GetAbout) -> About:
     return msgspec.structs.replace(about_lake, url="", roots=roots)
 
 
-def for_holders(role: Role) -> Callable[[Rights, Any], Any]:
+def for_holders(role: Role) -> Callable[[CallerRights, Any], Any]:
     """The rule of a call about the whole lake, for who has a role for all of it.
 
     What the call leaves in the lake says who made it, if it has a field ``who``.
     """
 
-    def rule(rights: Rights, call: Any) -> Any:
+    def rule(rights: CallerRights, call: Any) -> Any:
         rights.caller.require_lake(role)
         return rights.do(sign(rights, call))
 
     return rule
 
 
-def for_holders_of_table(role: Role) -> Callable[[Rights, Any], Any]:
+def for_holders_of_table(role: Role) -> Callable[[CallerRights, Any], Any]:
     """The same for a call about one table, its field ``key``; about all of them if it has none there."""
 
-    def rule(rights: Rights, call: Any) -> Any:
+    def rule(rights: CallerRights, call: Any) -> Any:
         if call.key is None:
             rights.caller.require_lake(role)
         else:
@@ -76,14 +76,14 @@ def for_holders_of_table(role: Role) -> Callable[[Rights, Any], Any]:
 for_administrators = for_holders(Role.ADMIN)
 
 
-def sign(rights: Rights, call: C) -> C:
+def sign(rights: CallerRights, call: C) -> C:
     """A call that says who makes it, where it can: the name of the caller's token, if there is one."""
     if not rights.caller.name or not hasattr(call, "who"):
         return call
     return msgspec.structs.replace(call, who=rights.caller.name)
 
 
-def change_expectations(rights: Rights, call: E) -> tuple[Expectation, ...]:
+def change_expectations(rights: CallerRights, call: E) -> tuple[Expectation, ...]:
     """What a branch expects stops everybody who writes there, and shows them rows of what it asks about."""
     rights.caller.require_admin()
     return rights.do(sign(rights, call))
@@ -92,7 +92,7 @@ def change_expectations(rights: Rights, call: E) -> tuple[Expectation, ...]:
 # -- references --------------------------------------------------------------------------------------------
 
 
-def create_reference(rights: Rights, call: calls.CreateReference) -> Reference:
+def create_reference(rights: CallerRights, call: calls.CreateReference) -> Reference:
     """Whoever makes a branch may read there what they may read where it comes from, and no more."""
     caller = rights.caller
     caller.require(Role.WRITE, call.name)
@@ -105,13 +105,13 @@ def create_reference(rights: Rights, call: calls.CreateReference) -> Reference:
     return rights.do(msgspec.structs.replace(call, at=at))
 
 
-def assign_reference(rights: Rights, call: calls.AssignReference) -> Reference:
+def assign_reference(rights: CallerRights, call: calls.AssignReference) -> Reference:
     rights.caller.require_all_keys(Role.WRITE, call.name)
     to, expected = rights.read_whole(call.to, via=call.name), rights.check_compared(call.expected, call.name)
     return rights.do(msgspec.structs.replace(call, to=to, expected=expected))
 
 
-def delete_reference(rights: Rights, call: calls.DeleteReference) -> Reference:
+def delete_reference(rights: CallerRights, call: calls.DeleteReference) -> Reference:
     rights.caller.require_all_keys(Role.WRITE, call.name)
     return rights.do(msgspec.structs.replace(call, expected=rights.check_compared(call.expected, call.name)))
 
@@ -119,7 +119,7 @@ def delete_reference(rights: Rights, call: calls.DeleteReference) -> Reference:
 # -- commits -----------------------------------------------------------------------------------------------
 
 
-def commit_operations(rights: Rights, call: calls.CommitOperations) -> Commit:
+def commit_operations(rights: CallerRights, call: calls.CommitOperations) -> Commit:
     caller, branch = rights.caller, call.branch
     keys = caller.keys_everywhere(Role.WRITE)
     if not keys.are_all:
@@ -142,7 +142,7 @@ def commit_operations(rights: Rights, call: calls.CommitOperations) -> Commit:
     return rights.do(call)
 
 
-def _earlier_commit(rights: Rights, call: calls.CommitOperations) -> Commit | None:
+def _earlier_commit(rights: CallerRights, call: calls.CommitOperations) -> Commit | None:
     """What a repeated request came to when its places were still below a root."""
     if call.idempotency_key is None:
         return None
@@ -150,7 +150,7 @@ def _earlier_commit(rights: Rights, call: calls.CommitOperations) -> Commit | No
     return landing.commit if landing is not None else None
 
 
-def _check_keys(rights: Rights, call: calls.CommitOperations, branch: str, keys: Keys) -> None:
+def _check_keys(rights: CallerRights, call: calls.CommitOperations, branch: str, keys: GrantedKeys) -> None:
     """Every key that is changed may be changed, and every key that is looked at may be read."""
     caller, readable = rights.caller, rights.caller.keys(Role.READ, branch)
     above: set[Key] = set()
@@ -166,7 +166,7 @@ def _check_keys(rights: Rights, call: calls.CommitOperations, branch: str, keys:
             raise caller.denied_error(f"create namespace '{missing}' there", key=str(missing))
 
 
-def _check_places(rights: Rights, contents: Iterable[AnyContent | None]) -> None:
+def _check_places(rights: CallerRights, contents: Iterable[AnyContent | None]) -> None:
     located = [content for content in contents if content is not None and content.locations]
     if located and not rights.caller.any_location:
         check_locations(located, rights.do(calls.GetAbout()).roots)
@@ -175,12 +175,12 @@ def _check_places(rights: Rights, contents: Iterable[AnyContent | None]) -> None
 # -- bringing changes from elsewhere: all keys of both sides are concerned, and shown where they conflict --
 
 
-def merge(rights: Rights, call: calls.Merge) -> MergeResult:
+def merge(rights: CallerRights, call: calls.Merge) -> MergeResult:
     call = _check_branch_change(rights, call, call.into)
     return rights.do(msgspec.structs.replace(call, source=rights.read_whole(call.source)))
 
 
-def transplant(rights: Rights, call: calls.Transplant) -> MergeResult:
+def transplant(rights: CallerRights, call: calls.Transplant) -> MergeResult:
     call = _check_branch_change(rights, call, call.onto)
     for revision in call.commits:
         for end in revision.split(".."):
@@ -188,13 +188,13 @@ def transplant(rights: Rights, call: calls.Transplant) -> MergeResult:
     return rights.do(call)
 
 
-def revert(rights: Rights, call: calls.Revert) -> MergeResult:
+def revert(rights: CallerRights, call: calls.Revert) -> MergeResult:
     call = _check_branch_change(rights, call, call.on)
     commit = rights.read_whole(call.commit, via=_target_branch(rights, call.on))
     return rights.do(msgspec.structs.replace(call, commit=commit))
 
 
-def restore(rights: Rights, call: calls.Restore) -> MergeResult:
+def restore(rights: CallerRights, call: calls.Restore) -> MergeResult:
     """It takes the role for every key that it may change; and since it shows what these held, and lets the
     branch hold what they were elsewhere, the right to read them here and there."""
     caller, name = rights.caller, rights.or_default(call.branch)
@@ -209,7 +209,7 @@ def restore(rights: Rights, call: calls.Restore) -> MergeResult:
     return rights.do(msgspec.structs.replace(call, if_head=rights.check_compared(call.if_head, name)))
 
 
-def _check_scope(caller: Caller, keys: Keys, role: Role, call: calls.Restore) -> None:
+def _check_scope(caller: Caller, keys: GrantedKeys, role: Role, call: calls.Restore) -> None:
     """``Denied`` if a restore is about keys that the caller has not a role for."""
     for key in call.keys:
         caller.require_key(keys, role, key)
@@ -219,7 +219,9 @@ def _check_scope(caller: Caller, keys: Keys, role: Role, call: calls.Restore) ->
         raise caller.denied_error(f"{role.value} everything there: that needs a grant for all keys")
 
 
-def _check_namespaces_above(rights: Rights, call: calls.Restore, branch: str, keys: Keys) -> None:
+def _check_namespaces_above(
+    rights: CallerRights, call: calls.Restore, branch: str, keys: GrantedKeys
+) -> None:
     """``Denied`` if namespaces above would come back for which the caller has no grant."""
     named = (*call.keys, *((call.namespace,) if call.namespace is not None else ()))
     above = {parent for key in named for parent in key.parents if not keys.covers(parent)}
@@ -229,16 +231,16 @@ def _check_namespaces_above(rights: Rights, call: calls.Restore, branch: str, ke
             raise rights.caller.denied_error(f"restore namespace '{missing}' there", key=str(missing))
 
 
-def rebase(rights: Rights, call: calls.Rebase) -> MergeResult:
+def rebase(rights: CallerRights, call: calls.Rebase) -> MergeResult:
     call = _check_branch_change(rights, call, call.branch)
     return rights.do(msgspec.structs.replace(call, onto=rights.read_whole(call.onto)))
 
 
-def _target_branch(rights: Rights, branch: str | None) -> str | None:
+def _target_branch(rights: CallerRights, branch: str | None) -> str | None:
     return None if rights.caller.keys_everywhere(Role.READ).are_all else rights.or_default(branch)
 
 
-def _check_branch_change(rights: Rights, call: B, branch: str | None) -> B:
+def _check_branch_change(rights: CallerRights, call: B, branch: str | None) -> B:
     """What all of these need of the branch that they change."""
     _check_places(rights, (how.content for how in call.keys.values()))
     if rights.caller.keys_everywhere(Role.WRITE).are_all:

@@ -112,7 +112,7 @@ class CelPart(msgspec.Struct, frozen=True, kw_only=True):
         return self.program.execute(_load_library().Context(values, dict(functions)))
 
 
-class Script(msgspec.Struct, frozen=True, kw_only=True):
+class CompiledFilter(msgspec.Struct, frozen=True, kw_only=True):
     """An expression in parts. Evaluating it changes nothing, so that threads share it."""
 
     expression: str
@@ -152,7 +152,7 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @lru_cache(maxsize=256)
-def _compile_script(kind: FilterKind, expression: str) -> Script:
+def _compile_script(kind: FilterKind, expression: str) -> CompiledFilter:
     """The script of an expression; the last ones are kept, as clients page with the same one."""
     if len(expression) > EXPRESSION_MAX_CHARS:
         raise InvalidRequest(f"a filter can have at most {EXPRESSION_MAX_CHARS} characters")
@@ -163,7 +163,7 @@ def _compile_script(kind: FilterKind, expression: str) -> Script:
     except TooCostly as problem:
         raise _refused_error(expression, str(problem)) from None
     _check_names(kind, expression, program, [part.shape for part in parts])
-    return Script(expression=expression, main=parts[0], loops=tuple(parts[1:]))
+    return CompiledFilter(expression=expression, main=parts[0], loops=tuple(parts[1:]))
 
 
 def _compile_part(kind: FilterKind, expression: str, tokens: Sequence[CelToken]) -> CelPart:

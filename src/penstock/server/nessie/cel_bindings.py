@@ -13,7 +13,7 @@ import msgspec
 
 from penstock.model.commits import Commit
 from penstock.model.keys import Key
-from penstock.server.nessie.cel_tokens import Sizes
+from penstock.server.nessie.cel_tokens import ValueSizes
 from penstock.server.nessie.keys import name_key, write_separated_key
 
 FilterKind: TypeAlias = Literal["references", "commits", "entries", "diff"]
@@ -32,7 +32,7 @@ class KeyFacts(msgspec.Struct, frozen=True, gc=False):
     """``PUT`` or ``DELETE``."""
 
 
-class Head(msgspec.Struct, frozen=True, kw_only=True):
+class ReferencePosition(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a reference beyond its name and commit."""
 
     commit: Commit | None = None
@@ -43,19 +43,21 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     total: int | None = None
 
 
-class Named(msgspec.Struct, frozen=True, kw_only=True):
+class NamedReferenceFacts(msgspec.Struct, frozen=True, kw_only=True):
     """A branch or tag."""
 
     name: str
     commit_id: str
-    head: Head | None = None
+    head: ReferencePosition | None = None
 
 
-def reference_item(type_name: str, name: str, commit_id: str, head: Head | None = None) -> Mapping[str, Any]:
+def reference_item(
+    type_name: str, name: str, commit_id: str, head: ReferencePosition | None = None
+) -> Mapping[str, Any]:
     """A branch or tag. ``type_name`` is ``BRANCH`` or ``TAG``."""
-    known_head = head or Head()
+    known_head = head or ReferencePosition()
     return {
-        "ref": Named(name=name, commit_id=commit_id, head=head),
+        "ref": NamedReferenceFacts(name=name, commit_id=commit_id, head=head),
         "refType": type_name,
         "refMeta": known_head,
         "commit": known_head.commit,
@@ -89,7 +91,7 @@ def mentioned_fields(value: Any, expression: str) -> Any:
     return {name: make(value) for name, make in fields.items() if name in expression}
 
 
-def sizes_of(values: Mapping[str, Any]) -> Sizes:
+def sizes_of(values: Mapping[str, Any]) -> ValueSizes:
     """How large values are that ``mentioned`` made."""
     lengths, elements = [1], [1]
 
@@ -107,7 +109,7 @@ def sizes_of(values: Mapping[str, Any]) -> Sizes:
         return 1 + sum(parts)
 
     sizes = {name: size(value) for name, value in values.items()}
-    return Sizes(values=sizes, longest=max(lengths), largest=max(elements))
+    return ValueSizes(values=sizes, longest=max(lengths), largest=max(elements))
 
 
 def _namespace_name(key: Key) -> str:
@@ -172,8 +174,8 @@ _FIELDS: Final[dict[type[Any], Fields]] = {
     KeyFacts: ENTRY,
     Commit: COMMIT,
     type(None): NO_COMMIT,
-    Head: HEAD,
-    Named: REFERENCE,
+    ReferencePosition: HEAD,
+    NamedReferenceFacts: REFERENCE,
 }
 
 VARIABLES: Final[dict[FilterKind, dict[str, Fields | None]]] = {

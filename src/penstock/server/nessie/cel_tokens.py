@@ -56,7 +56,7 @@ class CelToken(msgspec.Struct, frozen=True, gc=False):
     """What stands before it and means nothing."""
 
 
-class Sizes(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class ValueSizes(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How large the values are that an expression is given, counted in parts and in 64 characters of text."""
 
     values: dict[str, int]
@@ -85,7 +85,7 @@ class WordShape(msgspec.Struct, frozen=True, kw_only=True):
     mentions: tuple[tuple[str, str], ...]
     """Variables and the fields of theirs that are asked for."""
 
-    def work(self, sizes: Sizes) -> int:
+    def work(self, sizes: ValueSizes) -> int:
         """The most steps that an evaluation takes with values of such sizes; a step is about 50 ns.
 
         The library takes 20 steps to receive a part of a value, and 2 to copy it. No list is longer than

@@ -19,13 +19,13 @@ from penstock.model.content import AnyContent
 from penstock.model.keys import Key
 from penstock.model.operations import Delete, Operation, Put, Unchanged
 from penstock.server.limits import Limits
-from penstock.server.nessie import shapes
+from penstock.server.nessie import json_types
 from penstock.server.nessie.commits import commit_description
 from penstock.server.nessie.contents import identity_of, shown_type, to_content, type_name
 from penstock.server.nessie.keys import name_key
 from penstock.server.nessie.revisions import ResolvedRevision, parse_path, resolve_target
 from penstock.server.nessie.violations import bad_path, empty, null, refuse
-from penstock.server.routes import Ask
+from penstock.server.routes import RouteRequest
 from penstock.wire.requests import KEY_HEADER
 
 KEY: Final = {
@@ -34,9 +34,9 @@ KEY: Final = {
 """The header of writes that Nessie does not know, but Penstock does."""
 
 
-def commit(ask: Ask) -> shapes.CommitResponse:
+def commit(ask: RouteRequest) -> json_types.CommitResponse:
     refuse(body_violation(ask.body), bad_path(ask.path["branch"], "commitMultipleOperations.branch"))
-    body: shapes.Operations = ask.body
+    body: json_types.Operations = ask.body
     revision = parse_path(ask.path["branch"], ask.catalogue, "commitMultipleOperations.branch")
     about = commit_description(body.commit_meta, ask.headers)
     operations = body.operations or ()
@@ -45,20 +45,20 @@ def commit(ask: Ask) -> shapes.CommitResponse:
     made, added = commit_operations(
         ask.catalogue, target, operations, about, ask.headers.get("idempotency-key")
     )
-    return shapes.CommitResponse(
-        target_branch=shapes.NessieBranch(name=target.name or "", hash=made.id),
+    return json_types.CommitResponse(
+        target_branch=json_types.NessieBranch(name=target.name or "", hash=made.id),
         added_contents=added or None,
     )
 
 
-def body_violation(body: shapes.Operations | None) -> str | None:
+def body_violation(body: json_types.Operations | None) -> str | None:
     """What is wrong with a commit as a whole: that there is none, or nothing in it."""
     if body is None:
         return null(body, "commitMultipleOperations.operations")
     return empty(body.operations, "commitMultipleOperations.operations.operations")
 
 
-def check_count(operations: Sequence[shapes.AnyOperation], limits: Limits) -> None:
+def check_count(operations: Sequence[json_types.AnyOperation], limits: Limits) -> None:
     """Refuse a commit with too many operations."""
     if len(operations) > limits.operations_max:
         raise InvalidRequest(
@@ -69,10 +69,10 @@ def check_count(operations: Sequence[shapes.AnyOperation], limits: Limits) -> No
 def commit_operations(
     catalogue: Catalogue,
     target: ResolvedRevision,
-    operations: Sequence[shapes.AnyOperation],
+    operations: Sequence[json_types.AnyOperation],
     about: calls.CommitDescription,
     idempotency_key: str | None = None,
-) -> tuple[Commit, tuple[shapes.AddedContent, ...]]:
+) -> tuple[Commit, tuple[json_types.AddedContent, ...]]:
     """Commit to a branch what was decided at one of its commits; also give the ids of what is new."""
     keys = _require_unique_keys(operations)
     read = catalogue.do(calls.GetContents(at=target.commit, via=target.name, key=keys))
@@ -94,12 +94,12 @@ def commit_operations(
 class _CommitPlan:
     """What each operation of a commit means, given what its keys held."""
 
-    def __init__(self, held: dict[Key, AnyContent], operations: Iterable[shapes.AnyOperation]) -> None:
+    def __init__(self, held: dict[Key, AnyContent], operations: Iterable[json_types.AnyOperation]) -> None:
         self._held = held
         self._deleted = {
             Key(*operation.key.elements)
             for operation in operations
-            if isinstance(operation, shapes.DeleteOperation)
+            if isinstance(operation, json_types.DeleteOperation)
         }
         self._freed: dict[UUID | None, AnyContent] = {
             held[key].id: held[key] for key in self._deleted if key in held
@@ -107,14 +107,14 @@ class _CommitPlan:
         self.added: list[Key] = []
         """Keys of contents that are new."""
 
-    def operation(self, operation: shapes.AnyOperation, key: Key) -> Operation:
-        if isinstance(operation, shapes.DeleteOperation):
+    def operation(self, operation: json_types.AnyOperation, key: Key) -> Operation:
+        if isinstance(operation, json_types.DeleteOperation):
             return Delete(key)
-        if isinstance(operation, shapes.UnchangedOperation):
+        if isinstance(operation, json_types.UnchangedOperation):
             return Unchanged(key)
         return Put(key, self._make_content(key, operation.content))
 
-    def _make_content(self, key: Key, content: shapes.AnyContent) -> AnyContent:
+    def _make_content(self, key: Key, content: json_types.AnyContent) -> AnyContent:
         identity = identity_of(content)
         before = self._read_previous_content(key, identity)
         if before is None:
@@ -145,16 +145,16 @@ class _CommitPlan:
         return None if is_created_anew else existing
 
 
-def _require_unique_keys(operations: Iterable[shapes.AnyOperation]) -> tuple[Key, ...]:
+def _require_unique_keys(operations: Iterable[json_types.AnyOperation]) -> tuple[Key, ...]:
     """The keys of operations. None may stand there twice, except to be deleted and then created anew."""
-    seen: dict[Key, shapes.AnyOperation] = {}
+    seen: dict[Key, json_types.AnyOperation] = {}
     keys: list[Key] = []
     for operation in operations:
         key = Key(*operation.key.elements)
         previous = seen.get(key)
         is_created_anew = (
-            isinstance(previous, shapes.DeleteOperation)
-            and isinstance(operation, shapes.PutOperation)
+            isinstance(previous, json_types.DeleteOperation)
+            and isinstance(operation, json_types.PutOperation)
             and operation.content.id is None
         )
         if previous is not None and not is_created_anew:
@@ -166,13 +166,13 @@ def _require_unique_keys(operations: Iterable[shapes.AnyOperation]) -> tuple[Key
 
 def _added_contents(
     catalogue: Catalogue, target: ResolvedRevision, commit: Commit, keys: list[Key]
-) -> tuple[shapes.AddedContent, ...]:
+) -> tuple[json_types.AddedContent, ...]:
     if not keys:
         return ()
     entries = catalogue.do(calls.GetContents(at=commit.id, via=target.name, key=tuple(keys)))
     return tuple(
-        shapes.AddedContent(
-            key=shapes.ContentKey(elements=tuple(entry.key)), content_id=str(entry.content.id)
+        json_types.AddedContent(
+            key=json_types.ContentKey(elements=tuple(entry.key)), content_id=str(entry.content.id)
         )
         for entry in entries
     )

@@ -12,21 +12,21 @@ from penstock.errors import InvalidRequest
 from penstock.lake.calls import CommitDescription
 from penstock.model.commits import EMPTY_COMMIT_ID, Commit
 from penstock.server.headers import Headers
-from penstock.server.nessie import shapes
+from penstock.server.nessie import json_types
 
 _PROPERTY: Final = "nessie-commit-property-"
 
 
-def shown_meta(commit: Commit) -> shapes.NessieCommitMeta:
+def shown_meta(commit: Commit) -> json_types.NessieCommitMeta:
     """A commit as Nessie's clients see it: without an author, its committer is the author."""
-    return shapes.NessieCommitMeta(
+    return json_types.NessieCommitMeta(
         hash=commit.id,
         committer=commit.committer,
         authors=commit.authors or (commit.committer,),
         all_signed_off_by=commit.signed_off_by,
         message=commit.message,
-        commit_time=shapes.instant(commit.time),
-        author_time=shapes.instant(commit.author_time),
+        commit_time=json_types.instant(commit.time),
+        author_time=json_types.instant(commit.author_time),
         all_properties=commit.properties or UNSET,
         parent_commit_hashes=parents_of(commit),
     )
@@ -38,7 +38,7 @@ def parents_of(commit: Commit) -> tuple[str, ...]:
 
 
 def commit_description(
-    meta: shapes.CommitMetaInput | None, headers: Headers, message: str = ""
+    meta: json_types.CommitMetaInput | None, headers: Headers, message: str = ""
 ) -> CommitDescription:
     """What a writer says of a commit, in the body and in headers, which add to it.
 
@@ -61,7 +61,7 @@ def commit_description(
     )
 
 
-def _check(meta: shapes.CommitMetaInput) -> None:
+def _check(meta: json_types.CommitMetaInput) -> None:
     for value, what in (
         (meta.committer, "committer"),
         (meta.commit_time, "commit time"),
@@ -72,7 +72,7 @@ def _check(meta: shapes.CommitMetaInput) -> None:
             raise InvalidRequest(f"Cannot set the {what} on the client side. It is set by the server.")
 
 
-def _list_authors(meta: shapes.CommitMetaInput | None) -> list[str]:
+def _list_authors(meta: json_types.CommitMetaInput | None) -> list[str]:
     if meta is None:
         return []
     if meta.authors is not None:
@@ -80,7 +80,7 @@ def _list_authors(meta: shapes.CommitMetaInput | None) -> list[str]:
     return [meta.author] if meta.author else []
 
 
-def _list_signers(meta: shapes.CommitMetaInput | None) -> list[str]:
+def _list_signers(meta: json_types.CommitMetaInput | None) -> list[str]:
     if meta is None:
         return []
     if meta.all_signed_off_by is not None:
@@ -88,7 +88,9 @@ def _list_signers(meta: shapes.CommitMetaInput | None) -> list[str]:
     return [meta.signed_off_by] if meta.signed_off_by is not None else []
 
 
-def _commit_properties(meta: shapes.CommitMetaInput | None, headers: Headers) -> dict[str, tuple[str, ...]]:
+def _commit_properties(
+    meta: json_types.CommitMetaInput | None, headers: Headers
+) -> dict[str, tuple[str, ...]]:
     properties: dict[str, tuple[str, ...]] = {}
     if meta is not None and meta.all_properties is not None:
         properties = dict(meta.all_properties)

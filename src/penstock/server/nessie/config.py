@@ -13,8 +13,8 @@ from penstock.lake import calls
 from penstock.model.commits import EMPTY_COMMIT_ID
 from penstock.model.decoders import json_decoder
 from penstock.server.nessie.codec import require_body
-from penstock.server.nessie.shapes import Instant, Int, NessieShape, instant
-from penstock.server.routes import Ask
+from penstock.server.nessie.json_types import Instant, Int, NessieShape, instant
+from penstock.server.routes import RouteRequest
 
 SPEC_VERSION: Final = "2.2.0"
 
@@ -85,7 +85,7 @@ class UpdateRepositoryConfigResponse(NessieShape, frozen=True, kw_only=True):
     previous: RepositoryConfig | None = None
 
 
-def get_config(ask: Ask) -> NessieConfiguration:
+def get_config(ask: RouteRequest) -> NessieConfiguration:
     about = ask.catalogue.do(calls.GetAbout())
     return NessieConfiguration(
         default_branch=about.default_branch,
@@ -94,7 +94,7 @@ def get_config(ask: Ask) -> NessieConfiguration:
     )
 
 
-def get_repository_config(ask: Ask) -> RepositoryConfigResponse:
+def get_repository_config(ask: RouteRequest) -> RepositoryConfigResponse:
     query: ConfigQuery = ask.query
     for name in query.type:
         if name != _COLLECTOR:
@@ -107,7 +107,7 @@ def get_repository_config(ask: Ask) -> RepositoryConfigResponse:
     return RepositoryConfigResponse(configs=(_read(noted),) if noted is not None else UNSET)
 
 
-def update_repository_config(ask: Ask) -> UpdateRepositoryConfigResponse:
+def update_repository_config(ask: RouteRequest) -> UpdateRepositoryConfigResponse:
     update: UpdateRepositoryConfigRequest = require_body(
         ask.body, "updateRepositoryConfig.repositoryConfigUpdate"
     )

@@ -19,7 +19,7 @@ from penstock.errors import InvalidContent, InvalidRequest
 from penstock.model.content import AnyContent, ManagedTable, Namespace, Unknown
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable, IcebergTable, IcebergView, Udf
-from penstock.server.nessie import shapes
+from penstock.server.nessie import json_types
 from penstock.server.nessie.keys import name_key
 
 _TYPES: Final[dict[type[AnyContent], str]] = {
@@ -35,18 +35,18 @@ def type_name(content: AnyContent) -> str:
     return _TYPES.get(type(content), "DELTA_LAKE_TABLE")
 
 
-def shown_type(content: shapes.AnyContent) -> str:
+def shown_type(content: json_types.AnyContent) -> str:
     """Nessie's name for the type of a content that a client sent."""
     tag = content.__struct_config__.tag
     assert isinstance(tag, str)
     return tag
 
 
-def from_content(key: Key, content: AnyContent) -> shapes.AnyContent:
+def from_content(key: Key, content: AnyContent) -> json_types.AnyContent:
     """A content as Nessie's clients see it."""
     identity = str(content.id) if content.id is not None else None
     if isinstance(content, IcebergTable):
-        return shapes.NessieIcebergTable(
+        return json_types.NessieIcebergTable(
             id=identity,
             metadata_location=content.metadata_location,
             snapshot_id=content.snapshot_id,
@@ -56,9 +56,9 @@ def from_content(key: Key, content: AnyContent) -> shapes.AnyContent:
         )
     if isinstance(content, Namespace):
         properties = content.properties or UNSET
-        return shapes.NessieNamespace(id=identity, elements=tuple(key), properties=properties)
+        return json_types.NessieNamespace(id=identity, elements=tuple(key), properties=properties)
     if isinstance(content, IcebergView):
-        return shapes.NessieIcebergView(
+        return json_types.NessieIcebergView(
             id=identity,
             metadata_location=content.metadata_location,
             version_id=content.version_id,
@@ -67,7 +67,7 @@ def from_content(key: Key, content: AnyContent) -> shapes.AnyContent:
             dialect=content.dialect or UNSET,
         )
     if isinstance(content, Udf):
-        return shapes.NessieUdf(
+        return json_types.NessieUdf(
             id=identity,
             metadata_location=content.metadata_location or UNSET,
             version_id=content.version_id or UNSET,
@@ -78,7 +78,7 @@ def from_content(key: Key, content: AnyContent) -> shapes.AnyContent:
     return _shown_table(identity, content)
 
 
-def to_content(key: Key, content: shapes.AnyContent, stored: AnyContent | None = None) -> AnyContent:
+def to_content(key: Key, content: json_types.AnyContent, stored: AnyContent | None = None) -> AnyContent:
     """The content that a client means by what it sent.
 
     ``stored`` is what the key holds, or what the same request takes from another key: what the client cannot
@@ -103,7 +103,7 @@ def to_content(key: Key, content: shapes.AnyContent, stored: AnyContent | None =
     return made
 
 
-def identity_of(content: shapes.AnyContent) -> UUID | None:
+def identity_of(content: json_types.AnyContent) -> UUID | None:
     """The id that a client sent with a content."""
     if content.id is None:
         return None
@@ -113,15 +113,15 @@ def identity_of(content: shapes.AnyContent) -> UUID | None:
         raise InvalidRequest(f"Invalid UUID string: {content.id}") from None
 
 
-def _shown_table(identity: str | None, content: AnyContent) -> shapes.DeltaLakeTable:
+def _shown_table(identity: str | None, content: AnyContent) -> json_types.DeltaLakeTable:
     if not isinstance(content, DeltaTable):
         location = getattr(content, "location", "")
-        return shapes.DeltaLakeTable(
+        return json_types.DeltaLakeTable(
             id=identity,
             metadata_location_history=(location,) if location else (),
             last_checkpoint=content.type.removesuffix("_TABLE").lower(),
         )
-    return shapes.DeltaLakeTable(
+    return json_types.DeltaLakeTable(
         id=identity,
         metadata_location_history=content.metadata_location_history,
         checkpoint_location_history=content.checkpoint_location_history,
@@ -129,14 +129,14 @@ def _shown_table(identity: str | None, content: AnyContent) -> shapes.DeltaLakeT
     )
 
 
-def _is_same(first: shapes.AnyContent, other: shapes.AnyContent) -> bool:
+def _is_same(first: json_types.AnyContent, other: json_types.AnyContent) -> bool:
     """Whether two contents say the same, however they write what is absent."""
     return type(first) is type(other) and first.id == other.id and _new_content(first) == _new_content(other)
 
 
-def _new_content(content: shapes.AnyContent) -> AnyContent:
+def _new_content(content: json_types.AnyContent) -> AnyContent:
     identity = identity_of(content)
-    if isinstance(content, shapes.NessieIcebergTable):
+    if isinstance(content, json_types.NessieIcebergTable):
         return IcebergTable(
             id=identity,
             metadata_location=content.metadata_location,
@@ -145,9 +145,9 @@ def _new_content(content: shapes.AnyContent) -> AnyContent:
             spec_id=content.spec_id,
             sort_order_id=content.sort_order_id,
         )
-    if isinstance(content, shapes.NessieNamespace):
+    if isinstance(content, json_types.NessieNamespace):
         return Namespace(id=identity, properties=content.properties or {})
-    if isinstance(content, shapes.NessieIcebergView):
+    if isinstance(content, json_types.NessieIcebergView):
         return IcebergView(
             id=identity,
             metadata_location=content.metadata_location,
@@ -156,7 +156,7 @@ def _new_content(content: shapes.AnyContent) -> AnyContent:
             sql_text=_text_or_empty(content.sql_text),
             dialect=_text_or_empty(content.dialect),
         )
-    if isinstance(content, shapes.NessieUdf):
+    if isinstance(content, json_types.NessieUdf):
         return Udf(
             id=identity,
             metadata_location=_text_or_empty(content.metadata_location),

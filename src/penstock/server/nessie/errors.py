@@ -30,7 +30,7 @@ from penstock.errors import (
 from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.keys import Key
 from penstock.model.transactions import PREFIX, TransactionState
-from penstock.server.nessie import shapes
+from penstock.server.nessie import json_types
 from penstock.server.nessie.keys import name_key
 from penstock.server.routes import HttpAnswer
 
@@ -83,7 +83,7 @@ class NessieRefusal(ConflictError):
         self,
         nessie_code: str,
         message: str,
-        conflicts: Iterable[shapes.NessieConflict] = (),
+        conflicts: Iterable[json_types.NessieConflict] = (),
         missing: Key | None = None,
     ) -> None:
         super().__init__(message, nessie_code=nessie_code, shown=tuple(conflicts), missing=missing)
@@ -93,7 +93,7 @@ def error_answer(error: PenstockError, headers: Mapping[str, str]) -> HttpAnswer
     """An error as the answer to a request with these headers."""
     code, message, details = _describe_error(error)
     status = _CODES.get(code, error.http_status)
-    body = shapes.NessieError(
+    body = json_types.NessieError(
         status=status,
         reason=HTTPStatus(status).phrase,
         message=message,
@@ -103,12 +103,12 @@ def error_answer(error: PenstockError, headers: Mapping[str, str]) -> HttpAnswer
     return HttpAnswer(status=status, body=_encoder.encode(body))
 
 
-def shown_conflict(conflict: Conflict) -> shapes.NessieConflict:
+def shown_conflict(conflict: Conflict) -> json_types.NessieConflict:
     """A conflict in Nessie's words; one that only Penstock knows keeps its own."""
     text = _TEXTS.get(conflict.kind)
-    return shapes.NessieConflict(
+    return json_types.NessieConflict(
         conflict_type=conflict.kind.value if text else "UNKNOWN",
-        key=shapes.ContentKey(elements=tuple(conflict.key)),
+        key=json_types.ContentKey(elements=tuple(conflict.key)),
         message=text.format(name_key(conflict.key)) if text else str(conflict),
     )
 
@@ -121,14 +121,18 @@ def namespace_conflicts(conflicts: Iterable[Conflict]) -> tuple[Conflict, ...]:
 
 def _describe_error(
     error: PenstockError,
-) -> tuple[str, str, shapes.ReferenceConflicts | shapes.ContentKeyErrorDetails | None]:
+) -> tuple[str, str, json_types.ReferenceConflicts | json_types.ContentKeyErrorDetails | None]:
     """The code, the message and the details of an error."""
     message, details = error.message, error.details
     if isinstance(error, NessieRefusal):
-        shown: tuple[shapes.NessieConflict, ...] = details["shown"]
+        shown: tuple[json_types.NessieConflict, ...] = details["shown"]
         if details["missing"] is not None:
             return details["nessie_code"], message, _key_details(details["missing"])
-        return details["nessie_code"], message, shapes.ReferenceConflicts(conflicts=shown) if shown else None
+        return (
+            details["nessie_code"],
+            message,
+            json_types.ReferenceConflicts(conflicts=shown) if shown else None,
+        )
     if isinstance(error, CommitConflict):
         conflicts = namespace_conflicts(error.conflicts) or error.conflicts
         # A key that is deleted and created anew meets the same conflict twice.
@@ -159,8 +163,8 @@ def _describe_error(
     return _error_code(error), message, None
 
 
-def _key_details(key: Key) -> shapes.ContentKeyErrorDetails:
-    return shapes.ContentKeyErrorDetails(content_key=shapes.ContentKey(elements=tuple(key)))
+def _key_details(key: Key) -> json_types.ContentKeyErrorDetails:
+    return json_types.ContentKeyErrorDetails(content_key=json_types.ContentKey(elements=tuple(key)))
 
 
 def _error_code(error: PenstockError) -> str:
@@ -192,19 +196,21 @@ def _commit_missing(error: CommitNotFound) -> str:
     )
 
 
-def _reference_moved_conflict(name: str, expected: str, found: str) -> shapes.NessieConflict:
+def _reference_moved_conflict(name: str, expected: str, found: str) -> json_types.NessieConflict:
     text = f"named-reference '{name}' is not at expected hash '{expected}', but at '{found}'"
-    return shapes.NessieConflict(conflict_type="UNEXPECTED_HASH", key=None, message=text)
+    return json_types.NessieConflict(conflict_type="UNEXPECTED_HASH", key=None, message=text)
 
 
-def _describe_conflicts(conflicts: list[shapes.NessieConflict]) -> tuple[str, str, shapes.ReferenceConflicts]:
+def _describe_conflicts(
+    conflicts: list[json_types.NessieConflict],
+) -> tuple[str, str, json_types.ReferenceConflicts]:
     if len(conflicts) == 1:
         text = conflicts[0].message
         message = f"{text[:1].upper()}{text[1:]}."
     else:
         texts = ", ".join(conflict.message for conflict in conflicts)
         message = f"There are multiple conflicts that prevent committing the provided operations: {texts}."
-    return "REFERENCE_CONFLICT", message, shapes.ReferenceConflicts(conflicts=tuple(conflicts))
+    return "REFERENCE_CONFLICT", message, json_types.ReferenceConflicts(conflicts=tuple(conflicts))
 
 
 def _reads_details(headers: Mapping[str, str]) -> bool:

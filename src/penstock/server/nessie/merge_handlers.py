@@ -15,7 +15,7 @@ from penstock.lake.catalogue import Catalogue
 from penstock.model.commits import EMPTY_COMMIT_ID
 from penstock.model.keys import Key
 from penstock.model.merges import KeyMerge, MergedKey, MergeMode, MergeResult
-from penstock.server.nessie import shapes, v1_shapes
+from penstock.server.nessie import json_types, v1_json_types
 from penstock.server.nessie.codec import require_body
 from penstock.server.nessie.commits import commit_description, parents_of
 from penstock.server.nessie.contents import to_content
@@ -30,13 +30,13 @@ from penstock.server.nessie.revisions import (
     resolve_target,
 )
 from penstock.server.nessie.violations import bad_name, bad_path, empty, null, refuse
-from penstock.server.routes import Ask
+from penstock.server.routes import RouteRequest
 
 TRIES_MAX: Final = 5
 """How often a merge is tried whose conflicts are gone when they are looked at."""
 
 _MODES: Final = {"NORMAL": MergeMode.NORMAL, "FORCE": MergeMode.FORCE, "DROP": MergeMode.DROP}
-_BEHAVIORS: Final[dict[MergeMode, shapes.MergeBehavior]] = {
+_BEHAVIORS: Final[dict[MergeMode, json_types.MergeBehavior]] = {
     MergeMode.NORMAL: "NORMAL",
     MergeMode.FORCE: "FORCE",
     MergeMode.DROP: "DROP",
@@ -45,11 +45,11 @@ _BEHAVIORS: Final[dict[MergeMode, shapes.MergeBehavior]] = {
 MergeOrTransplant: TypeAlias = calls.Merge | calls.Transplant
 
 
-def merge(ask: Ask) -> shapes.MergeResponse:
+def merge(ask: RouteRequest) -> json_types.MergeResponse:
     refuse(
         null(ask.body, "mergeRefIntoBranch.merge"), bad_path(ask.path["branch"], "mergeRefIntoBranch.branch")
     )
-    body: shapes.NessieMerge = ask.body
+    body: json_types.NessieMerge = ask.body
     revision = parse_path(ask.path["branch"], ask.catalogue, "mergeRefIntoBranch.branch")
     commit_description(body.commit_meta, ask.headers)
     from_ = parse_body(body.from_ref_name, body.from_hash)
@@ -69,10 +69,10 @@ def merge(ask: Ask) -> shapes.MergeResponse:
     return response(ask.catalogue, call, target, _returns_conflicts(body))
 
 
-def transplant(ask: Ask) -> shapes.MergeResponse:
+def transplant(ask: RouteRequest) -> json_types.MergeResponse:
     path = bad_path(ask.path["branch"], "transplantCommitsIntoBranch.branch")
     refuse(*transplant_violations(ask.body), path)
-    body: shapes.NessieTransplant = require_body(ask.body, "transplantCommitsIntoBranch.transplant")
+    body: json_types.NessieTransplant = require_body(ask.body, "transplantCommitsIntoBranch.transplant")
     revision = parse_path(ask.path["branch"], ask.catalogue, "transplantCommitsIntoBranch.branch")
     hashes = body.hashes_to_transplant or ()
     if len(hashes) > ask.limits.operations_max:
@@ -101,7 +101,7 @@ def transplant(ask: Ask) -> shapes.MergeResponse:
 
 
 def transplant_violations(
-    body: shapes.NessieTransplant | v1_shapes.V1TransplantRequest | None,
+    body: json_types.NessieTransplant | v1_json_types.V1TransplantRequest | None,
 ) -> tuple[str | None, ...]:
     """What is wrong with the body of a transplant, if there is one."""
     if body is None:
@@ -115,7 +115,7 @@ def transplant_violations(
 
 def response(
     catalogue: Catalogue, call: MergeOrTransplant, target: ResolvedRevision, conflicts_are_answer: bool
-) -> shapes.MergeResponse:
+) -> json_types.MergeResponse:
     """Carry out a merge or transplant, and say what came of it; conflicts are an answer or an error."""
     result, idle = _carry_out(catalogue, call)
     about_namespaces = namespace_conflicts(result.conflicts)
@@ -125,7 +125,7 @@ def response(
     keys.sort(key=lambda merged_key: merged_key.key.encode())
     if result.conflicts and not conflicts_are_answer:
         raise _refuse_merge(keys)
-    return shapes.MergeResponse(
+    return json_types.MergeResponse(
         was_applied=result.applied,
         was_successful=not result.conflicts,
         resultant_target_hash=_resulting_head(result),
@@ -174,10 +174,10 @@ def _require_contiguous(catalogue: Catalogue, sources: list[ResolvedRevision]) -
 
 
 def _key_merges(
-    catalogue: Catalogue, target: ResolvedRevision, body: shapes.NessieMergeFields
+    catalogue: Catalogue, target: ResolvedRevision, body: json_types.NessieMergeFields
 ) -> dict[str, KeyMerge]:
     """How single keys are to be merged. What the client expects or gives is compared with the branch."""
-    behaviors: dict[Key, shapes.MergeKeyBehavior] = {}
+    behaviors: dict[Key, json_types.MergeKeyBehavior] = {}
     for behavior in body.key_merge_modes or ():
         key = Key(*behavior.key.elements)
         if key in behaviors:
@@ -202,7 +202,7 @@ def _key_merges(
     }
 
 
-def _check_behavior(key: Key, behavior: shapes.MergeKeyBehavior) -> None:
+def _check_behavior(key: Key, behavior: json_types.MergeKeyBehavior) -> None:
     if behavior.resolved_content is None:
         return
     if behavior.merge_behavior != "NORMAL":
@@ -217,15 +217,15 @@ def _check_behavior(key: Key, behavior: shapes.MergeKeyBehavior) -> None:
         )
 
 
-def _is_trial(body: shapes.NessieMergeFields) -> bool:
+def _is_trial(body: json_types.NessieMergeFields) -> bool:
     return bool(body.is_dry_run or body.dry_run)
 
 
-def _returns_conflicts(body: shapes.NessieMergeFields) -> bool:
+def _returns_conflicts(body: json_types.NessieMergeFields) -> bool:
     return bool(body.is_return_conflict_as_result or body.return_conflict_as_result)
 
 
-def _idempotency_key(ask: Ask, body: shapes.NessieMergeFields) -> str | None:
+def _idempotency_key(ask: RouteRequest, body: json_types.NessieMergeFields) -> str | None:
     return None if _is_trial(body) else ask.headers.get("idempotency-key")
 
 
@@ -294,9 +294,9 @@ def _is_listed(key: MergedKey) -> bool:
     return key.mode is not MergeMode.NORMAL or bool(key.conflicts) or key.before != key.after
 
 
-def _key_details(key: MergedKey) -> shapes.ContentKeyDetails:
-    return shapes.ContentKeyDetails(
-        key=shapes.ContentKey(elements=tuple(key.key)),
+def _key_details(key: MergedKey) -> json_types.ContentKeyDetails:
+    return json_types.ContentKeyDetails(
+        key=json_types.ContentKey(elements=tuple(key.key)),
         merge_behavior=_BEHAVIORS[key.mode],
         conflict=shown_conflict(key.conflicts[0]) if key.conflicts else msgspec.UNSET,
     )
@@ -308,8 +308,10 @@ def _refuse_merge(keys: list[MergedKey]) -> NessieRefusal:
     conflicts = [
         shown_conflict(key.conflicts[0])
         if key.conflicts
-        else shapes.NessieConflict(
-            conflict_type="KEY_CONFLICT", key=shapes.ContentKey(elements=tuple(key.key)), message="UNKNOWN"
+        else json_types.NessieConflict(
+            conflict_type="KEY_CONFLICT",
+            key=json_types.ContentKey(elements=tuple(key.key)),
+            message="UNKNOWN",
         )
         for key in keys
     ]

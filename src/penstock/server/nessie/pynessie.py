@@ -19,7 +19,7 @@ from penstock.lake import calls
 from penstock.lake.catalogue import Catalogue
 from penstock.model.content import Namespace
 from penstock.model.keys import Key
-from penstock.server.nessie import shapes
+from penstock.server.nessie import json_types
 from penstock.server.nessie.contents import identity_of
 from penstock.server.nessie.revisions import parse_path, resolve_target
 
@@ -31,22 +31,24 @@ def is_pynessie(headers: Mapping[str, str]) -> bool:
     return headers.get("user-agent", "").lower().startswith(_USER_AGENT)
 
 
-def content_view(content: shapes.AnyContent, headers: Mapping[str, str]) -> shapes.AnyContent:
+def content_view(content: json_types.AnyContent, headers: Mapping[str, str]) -> json_types.AnyContent:
     """A content as the client that sent the headers can parse it."""
     if not is_pynessie(headers):
         return content
-    if isinstance(content, shapes.NessieNamespace):
+    if isinstance(content, json_types.NessieNamespace):
         return msgspec.structs.replace(content, properties=UNSET)
-    if isinstance(content, shapes.NessieIcebergView):
+    if isinstance(content, json_types.NessieIcebergView):
         return msgspec.structs.replace(
             content, sql_text=content.sql_text or "", dialect=content.dialect or ""
         )
-    if isinstance(content, shapes.DeltaLakeTable):
+    if isinstance(content, json_types.DeltaLakeTable):
         return msgspec.structs.replace(content, last_checkpoint=content.last_checkpoint or "")
     return content
 
 
-def keep_properties(catalogue: Catalogue, path: str, operations: shapes.Operations) -> shapes.Operations:
+def keep_properties(
+    catalogue: Catalogue, path: str, operations: json_types.Operations
+) -> json_types.Operations:
     """The operations of a client that is not shown a namespace's properties: existing ones stay.
 
     Properties that the client gives are set. It can remove none by a put, because it was shown none. ``path``
@@ -67,18 +69,18 @@ def keep_properties(catalogue: Catalogue, path: str, operations: shapes.Operatio
     )
 
 
-def _put_namespace(operation: shapes.AnyOperation) -> shapes.NessieNamespace | None:
+def _put_namespace(operation: json_types.AnyOperation) -> json_types.NessieNamespace | None:
     """The namespace that an operation puts, if it is an existing one."""
-    if not isinstance(operation, shapes.PutOperation) or not isinstance(
-        operation.content, shapes.NessieNamespace
+    if not isinstance(operation, json_types.PutOperation) or not isinstance(
+        operation.content, json_types.NessieNamespace
     ):
         return None
     return operation.content if operation.content.id is not None else None
 
 
 def _keep_properties(
-    operation: shapes.AnyOperation, namespaces: Mapping[UUID | None, Namespace]
-) -> shapes.AnyOperation:
+    operation: json_types.AnyOperation, namespaces: Mapping[UUID | None, Namespace]
+) -> json_types.AnyOperation:
     namespace = _put_namespace(operation)
     before = namespaces.get(identity_of(namespace)) if namespace is not None else None
     if namespace is None or before is None:

@@ -9,10 +9,10 @@ from typing import TypeVar
 import msgspec
 
 from penstock.errors import Denied
-from penstock.lake.answers import Difference, Entry
+from penstock.lake.answers import CatalogEntry, Difference
 from penstock.model.keys import Key
 
-KeyedT = TypeVar("KeyedT", Entry, Difference)
+KeyedT = TypeVar("KeyedT", CatalogEntry, Difference)
 
 
 class KeyRange(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,12 +10,12 @@ import msgspec
 
 from penstock.errors import InvalidRequest, KeyNotFound
 from penstock.lake import calls
+from penstock.lake.answers import CatalogEntry as Held
 from penstock.lake.answers import Difference
-from penstock.lake.answers import Entry as Held
 from penstock.lake.catalogue import Catalogue
 from penstock.model.commits import EMPTY_COMMIT_ID, Commit
 from penstock.model.keys import Key
-from penstock.server.nessie import shapes
+from penstock.server.nessie import json_types
 from penstock.server.nessie.cel_bindings import KeyFacts, commit_item, difference_item, entry_item
 from penstock.server.nessie.commits import parents_of, shown_meta
 from penstock.server.nessie.contents import from_content, type_name
@@ -34,7 +34,7 @@ from penstock.server.nessie.ranges import KeyRange, in_range
 from penstock.server.nessie.references import Fetch
 from penstock.server.nessie.revisions import DETACHED, ResolvedRevision, parse_body, parse_path, resolve
 from penstock.server.nessie.violations import bad_path, bad_spec, empty, null, refuse
-from penstock.server.routes import Ask
+from penstock.server.routes import RouteRequest
 
 LOG_MAX: Final = 250
 """Commits in one page of a history, as in Nessie."""
@@ -88,11 +88,11 @@ class HistoryQuery(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     page_token: str = ""
 
 
-def get_content(ask: Ask) -> shapes.ContentResponse:
+def get_content(ask: RouteRequest) -> json_types.ContentResponse:
     place = _resolve_revision(ask, "getContent.ref")
     key = read_key(ask.path["key"])
     for held in _read(ask.catalogue, place, (key,)):
-        return shapes.ContentResponse(
+        return json_types.ContentResponse(
             content=from_content(key, held.content), effective_reference=place.effective
         )
     raise KeyNotFound(
@@ -100,26 +100,26 @@ def get_content(ask: Ask) -> shapes.ContentResponse:
     )
 
 
-def get_contents(ask: Ask) -> shapes.GetMultipleContentsResponse:
+def get_contents(ask: RouteRequest) -> json_types.GetMultipleContentsResponse:
     query: ContentsQuery = ask.query
     return _get_contents(ask, "getSeveralContents.ref", tuple(read_key(text) for text in query.key))
 
 
-def get_requested_contents(ask: Ask) -> shapes.GetMultipleContentsResponse:
+def get_requested_contents(ask: RouteRequest) -> json_types.GetMultipleContentsResponse:
     refuse(body_violation(ask.body), bad_path(ask.path["ref"], "getMultipleContents.ref"))
-    body: shapes.GetMultipleContentsRequest = ask.body
+    body: json_types.GetMultipleContentsRequest = ask.body
     keys = tuple(Key(*key.elements) for key in body.requested_keys or ())
     return _get_contents(ask, "getMultipleContents.ref", keys)
 
 
-def body_violation(body: shapes.GetMultipleContentsRequest | None) -> str | None:
+def body_violation(body: json_types.GetMultipleContentsRequest | None) -> str | None:
     """What is wrong with a list of keys: that there is none, or nothing in it."""
     if body is None:
         return null(body, "getMultipleContents.request")
     return empty(body.requested_keys, "getMultipleContents.request.requestedKeys")
 
 
-def list_entries(ask: Ask) -> shapes.EntriesResponse:
+def list_entries(ask: RouteRequest) -> json_types.EntriesResponse:
     query: EntriesQuery = ask.query
     place = _resolve_revision(ask, "getEntries.refName")
     keep: Keep[Held] = make_filter(
@@ -134,7 +134,7 @@ def list_entries(ask: Ask) -> shapes.EntriesResponse:
     page_entries, token = page(
         entries, size, lambda held: key_token(held.key), keep, page_end_s(ask.deadline_s)
     )
-    return shapes.EntriesResponse(
+    return json_types.EntriesResponse(
         has_more=token is not None,
         token=token,
         effective_reference=place.effective,
@@ -142,7 +142,7 @@ def list_entries(ask: Ask) -> shapes.EntriesResponse:
     )
 
 
-def get_diff(ask: Ask) -> shapes.DiffResponse:
+def get_diff(ask: RouteRequest) -> json_types.DiffResponse:
     query: RangeQuery = ask.query
     refuse(
         bad_path(ask.path["from"], "getDiff.params.fromRef"), bad_path(ask.path["to"], "getDiff.params.toRef")
@@ -161,7 +161,7 @@ def get_diff(ask: Ask) -> shapes.DiffResponse:
     page_differences, token = page(
         differences, size, lambda difference: key_token(difference.key), keep, page_end_s(ask.deadline_s)
     )
-    return shapes.DiffResponse(
+    return json_types.DiffResponse(
         has_more=token is not None,
         token=token,
         effective_from_reference=before.effective,
@@ -170,7 +170,7 @@ def get_diff(ask: Ask) -> shapes.DiffResponse:
     )
 
 
-def get_history(ask: Ask) -> shapes.LogResponse:
+def get_history(ask: RouteRequest) -> json_types.LogResponse:
     query: HistoryQuery = ask.query
     refuse(
         bad_spec(query.limit_hash, "getCommitLog.params.startHash"),
@@ -190,7 +190,7 @@ def get_history(ask: Ask) -> shapes.LogResponse:
     size = page_size(limits, query.max_records)
     commits = _up_to(_list_commits(ask.catalogue, place, size), last)
     page_commits, token = page(commits, size, lambda commit: commit.id, keep, page_end_s(ask.deadline_s))
-    return shapes.LogResponse(
+    return json_types.LogResponse(
         has_more=token is not None,
         token=token,
         log_entries=tuple(_log_entry(commit, changes(commit.id)) for commit in page_commits),
@@ -201,7 +201,7 @@ def get_history(ask: Ask) -> shapes.LogResponse:
 
 
 def _resolve_revision(
-    ask: Ask, parameter: str, name: str = "ref", subject: str = "Expected hash"
+    ask: RouteRequest, parameter: str, name: str = "ref", subject: str = "Expected hash"
 ) -> ResolvedRevision:
     return resolve(ask.catalogue, parse_path(ask.path[name], ask.catalogue, parameter), subject)
 
@@ -225,7 +225,9 @@ def _read(catalogue: Catalogue, resolved: ResolvedRevision, keys: tuple[Key, ...
     return catalogue.do(calls.GetContents(at=resolved.commit, via=resolved.name, key=keys))
 
 
-def _get_contents(ask: Ask, parameter: str, keys: tuple[Key, ...]) -> shapes.GetMultipleContentsResponse:
+def _get_contents(
+    ask: RouteRequest, parameter: str, keys: tuple[Key, ...]
+) -> json_types.GetMultipleContentsResponse:
     if not keys:
         raise InvalidRequest(
             "getMultipleContents.request.requestedKeys: size must be between 1 and 2147483647"
@@ -233,9 +235,9 @@ def _get_contents(ask: Ask, parameter: str, keys: tuple[Key, ...]) -> shapes.Get
     if len(keys) > ask.limits.operations_max:
         raise InvalidRequest(f"a request can read at most {ask.limits.operations_max} keys, got {len(keys)}")
     place = _resolve_revision(ask, parameter)
-    return shapes.GetMultipleContentsResponse(
+    return json_types.GetMultipleContentsResponse(
         contents=tuple(
-            shapes.ContentWithKey(key=_shown_key(held.key), content=from_content(held.key, held.content))
+            json_types.ContentWithKey(key=_shown_key(held.key), content=from_content(held.key, held.content))
             for held in _read(ask.catalogue, place, keys)
         ),
         effective_reference=place.effective,
@@ -254,8 +256,8 @@ def _list_entries(
     return batches(read, size)
 
 
-def _shape_entry(held: Held, with_content: bool) -> shapes.NessieEntry:
-    return shapes.NessieEntry(
+def _shape_entry(held: Held, with_content: bool) -> json_types.NessieEntry:
+    return json_types.NessieEntry(
         name=_shown_key(held.key),
         type=type_name(held.content),
         content_id=str(held.content.id),
@@ -263,8 +265,8 @@ def _shape_entry(held: Held, with_content: bool) -> shapes.NessieEntry:
     )
 
 
-def _shown_key(key: Key) -> shapes.ContentKey:
-    return shapes.ContentKey(elements=tuple(key))
+def _shown_key(key: Key) -> json_types.ContentKey:
+    return json_types.ContentKey(elements=tuple(key))
 
 
 # -- differences -------------------------------------------------------------------------------------------
@@ -300,9 +302,9 @@ def _compare(
     )
 
 
-def _diff_entry(difference: Difference) -> shapes.DiffEntry:
+def _diff_entry(difference: Difference) -> json_types.DiffEntry:
     key, before, after = difference.key, difference.before, difference.after
-    return shapes.DiffEntry(
+    return json_types.DiffEntry(
         key=_shown_key(key),
         from_=from_content(key, before) if before is not None else None,
         to=from_content(key, after) if after is not None else None,
@@ -312,7 +314,7 @@ def _diff_entry(difference: Difference) -> shapes.DiffEntry:
 # -- histories ---------------------------------------------------------------------------------------------
 
 
-def _history_start(ask: Ask, query: HistoryQuery) -> ResolvedRevision:
+def _history_start(ask: RouteRequest, query: HistoryQuery) -> ResolvedRevision:
     """Where a page of a history begins; its token is the hash of its first commit."""
     revision = parse_path(ask.path["ref"], ask.catalogue, "getCommitLog.ref")
     if not query.page_token:
@@ -368,16 +370,16 @@ def _operation_facts(changes: Iterable[Difference]) -> tuple[KeyFacts, ...]:
     )
 
 
-def _log_entry(commit: Commit, changes: Iterable[Difference]) -> shapes.NessieLogEntry:
-    operations: tuple[shapes.PutOperation | shapes.DeleteOperation, ...] = tuple(
-        shapes.DeleteOperation(key=_shown_key(difference.key))
+def _log_entry(commit: Commit, changes: Iterable[Difference]) -> json_types.NessieLogEntry:
+    operations: tuple[json_types.PutOperation | json_types.DeleteOperation, ...] = tuple(
+        json_types.DeleteOperation(key=_shown_key(difference.key))
         if difference.after is None
-        else shapes.PutOperation(
+        else json_types.PutOperation(
             key=_shown_key(difference.key), content=from_content(difference.key, difference.after)
         )
         for difference in _deletes_first(changes)
     )
-    return shapes.NessieLogEntry(
+    return json_types.NessieLogEntry(
         commit_meta=shown_meta(commit),
         parent_commit_hash=parents_of(commit)[0],
         operations=operations or None,

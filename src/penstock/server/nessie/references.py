@@ -23,8 +23,8 @@ from penstock.lake import calls
 from penstock.lake.catalogue import Catalogue
 from penstock.model.commits import EMPTY_COMMIT_ID, Commit
 from penstock.model.references import Event, Kind, Reference
-from penstock.server.nessie import shapes
-from penstock.server.nessie.cel_bindings import Head, reference_item
+from penstock.server.nessie import json_types
+from penstock.server.nessie.cel_bindings import ReferencePosition, reference_item
 from penstock.server.nessie.commits import shown_meta
 from penstock.server.nessie.pages import Keep, batches, make_filter, page, page_end_s, page_size, read_token
 from penstock.server.nessie.revisions import (
@@ -39,7 +39,7 @@ from penstock.server.nessie.revisions import (
     shown_reference,
 )
 from penstock.server.nessie.violations import bad_name, bad_path, bad_type, null, refuse
-from penstock.server.routes import Ask
+from penstock.server.routes import RouteRequest
 
 RECENT_MAX: Final = 20
 RECENT_MAX_S: Final = 300
@@ -91,11 +91,11 @@ class RecentQuery(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     scan_commits: int | None = None
 
 
-def list_references(ask: Ask) -> shapes.ReferencesResponse:
+def list_references(ask: RouteRequest) -> json_types.ReferencesResponse:
     query: ListQuery = ask.query
     heads = _Heads(ask.catalogue) if query.fetch == "ALL" else None
 
-    def head(reference: Reference) -> Head | None:
+    def head(reference: Reference) -> ReferencePosition | None:
         return heads.of(reference) if heads is not None else None
 
     keep: Keep[Reference] = make_filter(
@@ -109,10 +109,10 @@ def list_references(ask: Ask) -> shapes.ReferencesResponse:
     references = _references(ask.catalogue, query.page_token, size)
     page_references, token = page(references, size, _page_token, keep, page_end_s(ask.deadline_s))
     shown = tuple(_with_metadata(reference, head(reference)) for reference in page_references)
-    return shapes.ReferencesResponse(has_more=token is not None, token=token, references=shown)
+    return json_types.ReferencesResponse(has_more=token is not None, token=token, references=shown)
 
 
-def create_reference(ask: Ask) -> shapes.SingleReferenceResponse:
+def create_reference(ask: RouteRequest) -> json_types.SingleReferenceResponse:
     query: CreateQuery = ask.query
     refuse(
         null(query.name, "createReference.name"),
@@ -126,18 +126,18 @@ def create_reference(ask: Ask) -> shapes.SingleReferenceResponse:
     check_name(query.name)
     place = resolve(ask.catalogue, _parse_source(ask.body), "Target hash", needs_commit=True)
     reference = ask.catalogue.do(calls.CreateReference(name=query.name, kind=kind, at=place.revision))
-    return shapes.SingleReferenceResponse(reference=shown_reference(reference, reference.id))
+    return json_types.SingleReferenceResponse(reference=shown_reference(reference, reference.id))
 
 
-def get_reference(ask: Ask) -> shapes.SingleReferenceResponse:
+def get_reference(ask: RouteRequest) -> json_types.SingleReferenceResponse:
     query: GetQuery = ask.query
     name = _require_name_only(ask, "getReferenceByName.params.ref", "fetching a reference by name")
     reference = find_reference(ask.catalogue, name)
     head = _Heads(ask.catalogue).of(reference) if query.fetch == "ALL" else None
-    return shapes.SingleReferenceResponse(reference=_with_metadata(reference, head))
+    return json_types.SingleReferenceResponse(reference=_with_metadata(reference, head))
 
 
-def assign_reference(ask: Ask) -> shapes.SingleReferenceResponse:
+def assign_reference(ask: RouteRequest) -> json_types.SingleReferenceResponse:
     refuse(
         null(ask.body, "assignReference.assignTo"),
         bad_path(ask.path["ref"], "assignReference.reference"),
@@ -159,10 +159,10 @@ def assign_reference(ask: Ask) -> shapes.SingleReferenceResponse:
             expected=_if_head(ask.catalogue, reference, expected),
         )
     )
-    return shapes.SingleReferenceResponse(reference=shown_reference(moved, moved.id))
+    return json_types.SingleReferenceResponse(reference=shown_reference(moved, moved.id))
 
 
-def delete_reference(ask: Ask) -> shapes.SingleReferenceResponse:
+def delete_reference(ask: RouteRequest) -> json_types.SingleReferenceResponse:
     refuse(
         bad_path(ask.path["ref"], "deleteReference.reference"),
         bad_type(ask.query.type, "deleteReference.type"),
@@ -181,10 +181,10 @@ def delete_reference(ask: Ask) -> shapes.SingleReferenceResponse:
             expected=_if_head(ask.catalogue, reference, expected),
         )
     )
-    return shapes.SingleReferenceResponse(reference=shown_reference(reference, deleted.id))
+    return json_types.SingleReferenceResponse(reference=shown_reference(reference, deleted.id))
 
 
-def recent_changes(ask: Ask) -> shapes.ReferenceHistoryResponse:
+def recent_changes(ask: RouteRequest) -> json_types.ReferenceHistoryResponse:
     query: RecentQuery = ask.query
     name = _require_name_only(ask, "getReferenceHistory.params.ref", "fetching a reference history")
     reference = find_reference(ask.catalogue, name)
@@ -193,7 +193,7 @@ def recent_changes(ask: Ask) -> shapes.ReferenceHistoryResponse:
     moves = takewhile(lambda line: line.event != Event.CREATE and line.time >= oldest, lines)
     befores = [line.before for line in moves if line.before != line.after]
     states = [_reference_state(ask.catalogue, reference.name, commit) for commit in befores]
-    return shapes.ReferenceHistoryResponse(
+    return json_types.ReferenceHistoryResponse(
         reference=shown_reference(reference, reference.id),
         current=_reference_state(ask.catalogue, reference.name, reference.id)
         or _unreadable_state(reference.id),
@@ -215,20 +215,20 @@ class _Heads:
         with suppress(ReferenceNotFound, Denied):
             self._default = catalogue.do(calls.GetReference(name=self._name))
         self._default_depth = self._commit(self._default).depth if self._has_commits(self._default) else 0
-        self._known: dict[str, Head | None] = {}
+        self._known: dict[str, ReferencePosition | None] = {}
 
-    def of(self, reference: Reference) -> Head | None:
+    def of(self, reference: Reference) -> ReferencePosition | None:
         """What is known of a reference; nothing if it is empty."""
         if reference.name not in self._known:
             self._known[reference.name] = self._read_head(reference) if self._has_commits(reference) else None
         return self._known[reference.name]
 
-    def _read_head(self, reference: Reference) -> Head:
+    def _read_head(self, reference: Reference) -> ReferencePosition:
         commit = self._commit(reference)
         if reference.kind is Kind.TAG or reference.name == self._name:
-            return Head(commit=commit, total=commit.depth)
+            return ReferencePosition(commit=commit, total=commit.depth)
         depth, ancestor = self._fork_point(reference, commit)
-        return Head(
+        return ReferencePosition(
             commit=commit,
             ahead=commit.depth - depth,
             behind=self._default_depth - depth,
@@ -300,11 +300,11 @@ def _list_references(catalogue: Catalogue, kind: Kind, after: str, size: int) ->
     return batches(read, size)
 
 
-def _with_metadata(reference: Reference, head: Head | None) -> shapes.AnyReference:
+def _with_metadata(reference: Reference, head: ReferencePosition | None) -> json_types.AnyReference:
     shown = shown_reference(reference, reference.id)
     if head is None:
         return shown
-    metadata = shapes.ReferenceMetadata(
+    metadata = json_types.ReferenceMetadata(
         num_commits_ahead=head.ahead,
         num_commits_behind=head.behind,
         commit_meta_of_head=shown_meta(head.commit) if head.commit is not None else None,
@@ -314,13 +314,13 @@ def _with_metadata(reference: Reference, head: Head | None) -> shapes.AnyReferen
     return msgspec.structs.replace(shown, metadata=metadata)
 
 
-def _parse_source(body: shapes.AnyReferenceInput | None) -> NessieRevision:
+def _parse_source(body: json_types.AnyReferenceInput | None) -> NessieRevision:
     if body is None:
         return NessieRevision(name=None)
-    return parse_body(None if isinstance(body, shapes.DetachedInput) else body.name, body.hash)
+    return parse_body(None if isinstance(body, json_types.DetachedInput) else body.name, body.hash)
 
 
-def _require_name_only(ask: Ask, parameter: str, doing: str) -> str | None:
+def _require_name_only(ask: RouteRequest, parameter: str, doing: str) -> str | None:
     revision = parse_path(ask.path["ref"], ask.catalogue, parameter, NAME_RULE)
     if not revision.is_name_only:
         raise InvalidRequest(f"Hashes are not allowed when {doing}")
@@ -355,26 +355,26 @@ def _if_head(catalogue: Catalogue, reference: Reference, expected: NessieRevisio
     return commit
 
 
-def _reference_state(catalogue: Catalogue, name: str, commit: str) -> shapes.ReferenceHistoryState | None:
+def _reference_state(catalogue: Catalogue, name: str, commit: str) -> json_types.ReferenceHistoryState | None:
     """A commit that a reference was at; nothing if the caller may not read it."""
     if commit == EMPTY_COMMIT_ID:
-        return shapes.ReferenceHistoryState(commit_hash=commit, commit_consistency="COMMIT_CONSISTENT")
+        return json_types.ReferenceHistoryState(commit_hash=commit, commit_consistency="COMMIT_CONSISTENT")
     try:
         commit_info = catalogue.do(calls.GetCommit(revision=commit, via=name))
     except Denied:
         return None
     except (CommitNotFound, HistoryExpired, Damaged):
         return _unreadable_state(commit)
-    return shapes.ReferenceHistoryState(
+    return json_types.ReferenceHistoryState(
         commit_hash=commit, commit_consistency="COMMIT_CONSISTENT", meta=shown_meta(commit_info)
     )
 
 
-def _unreadable_state(commit: str) -> shapes.ReferenceHistoryState:
-    return shapes.ReferenceHistoryState(commit_hash=commit, commit_consistency="COMMIT_INCONSISTENT")
+def _unreadable_state(commit: str) -> json_types.ReferenceHistoryState:
+    return json_types.ReferenceHistoryState(commit_hash=commit, commit_consistency="COMMIT_INCONSISTENT")
 
 
-def _check_commits(catalogue: Catalogue, reference: Reference, count: int) -> shapes.Consistency:
+def _check_commits(catalogue: Catalogue, reference: Reference, count: int) -> json_types.Consistency:
     """Whether so many commits can be read; what is read is checked against its hash."""
     if count <= 0:
         return "NOT_CHECKED"

@@ -22,7 +22,7 @@ from penstock.lake.catalogue import Catalogue
 from penstock.model.commits import EMPTY_COMMIT_ID
 from penstock.model.names import STEPS_MAX
 from penstock.model.references import Kind, Reference
-from penstock.server.nessie import shapes
+from penstock.server.nessie import json_types
 
 DETACHED: Final = "DETACHED"
 """What stands for a name where a commit has none."""
@@ -89,16 +89,16 @@ class ResolvedRevision(msgspec.Struct, frozen=True, kw_only=True):
         return self.commit if self.reference is None else f"{self.reference.name}@{self.commit}"
 
     @property
-    def effective(self) -> shapes.AnyReference:
+    def effective(self) -> json_types.AnyReference:
         """The same for answers."""
         if self.reference is None:
-            return shapes.Detached(hash=self.commit)
+            return json_types.DetachedReference(hash=self.commit)
         return shown_reference(self.reference, self.commit)
 
 
-def shown_reference(reference: Reference, commit: str) -> shapes.NessieBranch | shapes.NessieTag:
+def shown_reference(reference: Reference, commit: str) -> json_types.NessieBranch | json_types.NessieTag:
     """A branch or tag at a commit. A transaction's is a branch to whoever can name it."""
-    shape = shapes.NessieTag if reference.kind is Kind.TAG else shapes.NessieBranch
+    shape = json_types.NessieTag if reference.kind is Kind.TAG else json_types.NessieBranch
     return shape(name=reference.name, hash=commit)
 
 

@@ -7,23 +7,23 @@ from typing import TypeAlias
 
 from msgspec import UNSET, UnsetType
 
-from penstock.server.nessie import shapes, v1_shapes
+from penstock.server.nessie import json_types, v1_json_types
 from penstock.server.nessie.pynessie import content_view
 
 Headers: TypeAlias = Mapping[str, str]
 """Those of the request, which tell which client reads the answer."""
 
 
-def reference_view(reference: shapes.AnyReference) -> v1_shapes.AnyReference:
+def reference_view(reference: json_types.AnyReference) -> v1_json_types.AnyReference:
     """A branch or tag."""
-    assert not isinstance(reference, shapes.Detached)
-    shape = v1_shapes.V1Branch if isinstance(reference, shapes.NessieBranch) else v1_shapes.V1Tag
+    assert not isinstance(reference, json_types.DetachedReference)
+    shape = v1_json_types.V1Branch if isinstance(reference, json_types.NessieBranch) else v1_json_types.V1Tag
     return shape(name=reference.name, hash=reference.hash, metadata=_metadata_view(reference.metadata))
 
 
-def log_view(answer: shapes.LogResponse, headers: Headers) -> v1_shapes.V1LogResponse:
+def log_view(answer: json_types.LogResponse, headers: Headers) -> v1_json_types.V1LogResponse:
     """A page of commits."""
-    return v1_shapes.V1LogResponse(
+    return v1_json_types.V1LogResponse(
         has_more=answer.has_more,
         token=answer.token,
         log_entries=tuple(_log_entry_view(entry, headers) for entry in answer.log_entries),
@@ -31,28 +31,28 @@ def log_view(answer: shapes.LogResponse, headers: Headers) -> v1_shapes.V1LogRes
 
 
 def contents_view(
-    answer: shapes.GetMultipleContentsResponse, headers: Headers
-) -> v1_shapes.V1GetMultipleContentsResponse:
+    answer: json_types.GetMultipleContentsResponse, headers: Headers
+) -> v1_json_types.V1GetMultipleContentsResponse:
     """What several keys hold."""
-    return v1_shapes.V1GetMultipleContentsResponse(
+    return v1_json_types.V1GetMultipleContentsResponse(
         contents=tuple(
-            shapes.ContentWithKey(key=content.key, content=content_view(content.content, headers))
+            json_types.ContentWithKey(key=content.key, content=content_view(content.content, headers))
             for content in answer.contents
         )
     )
 
 
-def difference_view(entry: shapes.DiffEntry, headers: Headers) -> shapes.DiffEntry:
+def difference_view(entry: json_types.DiffEntry, headers: Headers) -> json_types.DiffEntry:
     """A key that differs."""
     before, after = (
         None if side is None else content_view(side, headers) for side in (entry.from_, entry.to)
     )
-    return shapes.DiffEntry(key=entry.key, from_=before, to=after)
+    return json_types.DiffEntry(key=entry.key, from_=before, to=after)
 
 
-def merge_view(answer: shapes.MergeResponse) -> v1_shapes.V1MergeResponse:
+def merge_view(answer: json_types.MergeResponse) -> v1_json_types.V1MergeResponse:
     """What came of a merge or transplant."""
-    return v1_shapes.V1MergeResponse(
+    return v1_json_types.V1MergeResponse(
         was_applied=answer.was_applied,
         was_successful=answer.was_successful,
         resultant_target_hash=answer.resultant_target_hash,
@@ -61,7 +61,7 @@ def merge_view(answer: shapes.MergeResponse) -> v1_shapes.V1MergeResponse:
         effective_target_hash=answer.effective_target_hash,
         expected_hash=answer.expected_hash,
         details=tuple(
-            v1_shapes.V1ContentKeyDetails(
+            v1_json_types.V1ContentKeyDetails(
                 key=detail.key,
                 merge_behavior=detail.merge_behavior,
                 conflict_type="NONE" if detail.conflict is UNSET else "UNRESOLVABLE",
@@ -72,12 +72,12 @@ def merge_view(answer: shapes.MergeResponse) -> v1_shapes.V1MergeResponse:
 
 
 def _metadata_view(
-    metadata: shapes.ReferenceMetadata | UnsetType,
-) -> v1_shapes.V1ReferenceMetadata | UnsetType:
+    metadata: json_types.ReferenceMetadata | UnsetType,
+) -> v1_json_types.V1ReferenceMetadata | UnsetType:
     if isinstance(metadata, UnsetType):
         return UNSET
     head = metadata.commit_meta_of_head
-    return v1_shapes.V1ReferenceMetadata(
+    return v1_json_types.V1ReferenceMetadata(
         num_commits_ahead=metadata.num_commits_ahead,
         num_commits_behind=metadata.num_commits_behind,
         commit_meta_of_head=_meta_view(head) if head is not None else None,
@@ -86,9 +86,9 @@ def _metadata_view(
     )
 
 
-def _meta_view(meta: shapes.NessieCommitMeta) -> v1_shapes.V1CommitMeta:
+def _meta_view(meta: json_types.NessieCommitMeta) -> v1_json_types.V1CommitMeta:
     properties = meta.all_properties or {}
-    return v1_shapes.V1CommitMeta(
+    return v1_json_types.V1CommitMeta(
         hash=meta.hash,
         committer=meta.committer,
         author=next(iter(meta.authors), None),
@@ -100,9 +100,9 @@ def _meta_view(meta: shapes.NessieCommitMeta) -> v1_shapes.V1CommitMeta:
     )
 
 
-def _log_entry_view(entry: shapes.NessieLogEntry, headers: Headers) -> v1_shapes.V1LogEntry:
+def _log_entry_view(entry: json_types.NessieLogEntry, headers: Headers) -> v1_json_types.V1LogEntry:
     operations = entry.operations
-    return v1_shapes.V1LogEntry(
+    return v1_json_types.V1LogEntry(
         commit_meta=_meta_view(entry.commit_meta),
         parent_commit_hash=entry.parent_commit_hash,
         operations=None
@@ -112,8 +112,8 @@ def _log_entry_view(entry: shapes.NessieLogEntry, headers: Headers) -> v1_shapes
 
 
 def _operation_view(
-    operation: shapes.PutOperation | shapes.DeleteOperation, headers: Headers
-) -> v1_shapes.LoggedPut | shapes.DeleteOperation:
-    if isinstance(operation, shapes.DeleteOperation):
+    operation: json_types.PutOperation | json_types.DeleteOperation, headers: Headers
+) -> v1_json_types.LoggedPut | json_types.DeleteOperation:
+    if isinstance(operation, json_types.DeleteOperation):
         return operation
-    return v1_shapes.LoggedPut(key=operation.key, content=content_view(operation.content, headers))
+    return v1_json_types.LoggedPut(key=operation.key, content=content_view(operation.content, headers))

@@ -14,14 +14,14 @@ from penstock.model.decoders import json_decoder
 from penstock.model.keys import Key
 from penstock.model.operations import Delete, Operation, Put
 from penstock.model.references import Kind
-from penstock.server.nessie import shapes, v1_shapes
+from penstock.server.nessie import json_types, v1_json_types
 from penstock.server.nessie.commits import commit_description
 from penstock.server.nessie.contents import from_content
 from penstock.server.nessie.errors import NessieRefusal, error_answer
 from penstock.server.nessie.keys import name_key, read_key
 from penstock.server.nessie.pages import BATCH
 from penstock.server.nessie.revisions import NessieRevision, ResolvedRevision, is_hash, resolve
-from penstock.server.routes import Ask
+from penstock.server.routes import RouteRequest
 
 _HASH_WRONG: Final = "Hash must consist of the hex representation of 4-32 bytes - but was: {}"
 
@@ -40,25 +40,25 @@ class NamespacesQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     hash_on_ref: str = ""
 
 
-def get_namespaces(ask: Ask) -> v1_shapes.GetNamespacesResponse:
+def get_namespaces(ask: RouteRequest) -> v1_json_types.GetNamespacesResponse:
     query: NamespacesQuery = ask.query
     place = _resolve_revision(ask, query.hash_on_ref)
     prefix = read_key(query.name) if query.name else None
     namespaces = _list_below(ask, place, prefix)
-    return v1_shapes.GetNamespacesResponse(
+    return v1_json_types.GetNamespacesResponse(
         namespaces=tuple(
             _shape_namespace(key, held) for key, held in namespaces if isinstance(held, Namespace)
         )
     )
 
 
-def get_namespace(ask: Ask) -> shapes.NessieNamespace:
+def get_namespace(ask: RouteRequest) -> json_types.NessieNamespace:
     key = read_key(ask.path["name"])
     return _shape_namespace(key, _require_namespace(ask, _resolve_revision(ask, ask.query.hash_on_ref), key))
 
 
-def create_namespace(ask: Ask) -> shapes.NessieNamespace:
-    body: shapes.NessieNamespace | None = ask.body
+def create_namespace(ask: RouteRequest) -> json_types.NessieNamespace:
+    body: json_types.NessieNamespace | None = ask.body
     if body is None:
         raise InvalidRequest("createNamespace.namespace: must not be null")
     if not body.elements:
@@ -81,8 +81,8 @@ def create_namespace(ask: Ask) -> shapes.NessieNamespace:
     return _shape_namespace(key, _require_namespace(ask, after, key))
 
 
-def update_namespace(ask: Ask) -> None:
-    body: v1_shapes.NamespaceUpdate | None = ask.body
+def update_namespace(ask: RouteRequest) -> None:
+    body: v1_json_types.NamespaceUpdate | None = ask.body
     if body is None:
         raise InvalidRequest("updateProperties.namespaceUpdate: must not be null")
     key = read_key(ask.path["name"])
@@ -94,7 +94,7 @@ def update_namespace(ask: Ask) -> None:
     _commit(ask, place, f"update properties for namespace '{name_key(key)}'", Put(key, changed))
 
 
-def delete_namespace(ask: Ask) -> None:
+def delete_namespace(ask: RouteRequest) -> None:
     key = read_key(ask.path["name"])
     place = _target_branch(ask)
     _require_namespace(ask, place, key)
@@ -106,13 +106,13 @@ def delete_namespace(ask: Ask) -> None:
 # -- the parts ---------------------------------------------------------------------------------------------
 
 
-def _resolve_revision(ask: Ask, commit: str) -> ResolvedRevision:
+def _resolve_revision(ask: RouteRequest, commit: str) -> ResolvedRevision:
     if commit and not is_hash(commit):
         raise InvalidRequest(_HASH_WRONG.format(commit))
     return resolve(ask.catalogue, NessieRevision(name=ask.path["ref"], commit=commit.lower() or None))
 
 
-def _target_branch(ask: Ask) -> ResolvedRevision:
+def _target_branch(ask: RouteRequest) -> ResolvedRevision:
     """The branch that is written to, as it is now."""
     place = resolve(ask.catalogue, NessieRevision(name=ask.path["ref"]))
     if place.reference is None or place.reference.kind is Kind.TAG:
@@ -120,19 +120,21 @@ def _target_branch(ask: Ask) -> ResolvedRevision:
     return place
 
 
-def _content_at(ask: Ask, resolved: ResolvedRevision, key: Key) -> AnyContent | None:
+def _content_at(ask: RouteRequest, resolved: ResolvedRevision, key: Key) -> AnyContent | None:
     entries = ask.catalogue.do(calls.GetContents(at=resolved.commit, via=resolved.name, key=(key,)))
     return entries[0].content if entries else None
 
 
-def _require_namespace(ask: Ask, resolved: ResolvedRevision, key: Key) -> Namespace:
+def _require_namespace(ask: RouteRequest, resolved: ResolvedRevision, key: Key) -> Namespace:
     held = _content_at(ask, resolved, key)
     if not isinstance(held, Namespace):
         raise NessieRefusal("NAMESPACE_NOT_FOUND", f"Namespace '{name_key(key)}' does not exist", missing=key)
     return held
 
 
-def _list_below(ask: Ask, resolved: ResolvedRevision, prefix: Key | None) -> Iterator[tuple[Key, AnyContent]]:
+def _list_below(
+    ask: RouteRequest, resolved: ResolvedRevision, prefix: Key | None
+) -> Iterator[tuple[Key, AnyContent]]:
     """A key and everything below it, read page by page."""
     after: Key | None = None
     while entries := ask.catalogue.do(
@@ -142,7 +144,9 @@ def _list_below(ask: Ask, resolved: ResolvedRevision, prefix: Key | None) -> Ite
         after = entries[-1].key
 
 
-def _commit(ask: Ask, resolved: ResolvedRevision, message: str, operation: Operation) -> ResolvedRevision:
+def _commit(
+    ask: RouteRequest, resolved: ResolvedRevision, message: str, operation: Operation
+) -> ResolvedRevision:
     """The branch after a commit. What changed since it was read is refused as Nessie refuses it here."""
     try:
         commit = ask.catalogue.do(
@@ -155,12 +159,12 @@ def _commit(ask: Ask, resolved: ResolvedRevision, message: str, operation: Opera
             )
         )
     except CommitConflict as conflict:
-        error = json_decoder(shapes.NessieError).decode(error_answer(conflict, {}).body)
+        error = json_decoder(json_types.NessieError).decode(error_answer(conflict, {}).body)
         raise NessieRefusal("REFERENCE_NOT_FOUND", error.message) from None
     return ResolvedRevision(reference=resolved.reference, commit=commit.id)
 
 
-def _shape_namespace(key: Key, held: Namespace) -> shapes.NessieNamespace:
+def _shape_namespace(key: Key, held: Namespace) -> json_types.NessieNamespace:
     content = from_content(key, held)
-    assert isinstance(content, shapes.NessieNamespace)
+    assert isinstance(content, json_types.NessieNamespace)
     return content

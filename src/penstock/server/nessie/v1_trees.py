@@ -16,11 +16,11 @@ from penstock.lake import calls
 from penstock.model.keys import Key
 from penstock.server.nessie import (
     commit_handlers,
+    json_types,
     merge_handlers,
     read_handlers,
     references,
-    shapes,
-    v1_shapes,
+    v1_json_types,
 )
 from penstock.server.nessie.codec import require_body
 from penstock.server.nessie.pages import key_token, page, page_size
@@ -35,12 +35,12 @@ from penstock.server.nessie.v1_answers import (
     reference_view,
 )
 from penstock.server.nessie.violations import bad_hash, bad_name, bad_spec, null, refuse
-from penstock.server.routes import Ask
+from penstock.server.routes import RouteRequest
 
 UNPAGED_MAX: Final = 100_000
 """How many items an answer has about at most, if its reader does not say how many it wants."""
 
-PageT = TypeVar("PageT", bound=shapes.Page)
+PageT = TypeVar("PageT", bound=json_types.Page)
 ItemT = TypeVar("ItemT")
 
 
@@ -115,45 +115,45 @@ class TransplantQuery(ExpectedHashQuery, frozen=True, kw_only=True, rename="came
     message: str | None = None
 
 
-def get_config(ask: Ask) -> v1_shapes.V1NessieConfiguration:
+def get_config(ask: RouteRequest) -> v1_json_types.V1NessieConfiguration:
     about = ask.catalogue.do(calls.GetAbout())
-    return v1_shapes.V1NessieConfiguration(default_branch=about.default_branch)
+    return v1_json_types.V1NessieConfiguration(default_branch=about.default_branch)
 
 
 # -- references --------------------------------------------------------------------------------------------
 
 
-def list_references(ask: Ask) -> v1_shapes.V1ReferencesResponse:
+def list_references(ask: RouteRequest) -> v1_json_types.V1ReferencesResponse:
     query: ReferencesQuery = ask.query
 
-    def read(token: str) -> shapes.ReferencesResponse:
+    def read(token: str) -> json_types.ReferencesResponse:
         wanted_query = references.ListQuery(
             fetch=query.fetch, filter=query.filter, max_records=query.max_records, page_token=token
         )
         return references.list_references(_as_v2(ask, query=wanted_query))
 
     items, token = _collect_page(ask, read, lambda answer: answer.references)
-    return v1_shapes.V1ReferencesResponse(
+    return v1_json_types.V1ReferencesResponse(
         has_more=token is not None, token=token, references=tuple(map(reference_view, items))
     )
 
 
-def get_default_branch(ask: Ask) -> v1_shapes.AnyReference:
+def get_default_branch(ask: RouteRequest) -> v1_json_types.AnyReference:
     return _fetch_reference(ask, "-", "MINIMAL")
 
 
-def get_reference(ask: Ask) -> v1_shapes.AnyReference:
+def get_reference(ask: RouteRequest) -> v1_json_types.AnyReference:
     refuse(bad_name(ask.path["ref"], "getReferenceByName.params.refName"))
     return _fetch_reference(ask, ask.path["ref"], ask.query.fetch)
 
 
-def create_reference(ask: Ask) -> v1_shapes.AnyReference:
+def create_reference(ask: RouteRequest) -> v1_json_types.AnyReference:
     source = ask.query.source_ref_name or None
     refuse(null(ask.body, "createReference.reference"), bad_name(source, "createReference.sourceRefName"))
-    reference: shapes.AnyReferenceInput = ask.body
-    if isinstance(reference, shapes.DetachedInput):
+    reference: json_types.AnyReferenceInput = ask.body
+    if isinstance(reference, json_types.DetachedInput):
         raise InvalidRequest("Illegal use of detached reference")
-    kind = "BRANCH" if isinstance(reference, shapes.BranchInput) else "TAG"
+    kind = "BRANCH" if isinstance(reference, json_types.BranchInput) else "TAG"
     translated = _as_v2(
         ask,
         query=references.CreateQuery(name=reference.name, type=kind),
@@ -162,7 +162,7 @@ def create_reference(ask: Ask) -> v1_shapes.AnyReference:
     return reference_view(references.create_reference(translated).reference)
 
 
-def assign_reference(ask: Ask) -> None:
+def assign_reference(ask: RouteRequest) -> None:
     violation = null(ask.body, "assignReference.assignTo")
     path = expected_path(
         ask.path["name"], ask.query.expected_hash, "assignReference", "referenceName", violation
@@ -170,7 +170,7 @@ def assign_reference(ask: Ask) -> None:
     references.assign_reference(_as_v2(ask, path, query=_parse_type(ask), body=ask.body))
 
 
-def delete_reference(ask: Ask) -> None:
+def delete_reference(ask: RouteRequest) -> None:
     path = expected_path(ask.path["name"], ask.query.expected_hash, "deleteReference", "referenceName")
     references.delete_reference(_as_v2(ask, path, query=_parse_type(ask)))
 
@@ -178,31 +178,31 @@ def delete_reference(ask: Ask) -> None:
 # -- reading -----------------------------------------------------------------------------------------------
 
 
-def list_entries(ask: Ask) -> v1_shapes.V1EntriesResponse:
+def list_entries(ask: RouteRequest) -> v1_json_types.V1EntriesResponse:
     query: V1EntriesQuery = ask.query
     path = read_path(
         ask.path["ref"], query.hash_on_ref, ("getEntries.refName", "getEntries.params.hashOnRef")
     )
     translated = _as_v2(ask, path)
 
-    def read(token: str, size: int | None = query.max_records) -> shapes.EntriesResponse:
+    def read(token: str, size: int | None = query.max_records) -> json_types.EntriesResponse:
         wanted_query = read_handlers.EntriesQuery(filter=query.filter, max_records=size, page_token=token)
         return read_handlers.list_entries(msgspec.structs.replace(translated, query=wanted_query))
 
-    entries: Iterable[shapes.NessieEntry]
+    entries: Iterable[json_types.NessieEntry]
     if query.namespace_depth is not None and query.namespace_depth > 0:
         size = UNPAGED_MAX if query.max_records is None else page_size(ask.limits, query.max_records)
         entries, token = _at_depth(read, query.namespace_depth, size, query.page_token)
     else:
         entries, token = _collect_page(ask, read, lambda answer: answer.entries)
-    return v1_shapes.V1EntriesResponse(
+    return v1_json_types.V1EntriesResponse(
         has_more=token is not None,
         token=token,
-        entries=tuple(v1_shapes.V1Entry(name=entry.name, type=entry.type) for entry in entries),
+        entries=tuple(v1_json_types.V1Entry(name=entry.name, type=entry.type) for entry in entries),
     )
 
 
-def get_log(ask: Ask) -> v1_shapes.V1LogResponse:
+def get_log(ask: RouteRequest) -> v1_json_types.V1LogResponse:
     query: LogQuery = ask.query
     path = read_path(
         ask.path["ref"],
@@ -220,28 +220,28 @@ def get_log(ask: Ask) -> v1_shapes.V1LogResponse:
     return log_view(read_handlers.get_history(_as_v2(ask, path, query=wanted_query)), ask.headers)
 
 
-def get_content(ask: Ask) -> shapes.AnyContent:
+def get_content(ask: RouteRequest) -> json_types.AnyContent:
     path = _content_path(ask, "getContent")
     translated = msgspec.structs.replace(ask, path={"ref": path, "key": ask.path["key"]})
     return content_view(read_handlers.get_content(translated).content, ask.headers)
 
 
-def get_contents(ask: Ask) -> v1_shapes.V1GetMultipleContentsResponse:
+def get_contents(ask: RouteRequest) -> v1_json_types.V1GetMultipleContentsResponse:
     path = _content_path(ask, "getMultipleContents", read_handlers.body_violation(ask.body))
     answer = read_handlers.get_requested_contents(_as_v2(ask, path, body=ask.body))
     return contents_view(answer, ask.headers)
 
 
-def get_diff(ask: Ask) -> v1_shapes.V1DiffResponse:
+def get_diff(ask: RouteRequest) -> v1_json_types.V1DiffResponse:
     query: V1PageQuery = ask.query
     path = {side: _diff_path(ask.path[side]) for side in ("from", "to")}
 
-    def read(token: str) -> shapes.DiffResponse:
+    def read(token: str) -> json_types.DiffResponse:
         wanted_query = read_handlers.RangeQuery(max_records=query.max_records, page_token=token)
         return read_handlers.get_diff(msgspec.structs.replace(ask, path=path, query=wanted_query))
 
     differences, token = _collect_page(ask, read, lambda answer: answer.diffs)
-    return v1_shapes.V1DiffResponse(
+    return v1_json_types.V1DiffResponse(
         has_more=token is not None,
         token=token,
         diffs=tuple(difference_view(difference, ask.headers) for difference in differences),
@@ -251,16 +251,16 @@ def get_diff(ask: Ask) -> v1_shapes.V1DiffResponse:
 # -- writing -----------------------------------------------------------------------------------------------
 
 
-def commit(ask: Ask) -> v1_shapes.AnyReference:
+def commit(ask: RouteRequest) -> v1_json_types.AnyReference:
     path = _expected_branch(ask, "commitMultipleOperations", commit_handlers.body_violation(ask.body))
-    body: shapes.Operations = ask.body
+    body: json_types.Operations = ask.body
     if is_pynessie(ask.headers):
         body = keep_properties(ask.catalogue, path, body)
     return reference_view(commit_handlers.commit(_as_v2(ask, path, body=body)).target_branch)
 
 
-def merge(ask: Ask) -> v1_shapes.V1MergeResponse:
-    given: v1_shapes.V1MergeRequest | None = ask.body
+def merge(ask: RouteRequest) -> v1_json_types.V1MergeResponse:
+    given: v1_json_types.V1MergeRequest | None = ask.body
     source = given.from_ref_name if given is not None else None
     path = _expected_branch(
         ask,
@@ -268,61 +268,61 @@ def merge(ask: Ask) -> v1_shapes.V1MergeResponse:
         null(given, "mergeRefIntoBranch.merge"),
         bad_name(source, "mergeRefIntoBranch.merge.fromRefName"),
     )
-    body: v1_shapes.V1MergeRequest = ask.body
+    body: v1_json_types.V1MergeRequest = ask.body
     if body.keep_individual_commits:
         raise InvalidRequest(
             "The parameter 'keepIndividualCommits' is deprecated. Merge operations only support squashed now."
         )
-    request = shapes.NessieMerge(**_merge_fields(body), from_hash=body.from_hash)
+    request = json_types.NessieMerge(**_merge_fields(body), from_hash=body.from_hash)
     return merge_view(merge_handlers.merge(_as_v2(ask, path, body=request)))
 
 
-def transplant(ask: Ask) -> v1_shapes.V1MergeResponse:
+def transplant(ask: RouteRequest) -> v1_json_types.V1MergeResponse:
     path = _expected_branch(
         ask, "transplantCommitsIntoBranch", *merge_handlers.transplant_violations(ask.body)
     )
-    body: v1_shapes.V1TransplantRequest = require_body(ask.body, "transplantCommitsIntoBranch.transplant")
+    body: v1_json_types.V1TransplantRequest = require_body(ask.body, "transplantCommitsIntoBranch.transplant")
     if body.keep_individual_commits is False:
         raise InvalidRequest(
             "The parameter 'keepIndividualCommits' is deprecated. "
             "Transplant operations only support unsquashed now."
         )
     fields = _merge_fields(body) | {"message": ask.query.message}
-    request = shapes.NessieTransplant(**fields, hashes_to_transplant=body.hashes_to_transplant)
+    request = json_types.NessieTransplant(**fields, hashes_to_transplant=body.hashes_to_transplant)
     return merge_view(merge_handlers.transplant(_as_v2(ask, path, body=request)))
 
 
 # -- the parts ---------------------------------------------------------------------------------------------
 
 
-def _as_v2(ask: Ask, path: str = "", *, query: Any = None, body: Any = None) -> Ask:
+def _as_v2(ask: RouteRequest, path: str = "", *, query: Any = None, body: Any = None) -> RouteRequest:
     """The same request, as version 2 has it."""
     return msgspec.structs.replace(ask, path={"ref": path, "branch": path}, query=query, body=body)
 
 
-def _fetch_reference(ask: Ask, name: str, fetch: Fetch) -> v1_shapes.AnyReference:
+def _fetch_reference(ask: RouteRequest, name: str, fetch: Fetch) -> v1_json_types.AnyReference:
     translated = _as_v2(ask, name, query=references.GetQuery(fetch=fetch))
     return reference_view(references.get_reference(translated).reference)
 
 
-def _parse_type(ask: Ask) -> references.TypeQuery:
+def _parse_type(ask: RouteRequest) -> references.TypeQuery:
     return references.TypeQuery(type=ask.path["type"].upper())
 
 
-def _parse_source(name: str, commit: str | None) -> shapes.AnyReferenceInput | None:
+def _parse_source(name: str, commit: str | None) -> json_types.AnyReferenceInput | None:
     """The commit that a new reference names."""
     if commit is None:
         return None
-    return shapes.BranchInput(name=name, hash=commit) if name else shapes.DetachedInput(hash=commit)
+    return json_types.BranchInput(name=name, hash=commit) if name else json_types.DetachedInput(hash=commit)
 
 
-def _content_path(ask: Ask, operation: str, *violations: str | None) -> str:
+def _content_path(ask: RouteRequest, operation: str, *violations: str | None) -> str:
     query: V1ContentQuery = ask.query
     parameters = f"{operation}.ref", f"{operation}.hashOnRef"
     return read_path(query.ref, query.hash_on_ref, parameters, *violations)
 
 
-def _expected_branch(ask: Ask, operation: str, *violations: str | None) -> str:
+def _expected_branch(ask: RouteRequest, operation: str, *violations: str | None) -> str:
     return expected_path(ask.path["branch"], ask.query.expected_hash, operation, "branchName", *violations)
 
 
@@ -336,12 +336,12 @@ def _diff_path(text: str) -> str:
     return f"{name}@{spec}" if spec else name
 
 
-def _merge_fields(body: shapes.NessieMergeFields) -> dict[str, Any]:
-    return {field: getattr(body, field) for field in shapes.NessieMergeFields.__struct_fields__}
+def _merge_fields(body: json_types.NessieMergeFields) -> dict[str, Any]:
+    return {field: getattr(body, field) for field in json_types.NessieMergeFields.__struct_fields__}
 
 
 def _collect_page(
-    ask: Ask, read: Callable[[str], PageT], items: Callable[[PageT], Iterable[ItemT]]
+    ask: RouteRequest, read: Callable[[str], PageT], items: Callable[[PageT], Iterable[ItemT]]
 ) -> tuple[list[ItemT], str | None]:
     """The items of a page, and the token of the next one.
 
@@ -361,11 +361,11 @@ def _collect_page(
 
 
 def _at_depth(
-    read: Callable[[str, None], shapes.EntriesResponse], depth: int, size: int, token: str
-) -> tuple[list[shapes.NessieEntry], str | None]:
+    read: Callable[[str, None], json_types.EntriesResponse], depth: int, size: int, token: str
+) -> tuple[list[json_types.NessieEntry], str | None]:
     """A page of entries at a depth, and the token of the next one."""
 
-    def entries(start: str | None) -> Iterator[shapes.NessieEntry]:
+    def entries(start: str | None) -> Iterator[json_types.NessieEntry]:
         while start is not None:
             answer = read(start, None)
             yield from answer.entries
@@ -378,8 +378,8 @@ def _at_depth(
 
 
 def _truncate_keys(
-    entries: Iterable[shapes.NessieEntry], depth: int
-) -> Iterator[tuple[Key, shapes.NessieEntry]]:
+    entries: Iterable[json_types.NessieEntry], depth: int
+) -> Iterator[tuple[Key, json_types.NessieEntry]]:
     """Entries at a depth; one that is deeper stands for the namespace that it is in, once."""
     last: tuple[str, ...] = ()
     for entry in entries:
@@ -388,7 +388,7 @@ def _truncate_keys(
             continue
         last = elements[:depth]
         is_deeper = len(elements) > depth
-        namespace = shapes.NessieEntry(name=shapes.ContentKey(elements=last), type="NAMESPACE")
+        namespace = json_types.NessieEntry(name=json_types.ContentKey(elements=last), type="NAMESPACE")
         yield Key(*elements), namespace if is_deeper else entry
 
 

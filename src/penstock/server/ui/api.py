@@ -10,7 +10,7 @@ import msgspec
 from penstock.errors import Denied, NotFound, PenstockError, Unauthenticated
 from penstock.lake.suggestion import add_suggestion
 from penstock.server.access import AccessGate
-from penstock.server.routes import Api, Ask, HttpAnswer, Route
+from penstock.server.routes import Api, HttpAnswer, Route, RouteRequest
 from penstock.server.ui import (
     change_pages,
     diff_pages,
@@ -20,8 +20,9 @@ from penstock.server.ui import (
     table_pages,
     work_pages,
 )
-from penstock.server.ui.frame import PageView, asset, redirect, render, render_error, render_login
 from penstock.server.ui.links import PREFIX, address
+from penstock.server.ui.page_frame import PageView, asset, redirect, render, render_error, render_login
+from penstock.server.ui.page_request import PageRequest
 from penstock.server.ui.session import (
     TokenForm,
     add_session,
@@ -31,7 +32,6 @@ from penstock.server.ui.session import (
     sign_in,
     sign_out,
 )
-from penstock.server.ui.visit import Visit
 
 
 def ui_api(gate: AccessGate) -> Api:
@@ -66,18 +66,18 @@ def _render_error(error: PenstockError, headers: Mapping[str, str]) -> HttpAnswe
 
 
 def _page_route(
-    path: str, show: Callable[[Visit], PageView], query: Any = None, *, works_on_rows: bool = False
+    path: str, show: Callable[[PageRequest], PageView], query: Any = None, *, works_on_rows: bool = False
 ) -> Route:
     """A page that shows something."""
 
-    def handle(ask: Ask) -> HttpAnswer:
+    def handle(ask: RouteRequest) -> HttpAnswer:
         if (
             ask.headers.get("sec-fetch-site") == "cross-site"
             and ask.headers.get("sec-fetch-mode") != "navigate"
         ):
             raise Denied("pages of other sites cannot use this page")
         try:
-            return render(show(Visit(ask)), ask.who)
+            return render(show(PageRequest(ask)), ask.who)
         except NotFound as problem:
             add_suggestion(problem, ask.catalogue)
             if not (meant := _find_meant(path, ask.query, problem)):
@@ -110,13 +110,13 @@ def _find_meant(path: str, query: Any, problem: NotFound) -> str:
     return address(path.strip("/"), **{name: right if v == wrong else v for name, v in chosen.items()})
 
 
-def _action_route(path: str, act: Callable[[Visit], HttpAnswer], form: Any) -> Route:
+def _action_route(path: str, act: Callable[[PageRequest], HttpAnswer], form: Any) -> Route:
     """What a button does."""
 
     return Route(
         method="POST",
         path=path,
-        handle=lambda ask: act(Visit(ask)),
+        handle=lambda ask: act(PageRequest(ask)),
         summary=(act.__doc__ or "").strip(),
         body=form,
         media_types=(forms.MEDIA_TYPE,),
@@ -125,7 +125,9 @@ def _action_route(path: str, act: Callable[[Visit], HttpAnswer], form: Any) -> R
     )
 
 
-def _public_route(method: str, path: str, handle: Callable[[Ask], HttpAnswer], form: Any = None) -> Route:
+def _public_route(
+    method: str, path: str, handle: Callable[[RouteRequest], HttpAnswer], form: Any = None
+) -> Route:
     return Route(
         method=method,
         path=path,

@@ -25,9 +25,9 @@ from penstock.model.merges import ChangeSummary, KeyMerge, MergedKey, MergeMode,
 from penstock.model.references import Kind
 from penstock.server.routes import HttpAnswer
 from penstock.server.ui.elements import Child, Html, element, join
-from penstock.server.ui.frame import PageView, redirect
 from penstock.server.ui.links import PREFIX, address, link, link_commit, link_table, pin, shorten
-from penstock.server.ui.parts import (
+from penstock.server.ui.page_frame import PageView, redirect
+from penstock.server.ui.page_parts import (
     count_things,
     hide,
     show_field,
@@ -41,8 +41,8 @@ from penstock.server.ui.parts import (
     show_type,
     show_version_change,
 )
+from penstock.server.ui.page_request import PageRequest
 from penstock.server.ui.row_requests import RowRequest, ShownExpectation
-from penstock.server.ui.visit import Visit
 
 EXPECTATIONS_ASKED: Final = 20
 ROWS_FOUND: Final = 5
@@ -63,7 +63,7 @@ class MergePageQuery(msgspec.Struct, frozen=True):
     """Tables that stay as the target has them."""
 
 
-def show_merge(visit: Visit) -> PageView:
+def show_merge(visit: PageRequest) -> PageView:
     """What a merge would do: tables, conflicts, and what the target expects."""
     query: MergePageQuery = visit.query
     into = query.into or visit.about.default_branch
@@ -181,7 +181,7 @@ class RevertQuery(msgspec.Struct, frozen=True):
     """Tables that stay as they are."""
 
 
-def show_revert(visit: Visit) -> PageView:
+def show_revert(visit: PageRequest) -> PageView:
     """What undoing a commit would do."""
     query: RevertQuery = visit.query
     branch = query.on or visit.about.default_branch
@@ -224,7 +224,7 @@ def show_revert(visit: Visit) -> PageView:
     return PageView(f"Revert {shorten(query.commit)}", body, "log", branch)
 
 
-def _find_commit(visit: Visit, revision: str) -> str:
+def _find_commit(visit: PageRequest, revision: str) -> str:
     """The id of the commit that a revision names now."""
     return revision if len(revision) == len(EMPTY_COMMIT_ID) else visit.find_place(revision).commit
 
@@ -237,7 +237,7 @@ class RestoreQuery(msgspec.Struct, frozen=True):
     to: str | None = None
 
 
-def show_restore(visit: Visit) -> PageView:
+def show_restore(visit: PageRequest) -> PageView:
     """What setting a table back to an earlier commit would do."""
     query: RestoreQuery = visit.query
     key, branch = Key.parse(query.key), query.branch or visit.about.default_branch
@@ -420,7 +420,7 @@ class _Answers(NamedTuple):
         return [expectation.name for expectation, answer in self.answers if answer.rows.rows]
 
 
-def _ask_expectations(visit: Visit, into: str, source: str, result: MergeResult) -> _Answers:
+def _ask_expectations(visit: PageRequest, into: str, source: str, result: MergeResult) -> _Answers:
     try:
         expectations = visit.do(ListExpectations(branch=into))
     except PenstockError as problem:
@@ -556,7 +556,7 @@ class RestoreForm(ChangeForm, frozen=True, kw_only=True):
     to: str
 
 
-def merge_branch(visit: Visit) -> HttpAnswer:
+def merge_branch(visit: PageRequest) -> HttpAnswer:
     form: MergeForm = visit.form
     keys = _choose_modes(form.force, form.drop)
     return _change(
@@ -564,13 +564,13 @@ def merge_branch(visit: Visit) -> HttpAnswer:
     )
 
 
-def revert_commit(visit: Visit) -> HttpAnswer:
+def revert_commit(visit: PageRequest) -> HttpAnswer:
     form: RevertForm = visit.form
     keys = _choose_modes(form.force, form.drop)
     return _change(visit, form.on, lambda said: Revert(commit=form.commit, on=form.on, keys=keys, **said))
 
 
-def restore_table(visit: Visit) -> HttpAnswer:
+def restore_table(visit: PageRequest) -> HttpAnswer:
     form: RestoreForm = visit.form
     keys = (Key.parse(form.key),)
     return _change(
@@ -578,7 +578,7 @@ def restore_table(visit: Visit) -> HttpAnswer:
     )
 
 
-def _change(visit: Visit, branch: str, build: Callable[[dict[str, Any]], Any]) -> HttpAnswer:
+def _change(visit: PageRequest, branch: str, build: Callable[[dict[str, Any]], Any]) -> HttpAnswer:
     """Carry out a change, and go on to the commit that it made."""
     form: ChangeForm = visit.form
     if len(form.message or "") > MESSAGE_MAX_CHARS:

@@ -12,10 +12,10 @@ from penstock.lake.answers import Comparison
 from penstock.lake.calls import Compare, Diff
 from penstock.model.keys import Key
 from penstock.server.ui.elements import Html, element, join
-from penstock.server.ui.frame import PageView
 from penstock.server.ui.history_pages import show_changes
 from penstock.server.ui.links import address, link, link_commit, pin, shorten
-from penstock.server.ui.parts import (
+from penstock.server.ui.page_frame import PageView
+from penstock.server.ui.page_parts import (
     count_things,
     show_field,
     show_form,
@@ -25,12 +25,12 @@ from penstock.server.ui.parts import (
     show_rows,
     show_size,
 )
+from penstock.server.ui.page_request import PAGE_SIZE, PageRequest, ResolvedRef, show_place
 from penstock.server.ui.row_requests import FILES_MAX, RowRequest, ShownDiff, ShownFiles
 from penstock.server.ui.table_pages import ROWS_SHOWN, Limit, Offset, show_files, show_row_pages
-from penstock.server.ui.visit import PAGE_SIZE, ResolvedRef, Visit, show_place
 
 
-class Sides(NamedTuple):
+class ComparedRevisions(NamedTuple):
     """The two revisions of a difference."""
 
     base: ResolvedRef
@@ -50,21 +50,25 @@ class Sides(NamedTuple):
         return f"{to} is {count_things(relation.ahead, 'commit')} ahead, {relation.behind:,} behind"
 
 
-def find_sides(visit: Visit, base: str | None, to: str | None, *, since_fork: bool) -> Sides:
+def find_sides(
+    visit: PageRequest, base: str | None, to: str | None, *, since_fork: bool
+) -> ComparedRevisions:
     """The revisions of a difference: from the first one, or from where both parted."""
     first, second = visit.find_place(base), visit.find_place(to)
     call = Compare(one=second.pinned_ref, other=first.pinned_ref)
     if since_fork:
         relation = visit.do(call)
         fork = ResolvedRef(pin(relation.base, first.via), relation.base, first.via)
-        return Sides(fork, second, first, relation)
+        return ComparedRevisions(fork, second, first, relation)
     try:
-        return Sides(first, second, first, visit.do_soon(call))
+        return ComparedRevisions(first, second, first, visit.do_soon(call))
     except PenstockError:
-        return Sides(first, second, first, None)
+        return ComparedRevisions(first, second, first, None)
 
 
-def _link_other_base(page: str, sides: Sides, *, since_fork: bool, **query: object) -> Html | None:
+def _link_other_base(
+    page: str, sides: ComparedRevisions, *, since_fork: bool, **query: object
+) -> Html | None:
     """To the same difference from where both parted, and from there to that of all."""
     if sides.relation is None or not sides.relation.behind:
         return None
@@ -88,7 +92,7 @@ class DiffQuery(msgspec.Struct, frozen=True):
     after: str | None = None
 
 
-def show_diff(visit: Visit) -> PageView:
+def show_diff(visit: PageRequest) -> PageView:
     """Tables that differ between two revisions."""
     query: DiffQuery = visit.query
     sides = find_sides(visit, query.base, query.to, since_fork=query.since_fork)
@@ -128,7 +132,7 @@ def show_diff(visit: Visit) -> PageView:
     return PageView(f"{shorten(sides.first.ref)} → {shorten(to.ref)}", body, "diff")
 
 
-def _show_heading(sides: Sides, query: DiffQuery) -> Html:
+def _show_heading(sides: ComparedRevisions, query: DiffQuery) -> Html:
     base, to, first = sides.base, sides.to, sides.first
     names = element("span", shorten(first.ref), class_="ref"), element("span", shorten(to.ref), class_="ref")
     other = _link_other_base("diff", sides, since_fork=query.since_fork, prefix=query.prefix)
@@ -164,7 +168,7 @@ class TableDiffQuery(msgspec.Struct, frozen=True):
     limit: Limit = ROWS_SHOWN
 
 
-def show_row_diff(visit: Visit) -> PageView:
+def show_row_diff(visit: PageRequest) -> PageView:
     """Rows of a table that differ between two revisions."""
     query: TableDiffQuery = visit.query
     key, sides = Key.parse(query.key), find_sides(visit, query.base, query.to, since_fork=query.since_fork)
@@ -236,7 +240,7 @@ class FileDiffQuery(msgspec.Struct, frozen=True):
     offset: Annotated[int, Meta(ge=0)] = 0
 
 
-def show_file_diff(visit: Visit) -> PageView:
+def show_file_diff(visit: PageRequest) -> PageView:
     """Files of a table that differ between two revisions."""
     query: FileDiffQuery = visit.query
     key, sides = Key.parse(query.key), find_sides(visit, query.base, query.to, since_fork=query.since_fork)
@@ -272,7 +276,9 @@ def show_file_diff(visit: Visit) -> PageView:
     return PageView(f"Files of {key} that differ", body, "diff")
 
 
-def _show_table_heading(key: Key, sides: Sides, page: str, query: TableDiffQuery | FileDiffQuery) -> Html:
+def _show_table_heading(
+    key: Key, sides: ComparedRevisions, page: str, query: TableDiffQuery | FileDiffQuery
+) -> Html:
     base, to = sides.base, sides.to
     tabs = [
         element(

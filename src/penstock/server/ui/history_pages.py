@@ -18,10 +18,10 @@ from penstock.model.commits import Commit
 from penstock.model.keys import Key
 from penstock.model.names import moment
 from penstock.server.ui.elements import Html, element, join
-from penstock.server.ui.frame import PageView
 from penstock.server.ui.graph import draw_graph
 from penstock.server.ui.links import address, link, link_commit, link_table, pin, shorten
-from penstock.server.ui.parts import (
+from penstock.server.ui.page_frame import PageView
+from penstock.server.ui.page_parts import (
     count_things,
     hide,
     show_facts,
@@ -38,7 +38,7 @@ from penstock.server.ui.parts import (
     show_version,
     show_version_change,
 )
-from penstock.server.ui.visit import PAGE_SIZE, ResolvedRef, Visit, show_ref_field
+from penstock.server.ui.page_request import PAGE_SIZE, PageRequest, ResolvedRef, show_ref_field
 
 COMMITS_SHOWN: Final = 25
 SEARCHED_COMMITS: Final = 100_000
@@ -75,7 +75,7 @@ class LogPageQuery(msgspec.Struct, frozen=True):
         return address("log", ref=ref, **chosen, merged=merged, after=after)
 
 
-def show_log(visit: Visit) -> PageView:
+def show_log(visit: PageRequest) -> PageView:
     """The log of a revision."""
     query: LogPageQuery = visit.query
     place = visit.find_place(query.ref)
@@ -101,7 +101,7 @@ def show_log(visit: Visit) -> PageView:
     return PageView(f"Log of {shorten(place.ref)}", body, "log", place.ref)
 
 
-def _find_commits(visit: Visit, query: LogPageQuery, place: ResolvedRef) -> LogSearch:
+def _find_commits(visit: PageRequest, query: LogPageQuery, place: ResolvedRef) -> LogSearch:
     """A page of commits. A search that reads many ends before, and says where it goes on."""
     if place.is_empty:
         return LogSearch(commits=(), searched=0)
@@ -123,7 +123,7 @@ def _find_commits(visit: Visit, query: LogPageQuery, place: ResolvedRef) -> LogS
         return visit.do(call)
 
 
-def _show_page(visit: Visit, query: LogPageQuery, place: ResolvedRef, search: LogSearch) -> Html:
+def _show_page(visit: PageRequest, query: LogPageQuery, place: ResolvedRef, search: LogSearch) -> Html:
     shown = search.commits
     is_whole = query.merged and not query.is_search
     graph = draw_graph(
@@ -158,7 +158,7 @@ def show_searched(search: LogSearch, place: ResolvedRef) -> Html:
     )
 
 
-def _show_heading(visit: Visit, place: ResolvedRef, title: str) -> Html:
+def _show_heading(visit: PageRequest, place: ResolvedRef, title: str) -> Html:
     return join(
         element("h1", title, element("span", shorten(place.ref), class_="ref")),
         element(
@@ -178,7 +178,7 @@ def _show_heading(visit: Visit, place: ResolvedRef, title: str) -> Html:
     )
 
 
-def _show_nothing(visit: Visit, query: LogPageQuery, place: ResolvedRef) -> Html:
+def _show_nothing(visit: PageRequest, query: LogPageQuery, place: ResolvedRef) -> Html:
     """That no commits were found, and which table was probably meant if that is why."""
     nothing = element("p", "No commits match.", class_="dim empty")
     if not query.table or place.is_empty:
@@ -193,7 +193,9 @@ def _show_nothing(visit: Visit, query: LogPageQuery, place: ResolvedRef) -> Html
     return join(nothing, show_problem(problem), element("p", log_of_meant) if meant else None)
 
 
-def _show_commits(visit: Visit, place: ResolvedRef, commits: Sequence[Commit], graph: Sequence[Html]) -> Html:
+def _show_commits(
+    visit: PageRequest, place: ResolvedRef, commits: Sequence[Commit], graph: Sequence[Html]
+) -> Html:
     lines = [
         element(
             "tr",
@@ -234,7 +236,7 @@ def show_title(commit: Commit) -> str:
     return commit.message.partition("\n")[0].strip()[:200] or "(no message)"
 
 
-def _show_keys(visit: Visit, place: ResolvedRef, commit: Commit) -> list[Html]:
+def _show_keys(visit: PageRequest, place: ResolvedRef, commit: Commit) -> list[Html]:
     """The first tables that a commit changed."""
     changes = find_changes(visit, place, commit.id, None, KEYS_SHOWN + 1)
     if changes is None:
@@ -255,7 +257,7 @@ def _show_keys(visit: Visit, place: ResolvedRef, commit: Commit) -> list[Html]:
 
 
 def find_changes(
-    visit: Visit, place: ResolvedRef, commit: str, after: Key | None, limit: int
+    visit: PageRequest, place: ResolvedRef, commit: str, after: Key | None, limit: int
 ) -> Sequence[Difference] | None:
     """What a commit changed; ``None`` if what was before it has expired."""
     try:
@@ -271,7 +273,7 @@ class CommitQuery(msgspec.Struct, frozen=True):
     after: str | None = None
 
 
-def show_commit(visit: Visit) -> PageView:
+def show_commit(visit: PageRequest) -> PageView:
     """A commit and its changes."""
     query: CommitQuery = visit.query
     place = visit.find_place(query.ref)
@@ -315,7 +317,7 @@ def show_commit(visit: Visit) -> PageView:
     return PageView(title, body, "log", place.pinned_ref)
 
 
-def _link_revert(visit: Visit, place: ResolvedRef, commit: Commit) -> Html | None:
+def _link_revert(visit: PageRequest, place: ResolvedRef, commit: Commit) -> Html | None:
     """To the preview of undoing a commit."""
     branch = place.via or visit.about.default_branch
     return link(address("revert", commit=commit.id, on=branch), f"Revert on {branch}…", class_="button")
@@ -367,7 +369,7 @@ class EventQuery(msgspec.Struct, frozen=True):
     before: int | None = None
 
 
-def show_events(visit: Visit) -> PageView:
+def show_events(visit: PageRequest) -> PageView:
     """What happened to a branch or tag."""
     query: EventQuery = visit.query
     call = GetReferenceLog(name=query.name, before=query.before, limit=PAGE_SIZE + 1)

@@ -24,10 +24,10 @@ from penstock.model.content import Namespace
 from penstock.model.expectations import has_expectations
 from penstock.model.references import Kind, Reference
 from penstock.server.ui.elements import Child, Html, element, join
-from penstock.server.ui.frame import PageView
 from penstock.server.ui.history_pages import show_title
 from penstock.server.ui.links import address, link, link_commit, link_reference, link_table, pin
-from penstock.server.ui.parts import (
+from penstock.server.ui.page_frame import PageView
+from penstock.server.ui.page_parts import (
     count_things,
     hide,
     show_count,
@@ -42,15 +42,15 @@ from penstock.server.ui.parts import (
     show_time_us,
     show_type,
 )
+from penstock.server.ui.page_request import PAGE_SIZE, PageRequest
 from penstock.server.ui.plots import plot_days, show_meter
-from penstock.server.ui.visit import PAGE_SIZE, Visit
 
 TABLES_SHOWN: Final = 10
 BRANCHES_SHOWN: Final = 10
 COMMITS_SHOWN: Final = 10
 
 
-def show_overview(visit: Visit) -> PageView:
+def show_overview(visit: PageRequest) -> PageView:
     """The lake at a glance."""
     about = visit.about
     branches = visit.do(ListReferences(kind=Kind.BRANCH, limit=BRANCHES_SHOWN + 1))
@@ -92,7 +92,7 @@ def show_overview(visit: Visit) -> PageView:
     return PageView("Lake", body, "")
 
 
-def _show_latest(visit: Visit) -> Html:
+def _show_latest(visit: PageRequest) -> Html:
     branch = visit.about.default_branch
     try:
         commits = visit.do(ListCommits(ref=branch, limit=COMMITS_SHOWN))
@@ -115,7 +115,7 @@ def _show_latest(visit: Visit) -> Html:
     )
 
 
-def _show_tables(visit: Visit) -> Html:
+def _show_tables(visit: PageRequest) -> Html:
     """The first tables of the default branch."""
     branch = visit.about.default_branch
     try:
@@ -147,7 +147,7 @@ def _show_names(references: tuple[Reference, ...], page: str) -> Html:
     return element("ul", items, more, class_="plain")
 
 
-def _show_open(visit: Visit) -> Html:
+def _show_open(visit: PageRequest) -> Html:
     """How many transactions and jobs have not ended, as far as the visitor may know."""
     counts: list[Child] = []
     for page, name, call in (
@@ -170,16 +170,16 @@ class NamesQuery(msgspec.Struct, frozen=True):
     after: str | None = None
 
 
-def show_branches(visit: Visit) -> PageView:
+def show_branches(visit: PageRequest) -> PageView:
     """Branches, and how each is related to the default branch."""
     return _list_references(visit, Kind.BRANCH, "branches", "Branches")
 
 
-def show_tags(visit: Visit) -> PageView:
+def show_tags(visit: PageRequest) -> PageView:
     return _list_references(visit, Kind.TAG, "tags", "Tags")
 
 
-def _list_references(visit: Visit, kind: Kind, page: str, title: str) -> PageView:
+def _list_references(visit: PageRequest, kind: Kind, page: str, title: str) -> PageView:
     query: NamesQuery = visit.query
     references = visit.do(
         ListReferences(kind=kind, prefix=query.prefix or "", after=query.after or "", limit=PAGE_SIZE + 1)
@@ -225,7 +225,7 @@ def _list_references(visit: Visit, kind: Kind, page: str, title: str) -> PageVie
     return PageView(title, body, page)
 
 
-def _count_ahead_and_behind(visit: Visit, reference: Reference) -> str:
+def _count_ahead_and_behind(visit: PageRequest, reference: Reference) -> str:
     """How many commits a reference has that the default branch has not, and the other way round."""
     default = visit.about.default_branch
     if reference.name == default:
@@ -237,7 +237,7 @@ def _count_ahead_and_behind(visit: Visit, reference: Reference) -> str:
     return f"{relation.ahead:,} ahead, {relation.behind:,} behind"
 
 
-def _link_work(visit: Visit, reference: Reference) -> list[Html]:
+def _link_work(visit: PageRequest, reference: Reference) -> list[Html]:
     default = visit.about.default_branch
     links = [link(address("tables", ref=reference.name), "tables", class_="more")]
     if reference.name != default:
@@ -255,7 +255,7 @@ class BranchPageQuery(msgspec.Struct, frozen=True):
     branch: str | None = None
 
 
-def show_expectations(visit: Visit) -> PageView:
+def show_expectations(visit: PageRequest) -> PageView:
     """What a branch expects of everything that lands there."""
     query: BranchPageQuery = visit.query
     branch = query.branch or visit.about.default_branch
@@ -284,7 +284,7 @@ def show_expectations(visit: Visit) -> PageView:
     return PageView(f"Expectations of {branch}", body, "expectations", branch)
 
 
-def show_maintenance(visit: Visit) -> PageView:
+def show_maintenance(visit: PageRequest) -> PageView:
     """What keeps the lake in order: how much is kept, what waits to be published, who has tokens."""
     about = visit.about
     rules = [
@@ -316,7 +316,7 @@ def _show_days(days: float | None) -> str:
     return "" if days is None else f"{days:g} days"
 
 
-def _show_publishing(visit: Visit) -> Html:
+def _show_publishing(visit: PageRequest) -> Html:
     """Tables of the default branch whose latest versions other readers do not see yet."""
     try:
         figures = visit.do(GetFigures(about=(FigureKind.PUBLISHING,)))
@@ -343,7 +343,7 @@ def _show_publishing(visit: Visit) -> Html:
     )
 
 
-def _show_requests(visit: Visit) -> Html | None:
+def _show_requests(visit: PageRequest) -> Html | None:
     """How many requests to move a branch there were, and how many of them met a conflict."""
     counts = visit.do(GetFigures(about=(FigureKind.REQUESTS,))).requests
     if counts is None:
@@ -371,7 +371,7 @@ def _show_requests(visit: Visit) -> Html | None:
     )
 
 
-def _show_tokens(visit: Visit) -> Html:
+def _show_tokens(visit: PageRequest) -> Html:
     try:
         tokens = visit.do(ListTokens())
     except PenstockError as problem:

@@ -14,11 +14,11 @@ from penstock.formats.rows.row_values import list_rows
 from penstock.lake.answers import TableFigures
 from penstock.lake.figures import VERSIONS_MAX, SizeCounter, describe_managed_table, measure_table
 from penstock.lake.lake import Lake
-from penstock.lake.sql.bounds import bound_queries
+from penstock.lake.sql.duckdb_limits import bound_queries
 from penstock.lake.table import Table
-from penstock.lake.task_calls import TaskCatalogue
+from penstock.lake.worker_calls import TaskCatalogue
 from penstock.model.decoders import json_decoder
-from penstock.processes.child import Task, TaskResult
+from penstock.processes.child_process import ChildTask, TaskResult
 from penstock.server.ui.row_requests import (
     COLUMNS_MAX,
     FILES_MAX,
@@ -40,7 +40,7 @@ NUMBERS: Final = ("int", "uint", "float", "double", "half", "decimal")
 CHANGE: Final = "_change_type"
 
 
-def run(task: Task) -> TaskResult:
+def run(task: ChildTask) -> TaskResult:
     """Answer one question."""
     request = json_decoder(RowRequest).decode(task.head)
     lake = Lake(TaskCatalogue(task, request.page_max), request.who)

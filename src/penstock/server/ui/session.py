@@ -17,9 +17,9 @@ from penstock.errors import Denied, Unauthenticated
 from penstock.lake.tokens import parse_token
 from penstock.server.access import AccessGate
 from penstock.server.headers import Headers
-from penstock.server.routes import Ask, HttpAnswer
-from penstock.server.ui.frame import redirect, render_login
+from penstock.server.routes import HttpAnswer, RouteRequest
 from penstock.server.ui.links import PREFIX, address
+from penstock.server.ui.page_frame import redirect, render_login
 
 COOKIE: Final = "penstock_session"
 _ATTRIBUTES: Final = f"Path={PREFIX}; HttpOnly; SameSite=Strict"
@@ -59,7 +59,7 @@ def require_own_form(headers: Mapping[str, str]) -> None:
         raise Denied("the form was not sent by a page of this server, so nothing was done")
 
 
-def sign_in(ask: Ask, gate: AccessGate) -> HttpAnswer:
+def sign_in(ask: RouteRequest, gate: AccessGate) -> HttpAnswer:
     """Begin a session, and go on to the page that was asked for."""
     form: TokenForm = ask.body or TokenForm()
     token, page = form.token.strip(), _check_page(form.page) or find_page(ask.headers)
@@ -72,7 +72,7 @@ def sign_in(ask: Ask, gate: AccessGate) -> HttpAnswer:
     return redirect(page, ("set-cookie", f"{COOKIE}={token}; {_ATTRIBUTES}{secure}"))
 
 
-def sign_out(_: Ask) -> HttpAnswer:
+def sign_out(_: RouteRequest) -> HttpAnswer:
     """End a session."""
     return redirect(address(""), ("set-cookie", f"{COOKIE}=; {_ATTRIBUTES}; Max-Age=0"))
 

@@ -14,10 +14,10 @@ from penstock.model.commits import Commit
 from penstock.model.content import AnyContent, Namespace
 from penstock.model.keys import Key
 from penstock.server.ui.elements import Child, Html, element, join
-from penstock.server.ui.frame import PageView
 from penstock.server.ui.history_pages import show_searched, show_title
 from penstock.server.ui.links import address, link, link_commit, link_table, pin, shorten
-from penstock.server.ui.parts import (
+from penstock.server.ui.page_frame import PageView
+from penstock.server.ui.page_parts import (
     count_things,
     hide,
     show_count,
@@ -34,6 +34,7 @@ from penstock.server.ui.parts import (
     show_type,
     show_version,
 )
+from penstock.server.ui.page_request import PAGE_SIZE, PageRequest, ResolvedRef, show_place, show_ref_field
 from penstock.server.ui.plots import plot_growth, plot_sizes
 from penstock.server.ui.row_requests import (
     FILES_MAX,
@@ -45,7 +46,6 @@ from penstock.server.ui.row_requests import (
     ShownRows,
     ShownTable,
 )
-from penstock.server.ui.visit import PAGE_SIZE, ResolvedRef, Visit, show_place, show_ref_field
 
 COMMITS_SHOWN: Final = 10
 SEARCHED_COMMITS: Final = 10_000
@@ -66,7 +66,7 @@ class TablesPageQuery(msgspec.Struct, frozen=True):
     after: str | None = None
 
 
-def show_tables(visit: Visit) -> PageView:
+def show_tables(visit: PageRequest) -> PageView:
     """The tables and namespaces of a revision."""
     query: TablesPageQuery = visit.query
     place = visit.find_place(query.ref)
@@ -124,7 +124,7 @@ def _link_entry(key: Key, content: AnyContent, place: ResolvedRef) -> Html:
     return link_table(key, place.ref)
 
 
-def find_content(visit: Visit, place: ResolvedRef, key: Key) -> AnyContent:
+def find_content(visit: PageRequest, place: ResolvedRef, key: Key) -> AnyContent:
     """What a key holds; ``KeyNotFound`` if nothing."""
     entries = visit.do(GetContents(at=place.commit, via=place.via, key=(key,))) if not place.is_empty else ()
     if not entries:
@@ -140,7 +140,7 @@ class TableQuery(msgspec.Struct, frozen=True):
     file: Annotated[int, Meta(ge=0)] = 0
 
 
-def show_one_table(visit: Visit) -> PageView:
+def show_one_table(visit: PageRequest) -> PageView:
     """A table: its columns, properties, versions, files and statistics."""
     query: TableQuery = visit.query
     place, key = visit.find_place(query.ref), Key.parse(query.key)
@@ -170,7 +170,9 @@ def show_one_table(visit: Visit) -> PageView:
     return PageView(str(key), body, "tables", place.ref)
 
 
-def show_table_heading(visit: Visit, key: Key, place: ResolvedRef, content: AnyContent, page: str) -> Html:
+def show_table_heading(
+    visit: PageRequest, key: Key, place: ResolvedRef, content: AnyContent, page: str
+) -> Html:
     """The name of a table, and the ways to look at it."""
     version = show_version(content)
     default = visit.about.default_branch
@@ -302,7 +304,7 @@ def _show_bounds(file: ShownFile) -> Html | None:
     )
 
 
-def _show_commits(visit: Visit, place: ResolvedRef, key: Key, *, has_rows: bool) -> Html:
+def _show_commits(visit: PageRequest, place: ResolvedRef, key: Key, *, has_rows: bool) -> Html:
     try:
         call = SearchLog(
             ref=place.commit, via=place.via, table=key, limit=COMMITS_SHOWN, within=SEARCHED_COMMITS
@@ -356,7 +358,7 @@ class RowsQuery(msgspec.Struct, frozen=True):
     limit: Limit = ROWS_SHOWN
 
 
-def show_table_rows(visit: Visit) -> PageView:
+def show_table_rows(visit: PageRequest) -> PageView:
     """Rows of a table at a revision, a page at a time."""
     query: RowsQuery = visit.query
     place, key = visit.find_place(query.ref), Key.parse(query.key)
@@ -426,7 +428,7 @@ class SqlQuery(msgspec.Struct, frozen=True):
     sql: str | None = None
 
 
-def show_sql(visit: Visit) -> PageView:
+def show_sql(visit: PageRequest) -> PageView:
     """A box for a query, and what it finds. It only reads: its address can be passed on."""
     query: SqlQuery = visit.query
     place = visit.find_place(query.ref)
@@ -488,7 +490,7 @@ def show_sql(visit: Visit) -> PageView:
     return PageView("SQL", body, "sql", place.ref)
 
 
-def _first_query_links(visit: Visit, place: ResolvedRef) -> Html | None:
+def _first_query_links(visit: PageRequest, place: ResolvedRef) -> Html | None:
     """The first tables that a query may be about, with a query that shows some rows of each."""
     if place.is_empty:
         return None

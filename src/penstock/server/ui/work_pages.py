@@ -14,10 +14,10 @@ from penstock.lake.transactions.calls import AbortTransaction, GetTransaction, L
 from penstock.model.transactions import TransactionState
 from penstock.server.routes import HttpAnswer
 from penstock.server.ui.elements import Html, element, join
-from penstock.server.ui.frame import PageView, redirect
 from penstock.server.ui.history_pages import show_changes
 from penstock.server.ui.links import PREFIX, address, link, link_commit, link_reference, pin
-from penstock.server.ui.parts import (
+from penstock.server.ui.page_frame import PageView, redirect
+from penstock.server.ui.page_parts import (
     show_facts,
     show_field,
     show_hidden,
@@ -25,7 +25,7 @@ from penstock.server.ui.parts import (
     show_table,
     show_time,
 )
-from penstock.server.ui.visit import PAGE_SIZE, Visit
+from penstock.server.ui.page_request import PAGE_SIZE, PageRequest
 
 ID_SHOWN_CHARS = 12
 
@@ -38,7 +38,7 @@ class WorkQuery(msgspec.Struct, frozen=True):
     after: str | None = None
 
 
-def show_transactions(visit: Visit) -> PageView:
+def show_transactions(visit: PageRequest) -> PageView:
     """Transactions that the visitor may use."""
     query: WorkQuery = visit.query
     listed = visit.do(ListTransactions(all=query.all, after=query.after, limit=PAGE_SIZE + 1))
@@ -87,7 +87,7 @@ class IdQuery(msgspec.Struct, frozen=True):
     id: str
 
 
-def show_transaction(visit: Visit) -> PageView:
+def show_transaction(visit: PageRequest) -> PageView:
     """A transaction: how it stands, and what it has written."""
     query: IdQuery = visit.query
     info = visit.do(GetTransaction(id=query.id))
@@ -119,7 +119,7 @@ def show_transaction(visit: Visit) -> PageView:
     return PageView(f"Transaction {info.id[:ID_SHOWN_CHARS]}", body, "transactions")
 
 
-def _show_written(visit: Visit, info: TransactionInfo) -> Html:
+def _show_written(visit: PageRequest, info: TransactionInfo) -> Html:
     """What a transaction has written so far."""
     changes = visit.do(Diff(before=info.base, before_via=info.target, to=info.branch, limit=PAGE_SIZE))
     return join(
@@ -140,7 +140,7 @@ def _show_abort(kind: str, work_id: str) -> Html:
     )
 
 
-def show_write_jobs(visit: Visit) -> PageView:
+def show_write_jobs(visit: PageRequest) -> PageView:
     """Jobs that write tables."""
     query: WorkQuery = visit.query
     listed: Any = visit.do(load_member("lake.jobs")(all=query.all, after=query.after, limit=PAGE_SIZE + 1))
@@ -172,7 +172,7 @@ def show_write_jobs(visit: Visit) -> PageView:
     return PageView("Jobs", body, "jobs")
 
 
-def show_job(visit: Visit) -> PageView:
+def show_job(visit: PageRequest) -> PageView:
     """A job."""
     query: IdQuery = visit.query
     job = _find_job(visit, query.id)
@@ -200,7 +200,7 @@ def show_job(visit: Visit) -> PageView:
     return PageView(f"Job {job.id[:ID_SHOWN_CHARS]}", body, "jobs")
 
 
-def _find_job(visit: Visit, job_id: str) -> Any:
+def _find_job(visit: PageRequest, job_id: str) -> Any:
     """A job, also one that ended lately; ``JobNotFound`` if there is none."""
     listed: Any = visit.do(load_member("lake.jobs")(id=job_id, all=True, limit=1))
     if not listed:
@@ -215,13 +215,13 @@ class AbortForm(msgspec.Struct, frozen=True):
     why: str | None = None
 
 
-def abort_transaction(visit: Visit) -> HttpAnswer:
+def abort_transaction(visit: PageRequest) -> HttpAnswer:
     form: AbortForm = visit.form
     visit.do(AbortTransaction(id=form.id, why=form.why or ""))
     return redirect(address("transaction", id=form.id))
 
 
-def abort_job(visit: Visit) -> HttpAnswer:
+def abort_job(visit: PageRequest) -> HttpAnswer:
     form: AbortForm = visit.form
     visit.do(load_member("lake.abort_job")(id=form.id, why=form.why or ""))
     return redirect(address("job", id=form.id))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from penstock.lake.query_pins import Pin
+from penstock.lake.query_pins import PinnedCommit
 from penstock.lake.sql_catalog.requests import TableFacts
 from penstock.spark import jar
 from penstock.spark.scan.frames import ScannedVersion
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from penstock.lake.table import Table
 
 
-class Origin(msgspec.Struct, frozen=True):
+class TableOrigin(msgspec.Struct, frozen=True):
     """Where the rows of a DataFrame come from."""
 
     text: str = ""
@@ -26,7 +26,7 @@ class Origin(msgspec.Struct, frozen=True):
     """The version of a table, if its files can be left out by filters."""
 
 
-UNTOLD: Final = Origin()
+UNTOLD: Final = TableOrigin()
 
 
 def list_origins(rows: DataFrame) -> list[str]:
@@ -43,10 +43,12 @@ def list_origins(rows: DataFrame) -> list[str]:
     return list(dict.fromkeys(map(str, origins)))
 
 
-def version_origin(table: Table, version: int) -> Origin:
+def version_origin(table: Table, version: int) -> TableOrigin:
     """The origin of a version of a table, whose files filters leave out."""
-    facts = TableFacts(key=table.key.elements, pin=Pin(commit=table.ref, via=table.via), version=version)
-    return Origin(origin_of(table), ScannedVersion(lake=table.lake.id, facts=facts))
+    facts = TableFacts(
+        key=table.key.elements, pin=PinnedCommit(commit=table.ref, via=table.via), version=version
+    )
+    return TableOrigin(origin_of(table), ScannedVersion(lake=table.lake.id, facts=facts))
 
 
 def origin_of(table: Table) -> str:

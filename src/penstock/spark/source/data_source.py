@@ -17,7 +17,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType as SparkSchema
 
-from penstock.spark.failures import mark_errors
+from penstock.spark.spark_errors import mark_errors
 
 
 class PenstockSource(DataSource):

@@ -31,7 +31,7 @@ _SPARKS_OWN: Final = frozenset({"path", "checkpointlocation", "queryname"})
 """What Spark adds to the options of a source."""
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What the options say. Spark tells their names in small letters."""
 
     lake: str
@@ -64,10 +64,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         return open_lake(self.lake, create=False, author=self.author, catch_up=False)
 
 
-def options_of(given: Mapping[str, str]) -> Options:
+def options_of(given: Mapping[str, str]) -> SourceOptions:
     """What somebody asks for. ``InvalidRequest`` for what is not known: a typing error could cost data."""
     given_options = {name.lower(): value for name, value in given.items()}
-    option_names = {name.replace("_", ""): name for name in (*Options.__struct_fields__, "branch")}
+    option_names = {name.replace("_", ""): name for name in (*SourceOptions.__struct_fields__, "branch")}
     options: dict[str, str] = {}
     for name, value in given_options.items():
         field = option_names.get(name.replace("_", ""))
@@ -86,13 +86,13 @@ def options_of(given: Mapping[str, str]) -> Options:
     )
 
 
-def _parse_options(found: Mapping[str, str]) -> Options:
+def _parse_options(found: Mapping[str, str]) -> SourceOptions:
     """The options with their types."""
     table = Key.parse(found["table"])
     plain = {name: value for name, value in found.items() if name != "table"}
     try:
         # Not strict: numbers and truth come as text.
-        return decoders.convert({**plain, "table": table}, Options, strict=False)
+        return decoders.convert({**plain, "table": table}, SourceOptions, strict=False)
     except msgspec.ValidationError as problem:
         raise InvalidRequest(f"invalid option of format('penstock'): {problem}") from None
 

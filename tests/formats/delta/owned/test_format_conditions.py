@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from penstock.errors import CommitConflict, InvalidRequest, MergeConflict
+from penstock.formats.delta.branch_log.branch_log import held_of
 from penstock.formats.delta.branch_log.intents import CreateIntent
-from penstock.formats.delta.branch_log.line import held_of
 from penstock.formats.delta.branch_log.ownership import NewTable, first_commit
 from penstock.formats.delta.protocol.actions import Action, CommitInfo, Metadata, write_commit
-from penstock.formats.delta.protocol.transaction import DeltaReads, Partitions
+from penstock.formats.delta.protocol.transaction import DeltaReads, PartitionFilter
 from penstock.kernel.kernel import Kernel
 from penstock.model.commits import CommitMeta
 from penstock.stores.port import Store
@@ -22,7 +22,7 @@ from tests.formats.delta.legal_commits import schema_string
 from tests.formats.delta.managed import SCHEMA, Owner, add, days, remove
 from tests.formats.delta.owned.interrupted import Interrupted, rounds
 
-RECENT = Partitions(where="day >= 'm'")
+RECENT = PartitionFilter(where="day >= 'm'")
 LOOKED = DeltaReads(partitions=(RECENT,))
 
 
@@ -72,7 +72,7 @@ def test_so_is_a_file_that_is_removed_there(owner: Owner) -> None:
 def test_a_partition_without_a_value_is_not_looked_at_unless_it_is_asked_for(owner: Owner) -> None:
     owner.create(partition_by=["day"])
     owner.commit([add("nothing", "")])
-    nobody = DeltaReads(partitions=(Partitions(where="day is null"),))
+    nobody = DeltaReads(partitions=(PartitionFilter(where="day is null"),))
     owner.commit([remove("nothing", ""), add("nothing2", "")], read_version=1, reads=nobody)
     assert owner.commit([add("a", "x")], read_version=1, reads=LOOKED) == 3
     with pytest.raises(CommitConflict, match="nothing"):
@@ -83,7 +83,7 @@ def test_a_partition_without_a_value_is_not_looked_at_unless_it_is_asked_for(own
 def test_a_condition_on_other_than_partition_columns_is_refused(owner: Owner, where: str) -> None:
     owner.create(partition_by=["day"])
     owner.commit([add("a", "x")])
-    wrong = (Partitions(where=where),)
+    wrong = (PartitionFilter(where=where),)
     for asked in ({"reads": DeltaReads(partitions=wrong)}, {"replaces": wrong, "reads": DeltaReads()}):
         with pytest.raises(InvalidRequest):
             owner.commit([add("b", "x")], read_version=1, **asked)
@@ -101,7 +101,7 @@ def test_a_replacement_by_a_condition_takes_the_files_for_which_it_is_true(owner
     owner.commit([add("new", "z")], replaces=(RECENT,))
     assert owner.paths() == {"a", "null", "new"}
     assert {one.path for one in owner.published().files()} == {"a", "null", "new"}
-    owner.commit([], replaces=(Partitions(where="day is null"), days("a")))
+    owner.commit([], replaces=(PartitionFilter(where="day is null"), days("a")))
     assert owner.paths() == {"new"}
 
 
@@ -120,7 +120,7 @@ def test_it_takes_along_what_comes_there_before_its_turn_and_leaves_the_rest(
 
 @pytest.mark.parametrize("part", [RECENT, days("x")], ids=["a condition", "values"])
 def test_a_table_that_is_partitioned_otherwise_at_the_turn_is_not_emptied(
-    owner: Owner, other: Owner, part: Partitions
+    owner: Owner, other: Owner, part: PartitionFilter
 ) -> None:
     owner.create(partition_by=["day"])
     owner.commit([add("x", "x")])
@@ -152,7 +152,7 @@ def test_a_file_of_which_nobody_can_tell_is_neither_taken_nor_left(owner: Owner)
     back = msgspec.structs.replace(textual, schema_string=dated)
     owner.commit([back], read_version=2)  # as other engines leave tables that were adopted
     with pytest.raises(InvalidRequest, match="day=first, and it cannot be determined"):
-        owner.commit([add("b", "2026-11-02")], replaces=(Partitions(where="day > '2026-11-01'"),))
+        owner.commit([add("b", "2026-11-02")], replaces=(PartitionFilter(where="day > '2026-11-01'"),))
     assert owner.paths() == {"odd"}
 
 

@@ -8,9 +8,9 @@ from uuid import uuid4
 import pytest
 
 from penstock.errors import CommitConflict, InvalidRequest
-from penstock.formats.delta.branch_log.intents import Adopt, CreateIntent, Release, Settle
-from penstock.formats.delta.branch_log.line import OwnershipPhase
-from penstock.formats.delta.branch_log.ownership import TableBefore, conversion, release
+from penstock.formats.delta.branch_log.branch_log import OwnershipPhase
+from penstock.formats.delta.branch_log.intents import AdoptIntent, CreateIntent, ReleaseIntent, SettleIntent
+from penstock.formats.delta.branch_log.ownership import TableBeforeCommit, conversion, release
 from penstock.formats.delta.protocol.actions import Metadata
 from penstock.model.keys import Key
 from penstock.model.operations import Delete, Put
@@ -39,7 +39,7 @@ def test_a_creation_that_is_repeated_after_the_table_was_dropped_does_not_begin_
         owner.ask(again)
 
 
-def _adoption(owner: Owner, tmp_path: Path) -> Adopt:
+def _adoption(owner: Owner, tmp_path: Path) -> AdoptIntent:
     owner.create("model")
     about = owner.snapshot("model")
     plain = [one for one in about.protocol.writer_features or () if one != "managedCommits"]
@@ -50,10 +50,10 @@ def _adoption(owner: Owner, tmp_path: Path) -> Adopt:
     metadata = Metadata(
         id="m", schema_string=about.metadata.schema_string, partition_columns=(), configuration=configuration
     )
-    before = TableBefore(version=4, protocol=protocol, metadata=metadata, timestamp_ms=1000)
+    before = TableBeforeCommit(version=4, protocol=protocol, metadata=metadata, timestamp_ms=1000)
     identity, uuid = uuid4(), uuid4()
     actions = conversion(before, owner.identity, identity, uuid, owner.clock() // 1000)
-    return Adopt(id=identity, location=str(tmp_path / "adopted"), version=5, actions=actions, uuid=uuid)
+    return AdoptIntent(id=identity, location=str(tmp_path / "adopted"), version=5, actions=actions, uuid=uuid)
 
 
 def test_a_table_that_is_being_adopted_takes_no_commits_until_that_is_settled(
@@ -70,9 +70,9 @@ def test_a_table_that_is_being_adopted_takes_no_commits_until_that_is_settled(
         owner.kernel.commit("main", [Delete(Key.parse(KEY))])
     owner.ask(intent)
     assert owner.line() == line
-    owner.ask(Settle(id=intent.id, owned=True))
+    owner.ask(SettleIntent(id=intent.id, owned=True))
     assert (owner.line().phase, owner.line().published) == (OwnershipPhase.OWNED, 5)
-    owner.ask(Settle(id=intent.id, owned=False))
+    owner.ask(SettleIntent(id=intent.id, owned=False))
     assert owner.line().phase is OwnershipPhase.OWNED
     assert owner.commit([add("a")]) == 6
 
@@ -80,7 +80,7 @@ def test_a_table_that_is_being_adopted_takes_no_commits_until_that_is_settled(
 def test_an_adoption_that_lost_leaves_nothing(owner: Owner, tmp_path: Path) -> None:
     intent = _adoption(owner, tmp_path)
     owner.ask(intent)
-    owner.ask(Settle(id=intent.id, owned=False))
+    owner.ask(SettleIntent(id=intent.id, owned=False))
     with pytest.raises(AssertionError):
         owner.content()
     owner.ask(intent)
@@ -98,12 +98,12 @@ def test_a_released_table_takes_no_more_commits(owner: Owner) -> None:
     content = owner.create()
     owner.commit([add("a")])
     about = owner.snapshot()
-    before = TableBefore(
+    before = TableBeforeCommit(
         version=1, protocol=about.protocol, metadata=about.metadata, timestamp_ms=owner.line().timestamp_ms
     )
     uuid = uuid4()
-    last = Release(version=2, actions=release(before, uuid, owner.clock() // 1000), uuid=uuid)
-    late = Release(version=1, actions=last.actions, uuid=uuid)
+    last = ReleaseIntent(version=2, actions=release(before, uuid, owner.clock() // 1000), uuid=uuid)
+    late = ReleaseIntent(version=1, actions=last.actions, uuid=uuid)
     with pytest.raises(CommitConflict, match="committed to while"):
         owner.ask(late)
     owner.ask(last)
@@ -119,7 +119,7 @@ def test_a_released_table_takes_no_more_commits(owner: Owner) -> None:
     assert published.version == 2
     assert "delta.managedCommitOwnerName" not in published.properties
     assert content.id is not None
-    owner.ask(Settle(id=content.id, owned=False))
+    owner.ask(SettleIntent(id=content.id, owned=False))
     with pytest.raises(AssertionError):
         owner.content()
 

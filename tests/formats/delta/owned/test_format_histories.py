@@ -11,11 +11,11 @@ from uuid import UUID, uuid4
 import pytest
 
 from penstock.errors import CommitConflict, InvalidRequest, TableConflict
+from penstock.formats.delta.branch_log.branch_log import BranchLogTip
 from penstock.formats.delta.branch_log.intents import CommitIntent, change, decode_intent
-from penstock.formats.delta.branch_log.line import LineTip
 from penstock.formats.delta.protocol.actions import Action, Txn, write_commit
 from penstock.formats.delta.protocol.transaction import DeltaReads
-from penstock.kernel.batch import Outcome
+from penstock.kernel.batch import RequestOutcome
 from penstock.model.commits import CommitMeta
 from penstock.model.encoding import encode
 from penstock.stores.port import Store
@@ -40,14 +40,14 @@ def other(store: Store, tmp_path: Path) -> Iterator[Owner]:
     other.close()
 
 
-def branched(owner: Owner) -> LineTip:
+def branched(owner: Owner) -> BranchLogTip:
     """A table at version 3 on ``dev``, of which versions 2 and 3 are its own, and the tip there."""
     owner.create()
     owner.commit([add("base")])
     owner.branch("dev")
     owner.commit([add("d1")], branch="dev")
     owner.commit([add("d2")], branch="dev")
-    return LineTip.of(owner.line(branch="dev"))
+    return BranchLogTip.of(owner.line(branch="dev"))
 
 
 def created_anew(owner: Owner) -> None:
@@ -87,7 +87,9 @@ def merge(owner: Owner, source: str, into: str) -> None:
 WAYS = [created_anew, created_anew_with_its_own, set_to_another, set_back, merged_into]
 
 
-def commit(owner: Owner, tip: LineTip | None, *actions: Action, branch: str = "dev", **more: Any) -> Outcome:
+def commit(
+    owner: Owner, tip: BranchLogTip | None, *actions: Action, branch: str = "dev", **more: Any
+) -> RequestOutcome:
     how: dict[str, Any] = {"read_version": 3, "reads": DeltaReads(), "uuid": uuid4()} | more
     intent = CommitIntent(actions=write_commit(actions), read_tip=tip, **how)
     return owner.kernel.commit(branch, [change(KEY, intent)])
@@ -105,7 +107,7 @@ def test_a_commit_that_read_a_version_which_is_gone_is_refused(
     assert "run the job again" in caught.value.message
     assert caught.value.details["winners"] == {KEY: {"latest_version": line.latest, "commits": []}}
     assert owner.line(branch="dev") == line
-    now = LineTip.of(line)
+    now = BranchLogTip.of(line)
     commit(owner, now, add("x"), read_version=now.version)
     assert "x" in owner.paths(branch="dev")
 
@@ -171,7 +173,7 @@ def test_what_goes_on_from_a_version_has_it(owner: Owner) -> None:
 
 def test_the_default_branch_has_what_it_had_long_after_it_is_published_and_forgotten(owner: Owner) -> None:
     branched(owner)
-    tip = LineTip.of(owner.line())
+    tip = BranchLogTip.of(owner.line())
     for number in range(3):
         owner.commit([add(f"m{number}")])
         owner.publisher.publish(owner.content())
@@ -229,10 +231,16 @@ def test_intents_of_before_are_read() -> None:
 
 
 @pytest.mark.parametrize(
-    "tip", [LineTip(-1, b""), LineTip(0, b""), LineTip(12, b""), LineTip(2**63 - 1, b"u" * 16, b"l" * 16)]
+    "tip",
+    [
+        BranchLogTip(-1, b""),
+        BranchLogTip(0, b""),
+        BranchLogTip(12, b""),
+        BranchLogTip(2**63 - 1, b"u" * 16, b"l" * 16),
+    ],
 )
-def test_a_tip_is_told_as_a_text_and_understood_again(tip: LineTip) -> None:
-    assert LineTip.parse(tip.text) == tip
+def test_a_tip_is_told_as_a_text_and_understood_again(tip: BranchLogTip) -> None:
+    assert BranchLogTip.parse(tip.text) == tip
 
 
 @pytest.mark.parametrize(
@@ -240,5 +248,5 @@ def test_a_tip_is_told_as_a_text_and_understood_again(tip: LineTip) -> None:
 )
 def test_any_other_text_is_refused(text: str) -> None:
     with pytest.raises(InvalidRequest, match="is not a tip of the table") as caught:
-        LineTip.parse(text)
+        BranchLogTip.parse(text)
     assert len(caught.value.message) < 300

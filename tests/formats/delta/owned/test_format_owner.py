@@ -10,9 +10,9 @@ from uuid import uuid4
 import pytest
 
 from penstock.errors import CommitConflict, InvalidRequest, MergeConflict, NotManaged
-from penstock.formats.delta.branch_log.intents import Adopt, CreateIntent, Release, Settle
-from penstock.formats.delta.branch_log.line import OwnershipPhase
-from penstock.formats.delta.branch_log.ownership import TableBefore, conversion, release
+from penstock.formats.delta.branch_log.branch_log import OwnershipPhase
+from penstock.formats.delta.branch_log.intents import AdoptIntent, CreateIntent, ReleaseIntent, SettleIntent
+from penstock.formats.delta.branch_log.ownership import TableBeforeCommit, conversion, release
 from penstock.formats.delta.protocol.actions import Metadata, Protocol
 from penstock.kernel.three_way import MergeOptions
 from penstock.model.commits import CommitMeta
@@ -46,18 +46,20 @@ def rename(owner: Owner, branch: str) -> None:
     owner.kernel.commit(branch, [Delete(Key.parse(KEY)), moved], META)
 
 
-def handed_back(owner: Owner) -> Release:
+def handed_back(owner: Owner) -> ReleaseIntent:
     """The commit that releases the table as it is now."""
     about, line, uuid = owner.snapshot(), owner.line(), uuid4()
-    before = TableBefore(
+    before = TableBeforeCommit(
         version=line.latest, protocol=about.protocol, metadata=about.metadata, timestamp_ms=line.timestamp_ms
     )
-    return Release(version=line.latest + 1, actions=release(before, uuid, owner.clock() // 1000), uuid=uuid)
+    return ReleaseIntent(
+        version=line.latest + 1, actions=release(before, uuid, owner.clock() // 1000), uuid=uuid
+    )
 
 
-def adoption(owner: Owner, location: Path, version: int = 5) -> Adopt:
+def adoption(owner: Owner, location: Path, version: int = 5) -> AdoptIntent:
     """The promise to own a table that somebody else has written so far."""
-    before = TableBefore(
+    before = TableBeforeCommit(
         version=version - 1,
         protocol=Protocol(min_reader_version=1, min_writer_version=7, writer_features=("inCommitTimestamp",)),
         metadata=Metadata(
@@ -70,7 +72,7 @@ def adoption(owner: Owner, location: Path, version: int = 5) -> Adopt:
     )
     identity, uuid = uuid4(), uuid4()
     actions = conversion(before, owner.identity, identity, uuid, owner.clock() // 1000)
-    return Adopt(id=identity, location=str(location), version=version, actions=actions, uuid=uuid)
+    return AdoptIntent(id=identity, location=str(location), version=version, actions=actions, uuid=uuid)
 
 
 # --- tables of another lake ---------------------------------------------------------------------------------
@@ -115,7 +117,7 @@ def test_a_copy_of_a_lake_forgets_a_table_without_touching_it(
     owner.ask(intent)
     copy = Owner(store, tmp_path, lake="a-copy")
     with pytest.raises(NotManaged, match="only reads it"):
-        copy.ask(Settle(id=intent.id, owned=True))
+        copy.ask(SettleIntent(id=intent.id, owned=True))
     drop(copy)
     copy.close()
 
@@ -125,7 +127,7 @@ def test_a_table_that_would_name_another_owner_does_not_come(
     owner: Owner, store: Store, tmp_path: Path, kind: str
 ) -> None:
     copy = Owner(store, tmp_path, lake="a-copy")
-    intent: Adopt | CreateIntent = adoption(copy, tmp_path / "there")
+    intent: AdoptIntent | CreateIntent = adoption(copy, tmp_path / "there")
     if kind == "create":
         location = copy.create(OTHER).location + "-2"
         intent = CreateIntent(id=uuid4(), location=location, actions=copy.data(0, OTHER), uuid=uuid4())
@@ -153,7 +155,7 @@ def test_a_released_table_gets_no_version_from_a_branch_that_still_has_it(
     owner.published()
     assert content.id is not None
     if is_settled:
-        owner.ask(Settle(id=content.id, owned=False))
+        owner.ask(SettleIntent(id=content.id, owned=False))
     assert owner.commit([add("d2")], key=key, branch="dev") == 3  # a branch does not know of it
     bring: Callable[[], object] = partial(
         merge, owner, "dev", options=FORCE if way == "force" else MergeOptions()
@@ -177,7 +179,7 @@ def test_a_branch_that_left_during_an_adoption_learns_by_a_merge_how_it_ended(
     intent = adoption(owner, tmp_path / "adopted")
     owner.ask(intent)
     owner.branch("dev")
-    owner.ask(Settle(id=intent.id, owned=is_owned))
+    owner.ask(SettleIntent(id=intent.id, owned=is_owned))
     with pytest.raises(CommitConflict, match="is being adopted"):
         owner.commit([add("d1")], branch="dev")
     merge(owner, "main", "dev", MergeOptions({Key.parse(KEY): KeyMerge(mode=mode)}))
@@ -195,7 +197,7 @@ def test_a_branch_that_left_during_an_adoption_can_drop_the_table(owner: Owner, 
     owner.branch("dev")
     drop(owner, branch="dev")
     assert owner.line().phase is OwnershipPhase.ADOPTING
-    owner.ask(Settle(id=intent.id, owned=True))
+    owner.ask(SettleIntent(id=intent.id, owned=True))
     owner.commit([add("a")])
     merge(owner, "main", "dev", FORCE)
     assert owner.line(branch="dev") == owner.line()
@@ -204,7 +206,7 @@ def test_a_branch_that_left_during_an_adoption_can_drop_the_table(owner: Owner, 
 # --- one table at a place -----------------------------------------------------------------------------------
 
 
-def taken_again(owner: Owner) -> tuple[ObjectId, Adopt]:
+def taken_again(owner: Owner) -> tuple[ObjectId, AdoptIntent]:
     """A table was dropped, and what is there was taken into the lake anew: the commit that dropped it."""
     content = owner.create()
     owner.commit([add("base")])
@@ -212,7 +214,7 @@ def taken_again(owner: Owner) -> tuple[ObjectId, Adopt]:
     dropped = drop(owner)
     again = adoption(owner, Path(content.location), version=2)
     owner.ask(again, key=OTHER)
-    owner.ask(Settle(id=again.id, owned=True), key=OTHER)
+    owner.ask(SettleIntent(id=again.id, owned=True), key=OTHER)
     return dropped, again
 
 
@@ -271,7 +273,7 @@ def test_the_default_branch_does_not_go_back_into_an_adoption(owner: Owner, tmp_
     intent = adoption(owner, tmp_path / "adopted")
     owner.ask(intent)
     promised = head(owner)
-    owner.ask(Settle(id=intent.id, owned=True))
+    owner.ask(SettleIntent(id=intent.id, owned=True))
     with pytest.raises(InvalidRequest, match="is owned, and would be adopting again"):
         owner.kernel.references.assign("main", promised, expected=head(owner))
     assert owner.line().phase is OwnershipPhase.OWNED

@@ -7,9 +7,9 @@ from functools import partial
 import pytest
 
 from penstock.errors import CommitConflict, InvalidRequest
-from penstock.formats.delta.branch_log.line import CommitTerms, held_of
+from penstock.formats.delta.branch_log.branch_log import CommitTerms, held_of
 from penstock.formats.delta.protocol.actions import Action, Remove, Txn
-from penstock.formats.delta.protocol.transaction import DeltaReads, Partitions
+from penstock.formats.delta.protocol.transaction import DeltaReads, PartitionFilter
 from penstock.testing.threads import at_once
 from tests.formats.delta.managed import Owner, add, days, remove, with_property
 
@@ -135,4 +135,4 @@ def test_two_replacements_at_once_leave_the_files_of_one_of_them(owner: Owner) -
 def test_a_replacement_of_something_that_is_no_partition_is_refused(owner: Owner) -> None:
     owner.create(partition_by=["day"])
     with pytest.raises(InvalidRequest, match="'id' is not a partition column"):
-        owner.commit([add("a", "x")], replaces=(Partitions({"id": ("1",)}),))
+        owner.commit([add("a", "x")], replaces=(PartitionFilter({"id": ("1",)}),))

@@ -14,12 +14,18 @@ from uuid import uuid4
 import pytest
 
 from penstock.errors import CommitConflict, InvalidContent, InvalidLog, InvalidRequest
-from penstock.formats.delta.branch_log.intents import CommitIntent, FileBody, Release, Settle, change
-from penstock.formats.delta.branch_log.ownership import TableBefore, release
+from penstock.formats.delta.branch_log.intents import (
+    ActionsBodyFile,
+    CommitIntent,
+    ReleaseIntent,
+    SettleIntent,
+    change,
+)
+from penstock.formats.delta.branch_log.ownership import TableBeforeCommit, release
 from penstock.formats.delta.format import DeltaFormat
 from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, Remove, Txn, write_commit
 from penstock.formats.delta.protocol.transaction import DeltaReads
-from penstock.kernel.batch import Outcome
+from penstock.kernel.batch import RequestOutcome
 from penstock.kernel.format import AppliedChange, PrepareAgain, Table
 from penstock.model.keys import Key
 from penstock.model.operations import Change, Delete, Put
@@ -228,7 +234,7 @@ def test_actions_in_a_file_of_the_writer_are_committed_from_there(owner: Owner, 
     data = write_commit(large("big", "x"))
     place = owner.places.at(content.location)
     place.create("_penstock/bodies/actions.json", data)
-    body = FileBody("_penstock/bodies/actions.json", len(data), hashlib.sha256(data).digest())
+    body = ActionsBodyFile("_penstock/bodies/actions.json", len(data), hashlib.sha256(data).digest())
     assert rounds(owner, lambda: other.commit([add("b", "x")]), lambda: owner.commit(body)) == 1
     assert owner.data(2).endswith(data)
     assert len(list(owner.published().files())) == 1001
@@ -318,20 +324,20 @@ def test_a_batch_that_is_found_done_in_the_same_swap_is_answered_with_the_head_a
     owner.create("held")
     queue = owner.kernel._queue_of("main")
 
-    def stream(name: str) -> Outcome:
+    def stream(name: str) -> RequestOutcome:
         assert Holds.arrived.wait(30)
         data = write_commit([add(name), Txn(app_id="stream", version=1)])
         return owner.ask(CommitIntent(actions=data, uuid=uuid4()))
 
-    def held() -> Outcome:
+    def held() -> RequestOutcome:
         return owner.ask(CommitIntent(actions=write_commit([add("h")]), uuid=uuid4()), key="held")
 
-    def let_go() -> Outcome:
+    def let_go() -> RequestOutcome:
         assert Holds.arrived.wait(30)
         while len(queue._waiting) < 3:
             time.sleep(0.001)
         Holds.go.set()
-        return Outcome((), b"")
+        return RequestOutcome((), b"")
 
     _, *outcomes, _ = at_once(held, partial(stream, "a"), partial(stream, "b"), let_go)
     assert sorted(len(one.commits) for one in outcomes) == [0, 1]
@@ -346,7 +352,7 @@ def test_a_body_that_its_writer_changes_after_it_was_ratified_is_found_out(
     content = owner.create(partition_by=["day"])
     data = write_commit([add("good", "x")])
     owner.places.at(content.location).create("_penstock/bodies/mine.json", data)
-    owner.commit(FileBody("_penstock/bodies/mine.json", len(data), hashlib.sha256(data).digest()))
+    owner.commit(ActionsBodyFile("_penstock/bodies/mine.json", len(data), hashlib.sha256(data).digest()))
     (Path(content.location) / "_penstock/bodies/mine.json").write_bytes(data.replace(b"good", b"evil"))
     with pytest.raises(
         InvalidLog, match=r"_penstock/bodies/mine\.json .* differs from the ratified commit of version 1"
@@ -391,11 +397,11 @@ def test_a_branch_that_was_moved_to_another_line_of_the_same_length_is_looked_at
 def test_a_table_that_was_released_in_between_takes_nothing(owner: Owner, other: Owner) -> None:
     content = owner.create()
     about, uuid = owner.snapshot(), uuid4()
-    before = TableBefore(
+    before = TableBeforeCommit(
         version=0, protocol=about.protocol, metadata=about.metadata, timestamp_ms=owner.line().timestamp_ms
     )
-    last = Release(version=1, actions=release(before, uuid, owner.clock() // 1000), uuid=uuid)
+    last = ReleaseIntent(version=1, actions=release(before, uuid, owner.clock() // 1000), uuid=uuid)
     with pytest.raises(CommitConflict, match="was released"):
         rounds(owner, lambda: other.ask(last), lambda: owner.commit([add("a")]))
     assert content.id is not None
-    owner.ask(Settle(id=content.id, owned=False))
+    owner.ask(SettleIntent(id=content.id, owned=False))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.formats.registry import Command, TableFormat
+from penstock.formats.registry import FormatCommand, TableFormat
 
 FORMAT: Final = TableFormat(
     name="journal",
@@ -14,5 +14,7 @@ FORMAT: Final = TableFormat(
     cli="penstock_journal.words:JournalCli",
     table_view="penstock_journal.view:JournalView",
     row_formats=("journal",),
-    commands={"journal": Command("penstock_journal.commands:journal", summary="Write and read journals.")},
+    commands={
+        "journal": FormatCommand("penstock_journal.commands:journal", summary="Write and read journals.")
+    },
 )

@@ -11,17 +11,17 @@ from penstock.model.commits import Commit
 from penstock.model.tokens import Role
 from penstock.server.access import write_rules
 from penstock.server.access.format_rules import AccessRule
-from penstock.server.access.rights import Rights
+from penstock.server.access.rights import CallerRights
 from penstock_journal.calls import AppendLines, Journal, ReadJournal, SweepJournals
 
 
-def append_lines(rights: Rights, call: AppendLines) -> Commit:
+def append_lines(rights: CallerRights, call: AppendLines) -> Commit:
     keys = rights.caller.require(Role.WRITE, rights.or_default(call.branch))
     rights.caller.require_key(keys, Role.WRITE, call.key)
     return rights.do(call)
 
 
-def read_journal(rights: Rights, call: ReadJournal) -> Journal:
+def read_journal(rights: CallerRights, call: ReadJournal) -> Journal:
     at, keys = rights.read(call.at, call.via)
     rights.caller.require_key(keys, Role.READ, call.key)
     return rights.do(msgspec.structs.replace(call, at=at))

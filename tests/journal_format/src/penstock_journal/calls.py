@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from penstock.lake.answers import Landing, SweptFiles
-from penstock.lake.call import Ask, Call, CommitDescription, ReadAt, Retry, Write
-from penstock.lake.outcomes import landed_commit
+from penstock.lake.answers import LandedRequest, SweptFiles
+from penstock.lake.call import Ask, Call, CommitDescription, ReadAt, RetrySafety, WriteCall
+from penstock.lake.recovered_answers import landed_commit
 from penstock.model.commits import Commit
 from penstock.model.keys import Key
 
@@ -18,7 +18,7 @@ class Journal(msgspec.Struct, frozen=True, kw_only=True):
     lines: tuple[str, ...]
 
 
-class AppendLines(Write[Commit], frozen=True, kw_only=True):
+class AppendLines(WriteCall[Commit], frozen=True, kw_only=True):
     """Add lines to a journal, which is made if it is not there."""
 
     path = "/journals/lines"
@@ -38,7 +38,7 @@ class AppendLines(Write[Commit], frozen=True, kw_only=True):
     said: CommitDescription = CommitDescription()
     """What the commit says of itself."""
 
-    def recover(self, ask: Ask, landing: Landing) -> Commit:
+    def recover(self, ask: Ask, landing: LandedRequest) -> Commit:
         return landed_commit(ask, self, landing)
 
 
@@ -58,7 +58,7 @@ class SweepJournals(Call[SweptFiles], frozen=True, kw_only=True):
     method = "POST"
     path = "/sweep/journals"
     answer = SweptFiles
-    retry = Retry.ONCE  # it answers what it removed
+    retry = RetrySafety.ONCE  # it answers what it removed
     makes_lake = False
     is_long = True
     goes_on = True

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import click
 
-from penstock.cli.call import Call, pass_call
-from penstock.cli.declaration import branch_option, command, group, ref_option
+from penstock.cli.command_context import CommandContext, pass_call
+from penstock.cli.command_declaration import branch_option, command, group, ref_option
 from penstock.cli.rendering.screen import Screen, printable
 from penstock.model.commits import Commit
 from penstock.model.keys import Key
@@ -24,7 +24,7 @@ def journal() -> None:
 @click.argument("text")
 @branch_option
 @pass_call
-def append(call: Call, key: str, text: str, branch: str | None) -> None:
+def append(call: CommandContext, key: str, text: str, branch: str | None) -> None:
     """Add a line to a journal."""
     commit = call.open().do(AppendLines(key=Key.parse(key), lines=(text,), branch=branch))
     call.answer(lambda: commit, lambda _: [f"appended to {printable(key)}"])
@@ -34,7 +34,7 @@ def append(call: Call, key: str, text: str, branch: str | None) -> None:
 @click.argument("key")
 @ref_option
 @pass_call
-def show(call: Call, key: str, ref: str | None) -> None:
+def show(call: CommandContext, key: str, ref: str | None) -> None:
     """Print the lines of a journal."""
     found = call.open().do(ReadJournal(key=Key.parse(key), at=ref))
 

@@ -19,7 +19,7 @@ from penstock_journal.rules import JournalRules, append
 from penstock_journal.texts import JournalTexts
 
 if TYPE_CHECKING:
-    from penstock.kernel.checks import Proposal
+    from penstock.kernel.checks import BranchProposal
     from penstock.kernel.reachable import Progress
     from penstock.lake.table import Table
 
@@ -80,7 +80,7 @@ class JournalPlugin(FormatPlugin):
     def rows_of(cls, table: Table) -> Rows:
         return lambda: _rows(table.lake.do(ReadJournal(key=table.key, at=table.ref, via=table.via)).lines)
 
-    def proposed_rows(self, proposal: Proposal, key: Key, content: AnyContent) -> Rows:
+    def proposed_rows(self, proposal: BranchProposal, key: Key, content: AnyContent) -> Rows:
         return lambda: _rows(read_lines(proposal.objects, content))
 
     @classmethod

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from penstock.kernel.format import AppliedChange, Format, Refused, Table, blob
+from penstock.kernel.format import AppliedChange, Format, FormatRefused, Table, blob
 from penstock.model.content import AnyContent, Unknown
 from penstock.model.decoders import msgpack_decoder
 from penstock.model.encoding import ObjectId, encode
@@ -45,12 +45,14 @@ class JournalRules(Format):
 
     def prepare(self, table: Table, change: Change) -> None:
         if any("\n" in line for line in _decode(change.intent).lines):
-            raise Refused("takes lines: a text with a line break is several")
+            raise FormatRefused("takes lines: a text with a line break is several")
 
     def apply(self, table: Table, change: Change, prepared: None) -> AppliedChange:
         intent, version = _decode(change.intent), state_of(table.content).version
         if intent.read_version is not None and intent.read_version != version:
-            raise Refused("has got other lines", expected=f"v{intent.read_version}", found=f"v{version}")
+            raise FormatRefused(
+                "has got other lines", expected=f"v{intent.read_version}", found=f"v{version}"
+            )
         blobs = dict(
             blob(write_line(version + number, text)) for number, text in enumerate(intent.lines, start=1)
         )
@@ -64,7 +66,7 @@ class JournalRules(Format):
     def admit(self, table: Table, content: AnyContent | None) -> None:
         """A journal may be dropped. What it holds is not for other programs to make up."""
         if content is not None and content != table.content:
-            raise Refused("is a journal: add lines with 'penstock journal append'")
+            raise FormatRefused("is a journal: add lines with 'penstock journal append'")
 
     def after_commit(
         self,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from penstock.errors import InvalidRequest, NotManaged
 from penstock.formats.rows.arrow_types import pa
-from penstock.lake.answers import Ratified, RatifiedTable
+from penstock.lake.answers import CommittedTable, TableCommitResult
 from penstock.lake.row_input import arrow_rows
 from penstock.lake.table_writer import RowWrite, has_nothing_to_write
 from penstock.lake.write_jobs import SaveMode
@@ -39,7 +39,7 @@ class JournalView:
         rows = JournalPlugin.rows_of(self._table)().read_all()
         return rows if columns is None else rows.select(list(columns))
 
-    def append(self, data: Any, said: CommitDescription, idempotency_key: str | None) -> Ratified:
+    def append(self, data: Any, said: CommitDescription, idempotency_key: str | None) -> TableCommitResult:
         """Add the lines of a column `line`."""
         rows = pa.table(arrow_rows(data))
         call = AppendLines(
@@ -50,8 +50,8 @@ class JournalView:
             idempotency_key=idempotency_key,
         )
         commit = self._table.lake.do(call)
-        table = RatifiedTable(key=call.key, version=self.version, name="", timestamp_ms=0)
-        return Ratified(commit=commit, tables=(table,))
+        table = CommittedTable(key=call.key, version=self.version, name="", timestamp_ms=0)
+        return TableCommitResult(commit=commit, tables=(table,))
 
     def overwrite(
         self,
@@ -63,7 +63,7 @@ class JournalView:
     ) -> NoReturn:
         raise InvalidRequest(f"lines of '{self._table.key}' are never replaced: append to it")
 
-    def write(self, rows: RowWrite) -> Ratified | None:
+    def write(self, rows: RowWrite) -> TableCommitResult | None:
         if has_nothing_to_write(self._table, rows.there, rows.mode):
             return None
         if rows.mode is SaveMode.OVERWRITE:

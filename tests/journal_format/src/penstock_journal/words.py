@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from penstock.cli.format_cli import DoctorCheck, Finding, FormatCli
+from penstock.cli.format_cli import DoctorCheck, DoctorFinding, FormatCli
 from penstock.lake.embedded import Embedded
 from penstock.model.content import AnyContent
 from penstock_journal.lines import CONTENT_TYPE, state_of
@@ -27,10 +27,12 @@ class JournalCli(FormatCli):
         return [("journals", _check_texts)] if has_journals and lake.is_embedded else []
 
 
-def _check_texts(lake: Lake) -> Finding:
+def _check_texts(lake: Lake) -> DoctorFinding:
     assert isinstance(lake.catalogue, Embedded)
     plugin = next(one for one in lake.catalogue.plugins if isinstance(one, JournalPlugin))
     missing = [key for key, _ in plugin.texts.missing()]
     if missing:
-        return Finding("warning", f"not published: {', '.join(missing)}", "open the lake to publish them")
-    return Finding("ok", "the newest version of every journal is published")
+        return DoctorFinding(
+            "warning", f"not published: {', '.join(missing)}", "open the lake to publish them"
+        )
+    return DoctorFinding("ok", "the newest version of every journal is published")

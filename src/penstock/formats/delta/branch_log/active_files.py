@@ -13,7 +13,7 @@ from threading import Lock
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from penstock.formats.delta.branch_log.line import Line, LineTip, Read, line_of
+from penstock.formats.delta.branch_log.branch_log import BranchLog, BranchLogTip, Read, line_of
 from penstock.formats.delta.errors import VersionNotFound
 from penstock.formats.delta.log.snapshot import LogSnapshot
 from penstock.formats.delta.protocol.actions import Action, Add, Remove
@@ -59,7 +59,7 @@ class ActiveFiles:
             return self._snapshot(content, read).live
         if index is None or not self._is_extended_to(index, content, line, read):
             # A new one: whoever still asks the old one goes on with what that was.
-            index = _Index(LineTip.of(line), self._snapshot(content, read))
+            index = _Index(BranchLogTip.of(line), self._snapshot(content, read))
         with self._lock:
             self._indexes[key] = index
             self._indexes.move_to_end(key)
@@ -73,7 +73,7 @@ class ActiveFiles:
 
         return look
 
-    def _is_extended_to(self, index: _Index, content: DeltaTable, line: Line, read: Read) -> bool:
+    def _is_extended_to(self, index: _Index, content: DeltaTable, line: BranchLog, read: Read) -> bool:
         """Whether an index answers for the end of a line, if need be after what came since."""
         with index.lock:
             if index.knows(line):
@@ -86,7 +86,7 @@ class ActiveFiles:
                 return False  # the log was cleaned up in between, behind a checkpoint
             for version, actions in since:
                 index.take(version, actions)
-            index.tip = LineTip.of(line)
+            index.tip = BranchLogTip.of(line)
             return True
 
     def _limit_indexes(self) -> None:
@@ -109,7 +109,7 @@ _WHOLE: Final = ""
 class _Index:
     """The files of a line at a version, and what the last commits before it changed."""
 
-    def __init__(self, tip: LineTip, snapshot: LogSnapshot) -> None:
+    def __init__(self, tip: BranchLogTip, snapshot: LogSnapshot) -> None:
         self.lock = Lock()
         self.tip = tip
         self._whole: set[bytes] = set()
@@ -126,10 +126,10 @@ class _Index:
         """The first version that it can answer for."""
         return self._changes[0].version - 1 if self._changes else self.tip.version
 
-    def knows(self, line: Line) -> bool:
+    def knows(self, line: BranchLog) -> bool:
         """Whether it can answer for the end of a line as it is: somebody may have gone further."""
         both_default = not self.tip.uuid and line.tail is None
-        return self.tip == LineTip.of(line) or (
+        return self.tip == BranchLogTip.of(line) or (
             both_default and self.oldest <= line.latest <= self.tip.version
         )
 

@@ -13,9 +13,9 @@ from typing import Final, NamedTuple
 import msgspec
 
 from penstock.errors import PenstockError
+from penstock.formats.delta.branch_log.branch_log import BranchLog, BranchLogTip, line_of
 from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.file_transitions import shifts_between
-from penstock.formats.delta.branch_log.line import Line, LineTip, line_of
 from penstock.formats.delta.branch_log.prepared_table import live_at, steps
 from penstock.formats.delta.branch_log.ratification import read_declared
 from penstock.formats.delta.errors import UnsupportedFeature
@@ -47,7 +47,7 @@ def file_changes(
         added, removed = (_all_files(table, commits, content) for content in (after, before))
         return FileChanges(added, {**removed})
     old_line, becomes = line_of(before), line_of(after)
-    if LineTip.of(old_line).is_on(becomes, table.read):
+    if BranchLogTip.of(old_line).is_on(becomes, table.read):
         return _net_file_changes(table, commits, after, old_line)
     old, new = (commits.snapshot(content, table.read) for content in (before, after))
     return FileChanges(
@@ -61,7 +61,7 @@ def _all_files(table: Table, commits: Commits, content: DeltaTable | None) -> di
     return {add.key: add for add in commits.snapshot(content, table.read).files()}
 
 
-def _net_file_changes(table: Table, commits: Commits, after: DeltaTable, old_line: Line) -> FileChanges:
+def _net_file_changes(table: Table, commits: Commits, after: DeltaTable, old_line: BranchLog) -> FileChanges:
     """What the commits after a version come to: what came and went again is neither, nor what was there."""
     since = steps(table, commits, after, old_line.latest, line_of(after).latest)
     shifts = shifts_between((), since, live_at(table, commits, after, old_line.latest)).values()

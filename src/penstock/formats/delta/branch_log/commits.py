@@ -16,22 +16,22 @@ from uuid import UUID
 import msgspec
 
 from penstock.formats.delta.branch_log.active_files import ActiveFiles
-from penstock.formats.delta.branch_log.line import (
+from penstock.formats.delta.branch_log.branch_log import (
+    BranchLog,
+    BranchLogEntry,
     CommitTerms,
-    Line,
-    LineEntry,
     Read,
     held_of,
     is_named_after,
     line_of,
 )
-from penstock.formats.delta.branch_log.snapshots import Snapshots
+from penstock.formats.delta.branch_log.snapshots import DeltaSnapshotCache
 from penstock.formats.delta.errors import InvalidLog, MalformedAction, VersionNotFound
 from penstock.formats.delta.log.snapshot import LogSnapshot
 from penstock.formats.delta.protocol.actions import Action, CommitInfo, parse_action, parse_commit
 from penstock.formats.delta.protocol.lint_files import Lookup
 from penstock.formats.delta.protocol.names import CommitName
-from penstock.formats.delta.protocol.transaction import DeltaReads, Partitions
+from penstock.formats.delta.protocol.transaction import DeltaReads, PartitionFilter
 from penstock.kernel.format import PrepareAgain, Table
 from penstock.model import decoders
 from penstock.model.keys import Key
@@ -51,7 +51,7 @@ PICKING: Final = frozenset({"DELETE", "UPDATE", "MERGE", "OPTIMIZE", "REORG", "M
 class ReplacedPartitions(msgspec.Struct, frozen=True):
     """What a commit says of the files that it removed, whatever they were."""
 
-    partitions: tuple[Partitions, ...]
+    partitions: tuple[PartitionFilter, ...]
     """Where they were; in the whole table for none."""
     blindly: bool = False
     """Nothing was read for it."""
@@ -63,10 +63,10 @@ class Commits:
     def __init__(self, places: Places, memory_max_bytes: int = MEMORY_MAX_BYTES) -> None:
         self.places = places
         self._memory = _Memory(memory_max_bytes)
-        self._snapshots = Snapshots(places, self.tail)
+        self._snapshots = DeltaSnapshotCache(places, self.tail)
         self._live = ActiveFiles(self.snapshot, self._read_versions)
 
-    def data(self, table: Table, location: str, version: int, entry: LineEntry | None) -> bytes:
+    def data(self, table: Table, location: str, version: int, entry: BranchLogEntry | None) -> bytes:
         """The bytes of a version: of an entry of a line, or without one of the published version.
 
         ``PrepareAgain`` if storage would have to be read and may not be, ``VersionNotFound`` if the log no
@@ -74,7 +74,7 @@ class Commits:
         """
         return self._get_cached(table, location, version, entry).data
 
-    def read_ahead(self, table: Table, location: str, line: Line, versions: Sequence[int]) -> None:
+    def read_ahead(self, table: Table, location: str, line: BranchLog, versions: Sequence[int]) -> None:
         """Read published versions together that are about to be asked for, as far as that may be."""
         identity = location if table.content is None or table.content.id is None else table.content.id
         keys = {
@@ -90,7 +90,7 @@ class Commits:
                     self._memory.put(key, _CachedCommit(data))
 
     def actions(
-        self, table: Table, location: str, version: int, entry: LineEntry | None
+        self, table: Table, location: str, version: int, entry: BranchLogEntry | None
     ) -> tuple[Action, ...]:
         """The actions of a version. As ``data``, and ``InvalidLog`` if they cannot be understood."""
         cached = self._get_cached(table, location, version, entry)
@@ -98,7 +98,9 @@ class Commits:
             cached.actions = _parse(location, version, entry, cached.data)
         return cached.actions
 
-    def info(self, table: Table, location: str, version: int, entry: LineEntry | None) -> CommitInfo | None:
+    def info(
+        self, table: Table, location: str, version: int, entry: BranchLogEntry | None
+    ) -> CommitInfo | None:
         """The ``commitInfo`` of a version, if it begins with one. Raises as ``actions``."""
         cached = self._get_cached(table, location, version, entry)
         if cached.first is None:
@@ -109,7 +111,9 @@ class Commits:
         (first,) = cached.first
         return first if isinstance(first, CommitInfo) else None
 
-    def terms(self, table: Table, location: str, version: int, entry: LineEntry | None) -> CommitTerms | None:
+    def terms(
+        self, table: Table, location: str, version: int, entry: BranchLogEntry | None
+    ) -> CommitTerms | None:
         """On what a version rests. Of one that is published and forgotten, its ``commitInfo`` has to tell;
         ``None`` if it does not."""
         if entry is not None:
@@ -117,7 +121,7 @@ class Commits:
         return parse_terms(self.info(table, location, version, None))
 
     def versions(
-        self, table: Table, content: DeltaTable, after: int, line: Line | None = None
+        self, table: Table, content: DeltaTable, after: int, line: BranchLog | None = None
     ) -> Iterator[tuple[int, tuple[Action, ...]]]:
         """The actions of all versions after one, oldest first. Raises as ``actions``."""
         line = line or line_of(content)
@@ -142,7 +146,7 @@ class Commits:
         """Tells which paths are files of a line's newest version. What is not known is read right here."""
         return self._live.of(content, read)
 
-    def remember(self, location: str, version: int, entry: LineEntry, data: bytes) -> None:
+    def remember(self, location: str, version: int, entry: BranchLogEntry, data: bytes) -> None:
         """Keep the bytes of a commit that was staged, or is about to be ratified, here."""
         self._memory.put((location, version, entry.uuid, entry.line), _CachedCommit(data))
 
@@ -162,7 +166,7 @@ class Commits:
         return self.versions(Table(_NOBODY, content, read), content, after)
 
     def _get_cached(
-        self, table: Table, location: str, version: int, entry: LineEntry | None
+        self, table: Table, location: str, version: int, entry: BranchLogEntry | None
     ) -> _CachedCommit:
         identity = None if table.content is None else table.content.id
         key: _Key = (identity or location, version, b"", b"")
@@ -174,7 +178,7 @@ class Commits:
             self._memory.put(key, cached)
         return cached
 
-    def _read_commit(self, table: Table, location: str, version: int, entry: LineEntry | None) -> bytes:
+    def _read_commit(self, table: Table, location: str, version: int, entry: BranchLogEntry | None) -> bytes:
         held = None if entry is None else held_of(entry, table.read)
         if held is not None and held.head is not None and entry is not None and not entry.body:
             return held.head
@@ -295,14 +299,14 @@ def parse_terms(info: CommitInfo | None) -> CommitTerms | None:
     return CommitTerms() if (info.operation or "").upper() in PICKING else None
 
 
-def _list_versions(line: Line, after: int, read: Read) -> Iterator[tuple[int, LineEntry | None]]:
+def _list_versions(line: BranchLog, after: int, read: Read) -> Iterator[tuple[int, BranchLogEntry | None]]:
     """All versions after one: published ones without an entry, then those of the line."""
     for version in range(after + 1, line.published + 1):
         yield version, None
     yield from line.since(after, read)
 
 
-def _parse(location: str, version: int, entry: LineEntry | None, data: bytes) -> tuple[Action, ...]:
+def _parse(location: str, version: int, entry: BranchLogEntry | None, data: bytes) -> tuple[Action, ...]:
     try:
         return tuple(line.action for line in parse_commit(data))
     except MalformedAction as problem:
@@ -310,7 +314,7 @@ def _parse(location: str, version: int, entry: LineEntry | None, data: bytes) ->
 
 
 def _invalid_log_error(
-    location: str, version: int, entry: LineEntry | None, problem: MalformedAction
+    location: str, version: int, entry: BranchLogEntry | None, problem: MalformedAction
 ) -> InvalidLog:
     name = str(CommitName(version)) if entry is None else entry.name(version)
     return InvalidLog(

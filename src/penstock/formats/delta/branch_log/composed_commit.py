@@ -16,17 +16,17 @@ from uuid import UUID
 import msgspec
 
 from penstock.errors import InvalidContent, OutcomeUnknown, Unavailable
-from penstock.formats.delta.branch_log.commits import REPLACES, Commits, ReplacedPartitions
-from penstock.formats.delta.branch_log.line import (
+from penstock.formats.delta.branch_log.branch_log import (
     FOLDER,
     Blobs,
+    BranchLog,
+    BranchLogEntry,
+    CommitRecord,
     CommitTerms,
-    HeldCommit,
-    Line,
-    LineEntry,
     keep,
     uuid_of,
 )
+from penstock.formats.delta.branch_log.commits import REPLACES, Commits, ReplacedPartitions
 from penstock.formats.delta.protocol.actions import Action, Add, Cdc, CommitInfo, Remove, write_action
 from penstock.formats.delta.protocol.transaction import DeltaReads
 from penstock.kernel.format import DRY_RUN, PrepareAgain, Table
@@ -45,7 +45,7 @@ BODIES: Final = FOLDER + "bodies/"
 class ComposedCommit(NamedTuple):
     """A commit that can be ratified: its entry, and the kernel objects that this takes."""
 
-    entry: LineEntry
+    entry: BranchLogEntry
     blobs: Blobs
     data: bytes | None
     """All of its bytes; ``None`` if the most of them are in a body."""
@@ -63,7 +63,7 @@ def compose(
     table: Table,
     commits: Commits,
     content: DeltaTable,
-    line: Line,
+    line: BranchLog,
     lines: bytes | CommitBody,
     terms: CommitTerms,
     info: CommitInfo,
@@ -86,13 +86,13 @@ def compose(
         raise PrepareAgain
     if isinstance(lines, CommitBody):
         name = digest("delta", version.to_bytes(8, "big"), head, lines.sha256)
-        composed = _compose_entry(table, content, name, time_ms, HeldCommit(terms, head), lines)
+        composed = _compose_entry(table, content, name, time_ms, CommitRecord(terms, head), lines)
         if DRY_RUN in table.notes and isinstance(whole, bytes):  # no file has them
             commits.remember(content.location, version, composed.entry, head + whole)
         return composed
     data = head + lines
     name = hashlib.sha256(version.to_bytes(8, "big") + data).digest()
-    composed = _compose_entry(table, content, name, time_ms, HeldCommit(terms, data), None)
+    composed = _compose_entry(table, content, name, time_ms, CommitRecord(terms, data), None)
     commits.remember(content.location, version, composed.entry, data)
     return composed
 
@@ -160,12 +160,12 @@ def line_id(table: Table, identity: UUID) -> bytes:
 
 
 def _compose_entry(
-    table: Table, content: DeltaTable, name: bytes, time_ms: int, held: HeldCommit, body: CommitBody | None
+    table: Table, content: DeltaTable, name: bytes, time_ms: int, held: CommitRecord, body: CommitBody | None
 ) -> ComposedCommit:
     assert content.id is not None
     assert held.head is not None
     object_id, data = keep(held)
-    entry = LineEntry(
+    entry = BranchLogEntry(
         uuid=uuid_of(name),
         size=len(held.head) + (0 if body is None else body.size),
         timestamp_ms=time_ms,

@@ -12,8 +12,8 @@ from uuid import UUID
 import msgspec
 
 from penstock.errors import InvalidRequest, TableConflict
-from penstock.formats.delta.branch_log.line import Line, LineTip
-from penstock.formats.delta.protocol.transaction import DeltaReads, Partitions
+from penstock.formats.delta.branch_log.branch_log import BranchLog, BranchLogTip
+from penstock.formats.delta.protocol.transaction import DeltaReads, PartitionFilter
 from penstock.kernel.format import Table
 from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.encoding import decoder, encode
@@ -24,7 +24,7 @@ NAME = "delta"
 """The format, as ``Change.format`` names it."""
 
 
-class FileBody(msgspec.Struct, frozen=True, array_like=True):
+class ActionsBodyFile(msgspec.Struct, frozen=True, array_like=True):
     """Actions that are too many to be sent: a file that its writer put into ``_penstock/bodies/``."""
 
     name: str
@@ -41,7 +41,7 @@ class CommitIntent(msgspec.Struct, frozen=True, array_like=True, tag="commit", k
     whatever the table holds by then, which suits blind appends and replacements.
     """
 
-    actions: bytes | FileBody
+    actions: bytes | ActionsBodyFile
     """The lines of a commit, with or without a ``commitInfo`` first."""
     uuid: UUID
     """Of this attempt: names its file, and is its ``txnId`` unless the writer gave one."""
@@ -51,11 +51,11 @@ class CommitIntent(msgspec.Struct, frozen=True, array_like=True, tag="commit", k
     reads: DeltaReads | None = None
     """What was looked at in ``read_version``; ``None``: nothing if files are only added blindly, else the
     whole table."""
-    replaces: tuple[Partitions, ...] | None = None
+    replaces: tuple[PartitionFilter, ...] | None = None
     """Remove whatever files are there at its turn: in these partitions, in the whole table for ``()``."""
     table: UUID | None = None
     """The id of the table that it was written for; ``None``: whichever table has the key."""
-    read_tip: LineTip | None = None
+    read_tip: BranchLogTip | None = None
     """Which version was read, or one after it: nothing is ratified on a line that does not have it.
     ``None``: whichever has the number."""
 
@@ -72,7 +72,7 @@ class CreateIntent(msgspec.Struct, frozen=True, array_like=True, tag="create", k
     """Whether the id is the writer's, who may give it to two tables by mistake."""
 
 
-class Adopt(msgspec.Struct, frozen=True, array_like=True, tag="adopt", kw_only=True):
+class AdoptIntent(msgspec.Struct, frozen=True, array_like=True, tag="adopt", kw_only=True):
     """Promise to own the table at a location, once ``actions`` are in its log as ``version``."""
 
     id: UUID
@@ -83,7 +83,7 @@ class Adopt(msgspec.Struct, frozen=True, array_like=True, tag="adopt", kw_only=T
     uuid: UUID
 
 
-class Settle(msgspec.Struct, frozen=True, array_like=True, tag="settle", kw_only=True):
+class SettleIntent(msgspec.Struct, frozen=True, array_like=True, tag="settle", kw_only=True):
     """Note how an adoption, or a release, ended. The table's log has decided it already."""
 
     id: UUID
@@ -91,7 +91,7 @@ class Settle(msgspec.Struct, frozen=True, array_like=True, tag="settle", kw_only
     """``False``: the table is not ours (any more), and its key goes."""
 
 
-class Release(msgspec.Struct, frozen=True, array_like=True, tag="release", kw_only=True):
+class ReleaseIntent(msgspec.Struct, frozen=True, array_like=True, tag="release", kw_only=True):
     """Hand the table back to the file system: ratify this last version, and no other."""
 
     version: int
@@ -123,7 +123,7 @@ class ResyncIntent(msgspec.Struct, frozen=True, array_like=True, tag="resync", k
     actions: bytes = b""
 
 
-Intent: TypeAlias = CommitIntent | CreateIntent | Adopt | Settle | Release | ResyncIntent
+Intent: TypeAlias = CommitIntent | CreateIntent | AdoptIntent | SettleIntent | ReleaseIntent | ResyncIntent
 
 decode_intent = decoder(Intent).decode
 
@@ -136,7 +136,7 @@ def change(key: Key | str, intent: Intent) -> Change:
 # Histories: whether a line still has the version that a writer read, and not another of the same number.
 
 
-def check_history(table: Table, line: Line, intent: CommitIntent) -> None:
+def check_history(table: Table, line: BranchLog, intent: CommitIntent) -> None:
     """``TableConflict`` if a commit tells which version it read, and the line does not have it any more.
 
     What landed since cannot be told then: the versions after that number came after other ones. So no winners
@@ -157,7 +157,7 @@ def check_history(table: Table, line: Line, intent: CommitIntent) -> None:
         raise _other_history_error(table, line, tip.version if read is None else read)
 
 
-def _other_history_error(table: Table, line: Line, read: int) -> TableConflict:
+def _other_history_error(table: Table, line: BranchLog, read: int) -> TableConflict:
     why = f"has a different history on '{table.branch}' now"
     expected, actual = f"the version {read} that was read", f"version {line.latest} of another history"
     return TableConflict(

@@ -12,9 +12,9 @@ from typing import Final, NamedTuple, TypeGuard
 
 import msgspec
 
+from penstock.formats.delta.branch_log.branch_log import BranchLog, BranchLogTip, line_of
 from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.file_transitions import paths_of
-from penstock.formats.delta.branch_log.line import Line, LineTip, line_of
 from penstock.formats.delta.branch_log.net_change import RESTORE, NetStep
 from penstock.formats.delta.branch_log.past_operations import MERGED
 from penstock.formats.delta.branch_log.prepared_table import parted_at, steps, steps_but_appends
@@ -39,7 +39,7 @@ class LaterVersion(NamedTuple):
     """A version that came after the commit."""
 
     step: NetStep
-    tip: LineTip
+    tip: BranchLogTip
     commit: LaterCommit | None = None
     """The lake's commit that brought it, where that is known without a search."""
     has_parts: bool = False
@@ -129,7 +129,7 @@ class LaterVersions:
     @cached_property
     def is_on_line(self) -> bool:
         """Whether the change is on this branch's line, and did not come by a merge."""
-        return LineTip.of(line_of(self._newest)).is_on(line_of(self._target), self._table.read)
+        return BranchLogTip.of(line_of(self._newest)).is_on(line_of(self._target), self._table.read)
 
     @cached_property
     def changing(self) -> list[LaterVersion]:
@@ -170,7 +170,7 @@ class LaterVersions:
                 and after.id == self._target.id
                 and after.state
             ):
-                tip = LineTip.of(line_of(after))
+                tip = BranchLogTip.of(line_of(after))
                 if tip.version > parted and tip.is_on(line, read):
                     before = [
                         line_of(content).latest for content in commit.before if self._is_here(content, tip)
@@ -178,18 +178,18 @@ class LaterVersions:
                     return max(before, default=parted), tip.version
         return parted, parted
 
-    def _is_here(self, content: object, until: LineTip) -> TypeGuard[DeltaTable]:
+    def _is_here(self, content: object, until: BranchLogTip) -> TypeGuard[DeltaTable]:
         """Whether a content is a state of the table on this branch's line, before a version of it."""
         if not isinstance(content, DeltaTable) or content.id != self._target.id or not content.state:
             return False
-        tip = LineTip.of(line_of(content))
+        tip = BranchLogTip.of(line_of(content))
         return tip.version < until.version and tip.is_on(line_of(self._target), self._table.read)
 
     def _with_branches(self, here: Sequence[NetStep]) -> list[LaterVersion]:
         """Versions of this branch's line, and before each that a merge brought those of which it is the sum:
         it does not name files that they brought back and wrote anew."""
         line, read = line_of(self._target), self._table.read
-        remaining = [LaterVersion(step, LineTip.at(line, step.version, read)) for step in here]
+        remaining = [LaterVersion(step, BranchLogTip.at(line, step.version, read)) for step in here]
         if self._since is None or (self.is_on_line and not any(later.is_sum for later in remaining)):
             return remaining
         ordered: list[LaterVersion] = []
@@ -199,7 +199,7 @@ class LaterVersions:
             after = commit.after
             if not isinstance(after, DeltaTable) or not after.state or after.id != self._target.id:
                 continue
-            tip = LineTip.of(line_of(after))
+            tip = BranchLogTip.of(line_of(after))
             if not tip.is_on(line, read):
                 others = self._versions_of_merged_branch(commit, after)
                 ordered, parts = [*ordered, *others], parts + len(others)
@@ -218,11 +218,11 @@ class LaterVersions:
         before = commit.before[0] if commit.before and not commit.is_merge else None
         if commit.is_parallel or not isinstance(before, DeltaTable) or not before.state:
             return []
-        until, came, read = line_of(after), LineTip.of(line_of(before)), self._table.read
+        until, came, read = line_of(after), BranchLogTip.of(line_of(before)), self._table.read
         if not came.is_on(until, read):
             return []
         since = steps(self._table, self._commits, after, came.version, until.latest)
-        return [LaterVersion(step, LineTip.at(until, step.version, read), commit) for step in since]
+        return [LaterVersion(step, BranchLogTip.at(until, step.version, read), commit) for step in since]
 
     def files_with_rows_of(
         self, own: Mapping[str, FileKey | None], but: Collection[str] = ()
@@ -245,7 +245,7 @@ class LaterVersions:
                     waiting += new
         return carried
 
-    def _find_line_with(self, later: LaterVersion) -> Line:
+    def _find_line_with(self, later: LaterVersion) -> BranchLog:
         """A line on which a version is."""
         after = None if later.commit is None else later.commit.after
         return line_of(after if isinstance(after, DeltaTable) else self._target)
@@ -256,7 +256,7 @@ class LaterVersions:
 
     def own_versions_on(self, later: LaterVersion) -> range:
         """The numbers of the change's own versions on the line of another one; none if they are not there."""
-        tip = LineTip.of(line_of(self._newest))
+        tip = BranchLogTip.of(line_of(self._newest))
         is_there = tip.is_on(self._find_line_with(later), self._table.read)
         return range(self._parted + 1, tip.version + 1) if is_there else range(0)
 
@@ -270,7 +270,7 @@ class LaterVersions:
         brought = "" if commit is None else f" of {commit.describe()}"
         return f"version {later.step.version}{operation}{brought}"
 
-    def _commit_of(self, tip: LineTip) -> LaterCommit | None:
+    def _commit_of(self, tip: BranchLogTip) -> LaterCommit | None:
         """The commit of the lake that brought a version to this branch."""
         read = self._table.read
 

@@ -10,7 +10,7 @@ from penstock.formats.delta.protocol.actions import CommitInfo
 from penstock.formats.delta.protocol.commit_summary import describe_commit
 from penstock.formats.delta.protocol.conflicts import DeltaConflict
 from penstock.formats.delta.protocol.transaction import last
-from penstock.kernel.format import Refused
+from penstock.kernel.format import FormatRefused
 
 
 class NetChangeConflict(Exception):
@@ -20,7 +20,7 @@ class NetChangeConflict(Exception):
         super().__init__(str(conflict))
         self._conflict, self._winner = conflict, winner
 
-    def refusal(self, net: NetChange, steps: Sequence[NetStep], *, is_here: bool) -> Refused:
+    def refusal(self, net: NetChange, steps: Sequence[NetStep], *, is_here: bool) -> FormatRefused:
         """The refusal of a merge: what conflicts, what each side did, and what the user can do.
 
         The other side is always the source; ``is_here`` tells whether the line that stays is the target's.
@@ -33,7 +33,7 @@ class NetChangeConflict(Exception):
             describe_commit(self._winner.actions),
             describe_commit((*_find_common_operation(steps), *net.actions)),
         )
-        return Refused(
+        return FormatRefused(
             f"was changed on both sides: {conflict.clash(mine, whose)} (rule {conflict.rule});"
             f" {version} {did}, and since version {conflict.read_version} {mine} {does}; {WAY_OUT}",
             expected=f"version {conflict.read_version}",

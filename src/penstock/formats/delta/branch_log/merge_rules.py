@@ -16,19 +16,19 @@ from typing import Final
 
 import msgspec
 
-from penstock.formats.delta.branch_log.commits import Commits
-from penstock.formats.delta.branch_log.file_transitions import brought_keys, files_before
-from penstock.formats.delta.branch_log.later_versions import MERGE_INFO, RESTORED
-from penstock.formats.delta.branch_log.line import (
+from penstock.formats.delta.branch_log.branch_log import (
     Blobs,
-    DeclaredTable,
-    Line,
-    LineTip,
+    BranchLog,
+    BranchLogTip,
     OwnershipPhase,
+    TableDefinition,
     keep,
     line_of,
     with_line,
 )
+from penstock.formats.delta.branch_log.commits import Commits
+from penstock.formats.delta.branch_log.file_transitions import brought_keys, files_before
+from penstock.formats.delta.branch_log.later_versions import MERGE_INFO, RESTORED
 from penstock.formats.delta.branch_log.merge_conflict import NetChangeConflict
 from penstock.formats.delta.branch_log.net_change import (
     RESTORE,
@@ -42,7 +42,7 @@ from penstock.formats.delta.branch_log.next_versions import (
     REDO,
     WAY_OUT,
     Extend,
-    NextVersions,
+    NextVersionBuilder,
     seeing_blobs,
     stamp,
 )
@@ -75,25 +75,25 @@ from penstock.formats.delta.protocol.actions import (
     write_action,
 )
 from penstock.formats.delta.protocol.added_columns import can_hold, missing_columns, unite
-from penstock.formats.delta.protocol.column_rules import added_constraints, keep_marks
-from penstock.formats.delta.protocol.conflicts import DeltaConflict, rebase
-from penstock.formats.delta.protocol.features import supported_features
-from penstock.formats.delta.protocol.mapping import (
+from penstock.formats.delta.protocol.column_mapping import (
     MAX_ID,
     given_ids,
     has_ids_in_files,
     max_id,
     renamed_partitions,
 )
+from penstock.formats.delta.protocol.column_rules import added_constraints, keep_marks
+from penstock.formats.delta.protocol.conflicts import DeltaConflict, rebase
+from penstock.formats.delta.protocol.features import supported_features
 from penstock.formats.delta.protocol.transaction import (
     DeltaIsolation,
     DeltaTransaction,
-    Winner,
+    WinningCommit,
     isolation_for,
     last,
     table_isolation,
 )
-from penstock.kernel.format import AppliedChange, LaterCommitLookup, Refused, Table
+from penstock.kernel.format import AppliedChange, FormatRefused, LaterCommitLookup, Table
 from penstock.model.nessie import DeltaTable
 
 _SHOWN: Final = 3
@@ -110,8 +110,8 @@ def merge(
 ) -> AppliedChange:
     """The table after a source's changes since a base; ``extend`` is asked before a line gets versions.
 
-    ``Refused`` if they do not go with what the table is now, ``PrepareAgain`` if that cannot be told without
-    table storage.
+    ``FormatRefused`` if they do not go with what the table is now, ``PrepareAgain`` if that cannot be told
+    without table storage.
     """
     target = _require_managed(table)
     if source is None:
@@ -124,13 +124,13 @@ def merge(
     _check_phase(target)
     _check_same(target, source)
     begin(table, target.location, target)
-    lost = ("delta lost", source.location, LineTip.of(line_of(source)))
+    lost = ("delta lost", source.location, BranchLogTip.of(line_of(source)))
     try:
         if lost not in table.notes:
             return _TableMerge(table, commits, base, target, source, now_ms, extend).result()
     except VersionNotFound as problem:
         table.notes[lost] = problem.message  # at the turn nobody may look for it again
-    raise Refused(
+    raise FormatRefused(
         f"was changed on both sides, and {table.notes[lost]}; to take the target's, merge the table with the"
         f" mode 'drop'; {REDO}"
     )
@@ -158,10 +158,10 @@ def restore(
         _check_phase(before)
         target = with_line(before, line_of(before))
     _check_same(target, after)
-    line, tip = line_of(target), LineTip.of(line_of(after))
-    if LineTip.of(line) == tip:
+    line, tip = line_of(target), BranchLogTip.of(line_of(after))
+    if BranchLogTip.of(line) == tip:
         return AppliedChange(target)
-    if not table.is_default and LineTip.of(line).is_on(line_of(after), table.read):
+    if not table.is_default and BranchLogTip.of(line).is_on(line_of(after), table.read):
         _check_phase(after, "on the other side ")
         return AppliedChange(after)
     begin(table, target.location, target)
@@ -171,7 +171,7 @@ def restore(
     standing.note_files(line.latest, difference.files_before)
     is_now = read_declared(table, line.declared)
     for then, name in renamed_partitions(difference.metadata, is_now.metadata):
-        raise Refused(
+        raise FormatRefused(
             f"was partitioned by the column '{then}' at that version; the column is called '{name}' now, "
             "and cannot be renamed back, because newer commits use the new name"
         )
@@ -186,7 +186,7 @@ def restore(
     )
     net = transfer_row_ids(table, commits, target, after, net)
     info_fields = {"operation": RESTORE, "operationParameters": {RESTORED: str(tip.version)}}
-    return NextVersions(table, commits, target, line, now_ms, extend, info_fields).all([net], standing)
+    return NextVersionBuilder(table, commits, target, line, now_ms, extend, info_fields).all([net], standing)
 
 
 def _with_present_owner(metadata: Metadata, now: Metadata) -> Metadata:
@@ -234,13 +234,13 @@ def revert(
     if previous is None:
         return _undo_creation(table, commits, target, committed, since)
     if target is None:
-        raise Refused(
+        raise FormatRefused(
             "was dropped or renamed after the commit to be reverted; revert the commit that did so "
             "first, or leave it with the mode 'drop' (drops the change, not the table)"
         )
     _check_phase(target)
     if not target.id == committed.id == previous.id:
-        raise Refused(
+        raise FormatRefused(
             f"is a different table now ({target.location}){_say_creator(since, target)}; drop or "
             "rename that one and revert again, or leave it as it is with the mode 'drop' (drops the "
             "change, not the table)"
@@ -261,7 +261,7 @@ def _restore_dropped(
     if target is not None and (after is None or target.id == after.id):
         return AppliedChange(target)
     if target is not None:
-        raise Refused(
+        raise FormatRefused(
             "was dropped by this commit, and another table was created with this name since "
             f"({target.location}){_say_creator(since, target)}; drop or rename that one and revert "
             "again, or leave it as it is with the mode 'drop' (drops the change, not the table)"
@@ -281,7 +281,7 @@ def _undo_creation(
     later_commits = [commit.describe() for commit in since.commits if not commit.is_parallel]
     more = f" and {len(later_commits) - _SHOWN} more" if len(later_commits) > _SHOWN else ""
     by = f" ({', '.join(later_commits[:_SHOWN])}{more})" if later_commits else ""
-    raise Refused(
+    raise FormatRefused(
         f"was created by this commit, and written to since{by}; revert those first, or use the mode "
         "'force', which drops the table with all its rows, or the mode 'drop', which leaves it as it is",
         expected=f"version {line_of(before).latest}",
@@ -293,10 +293,10 @@ def _undo_creation(
 def _is_as(table: Table, commits: Commits, target: DeltaTable, before: DeltaTable) -> bool:
     """Whether a table is in a state that it had before, because all that came since was undone."""
     line, then = line_of(target), line_of(before)
-    if LineTip.of(line) == LineTip.of(then):
+    if BranchLogTip.of(line) == BranchLogTip.of(then):
         return True
-    lost = ("delta lost", target.location, LineTip.of(line))
-    if lost in table.notes or not LineTip.of(then).is_on(line, table.read):
+    lost = ("delta lost", target.location, BranchLogTip.of(line))
+    if lost in table.notes or not BranchLogTip.of(then).is_on(line, table.read):
         return False
     metadata = read_declared(table, line.declared).metadata
     if metadata != read_declared(table, then.declared).metadata:
@@ -328,9 +328,13 @@ def _drop(table: Table, target: DeltaTable | None, base: DeltaTable | None) -> A
     if target is None or _is_forked_during_adoption(table, target):
         return AppliedChange(None)
     _check_phase(target)
-    if base is None or base.id != target.id or LineTip.of(line_of(base)) != LineTip.of(line_of(target)):
+    if (
+        base is None
+        or base.id != target.id
+        or BranchLogTip.of(line_of(base)) != BranchLogTip.of(line_of(target))
+    ):
         since_version = "" if base is None else f" since version {line_of(base).latest}"
-        raise Refused(
+        raise FormatRefused(
             f"was dropped or renamed on the other side, and is at version {line_of(target).latest} "
             f"here, changed{since_version}; drop or rename it here too, or keep it with the mode 'drop' "
             "(drops the change, not the table)"
@@ -349,9 +353,9 @@ def _take_new_table(
     """The source has a table that is not here."""
     line = line_of(source)
     if base is not None and base.id == source.id:
-        if LineTip.of(line_of(base)) == LineTip.of(line):
+        if BranchLogTip.of(line_of(base)) == BranchLogTip.of(line):
             return AppliedChange(None)
-        raise Refused(
+        raise FormatRefused(
             f"was dropped or renamed here, and changed on the other side: version {line_of(base).latest} has"
             f" become {line.latest} there; bring it back with the mode 'force', or leave it with 'drop'"
         )
@@ -370,10 +374,10 @@ def _take_new_table(
     if cloned is not None:
         start = msgspec.structs.replace(start, highest_row_id=cloned.highest_row_id)
         nets = [cloned.keep(net) for net in nets]
-    return NextVersions(seeing, commits, source, start, now_ms, extend, MERGE_INFO, blobs).all(nets)
+    return NextVersionBuilder(seeing, commits, source, start, now_ms, extend, MERGE_INFO, blobs).all(nets)
 
 
-def _cut_line_at_fork(table: Table, commits: Commits, content: DeltaTable) -> tuple[Line, Blobs]:
+def _cut_line_at_fork(table: Table, commits: Commits, content: DeltaTable) -> tuple[BranchLog, Blobs]:
     """The part of a line that is the default branch's, and the objects that it takes to keep it."""
     line = line_of(content)
     fork = line.fork
@@ -393,13 +397,13 @@ def _cut_line_at_fork(table: Table, commits: Commits, content: DeltaTable) -> tu
     if fork < 0:
         return part, {}
 
-    def read() -> tuple[int, DeclaredTable]:
+    def read() -> tuple[int, TableDefinition]:
         snapshot = commits.snapshot(content, table.read, fork)
         info = commits.info(table, content.location, fork, line.at(fork, table.read))
         time_ms = None if info is None else info.in_commit_timestamp
-        return time_ms or 0, DeclaredTable(write_action(snapshot.protocol), write_action(snapshot.metadata))
+        return time_ms or 0, TableDefinition(write_action(snapshot.protocol), write_action(snapshot.metadata))
 
-    time_ms, declared = table.read_once(("delta fork", content.location, LineTip.of(line)), read)
+    time_ms, declared = table.read_once(("delta fork", content.location, BranchLogTip.of(line)), read)
     object_id, data = keep(declared)
     blobs = {object_id: data}
     for _, entry in line.since(published, table.read):
@@ -427,7 +431,7 @@ class _TableMerge:
     ) -> None:
         self._table, self._commits, self._now_ms, self._extend = table, commits, now_ms, extend
         self._base = base if base is not None and base.id == target.id else None
-        self._base_tip = LineTip(-1, b"") if self._base is None else LineTip.of(line_of(self._base))
+        self._base_tip = BranchLogTip(-1, b"") if self._base is None else BranchLogTip.of(line_of(self._base))
         self._target, self._source = target, source
 
     def result(self) -> AppliedChange:
@@ -435,16 +439,16 @@ class _TableMerge:
         read = self._table.read
         if self._table.since is not None:
             return self._redo_undone()
-        if LineTip.of(source).is_on(target, read):
+        if BranchLogTip.of(source).is_on(target, read):
             return self._redo_undone() if self._table.is_repeated else AppliedChange(self._target)
         if self._table.brings_undone and (was_here := self._was_here()) is not None:
             return self._redo_undone(was_here=was_here)
         may_take = not self._table.is_default and self._base_tip.is_on(target, read)
         # Of a commit that is repeated nothing but its own change may come, on top of all that is here.
         is_repeated = self._table.is_repeated
-        if is_repeated and self._base_tip != LineTip.of(target):
+        if is_repeated and self._base_tip != BranchLogTip.of(target):
             may_take = False
-        if may_take and LineTip.of(target).is_on(source, read):
+        if may_take and BranchLogTip.of(target).is_on(source, read):
             return AppliedChange(self._source)
         if may_take and not is_repeated and source.fork > target.fork:
             return self._append_net_change(self._source, self._target)
@@ -512,7 +516,7 @@ class _TableMerge:
                 raise clash.refusal(net, own, is_here=onto is self._target) from None
             self._check_columns(onto, landing[-1], written)
         landing = [transfer_row_ids(self._table, self._commits, onto, source, net) for net in landing]
-        return NextVersions(
+        return NextVersionBuilder(
             self._table, self._commits, onto, line, self._now_ms, self._extend, MERGE_INFO
         ).all(landing, standing)
 
@@ -539,7 +543,7 @@ class _TableMerge:
             before, after = (self._commits.snapshot(content, self._table.read) for content in (base, comes))
             return StateDifference.between(before, after, stamp(self._table, self._now_ms))
 
-        key = ("delta difference", comes.location, self._base_tip, LineTip.of(line))
+        key = ("delta difference", comes.location, self._base_tip, BranchLogTip.of(line))
         old_declared = read_declared(self._table, line_of(base).declared)
         net = self._table.read_once(key, read).net(
             old_declared.protocol, old_declared.metadata, with_batches=True
@@ -580,7 +584,9 @@ class _TableMerge:
             actions=net.actions,
             reads=net.terms.reads,
         )
-        outcome = rebase([Winner(step.version, step.actions) for step in unmerged.winners], transaction)
+        outcome = rebase(
+            [WinningCommit(step.version, step.actions) for step in unmerged.winners], transaction
+        )
         if isinstance(outcome, DeltaConflict):
             raise NetChangeConflict(
                 outcome, next(winner for winner in unmerged.winners if winner.version == outcome.winner)
@@ -588,7 +594,7 @@ class _TableMerge:
         return net
 
     def _check_column_ids(self, stays: DeltaTable, comes: DeltaTable, parted: int, after: int) -> None:
-        """``Refused`` if both sides gave an id to a new column, and readers of files go by ids.
+        """``FormatRefused`` if both sides gave an id to a new column, and readers of files go by ids.
 
         A column counts that is gone by now: files of its side may hold its values.
         """
@@ -597,7 +603,7 @@ class _TableMerge:
         ids_here, ids_there = self._ids_since(stays, after), self._ids_since(comes, since)
         for number in sorted(ids_here.keys() & ids_there.keys()):
             if ids_here[number] != ids_there[number]:
-                raise Refused(
+                raise FormatRefused(
                     "got a new column on both sides, and both columns have the column mapping id "
                     f"{number}, by which readers find them in files; {WAY_OUT}"
                 )
@@ -621,7 +627,7 @@ class _TableMerge:
         return read_declared(self._table, line_of(self._base if is_on else comes).declared).metadata
 
     def _check_columns(self, stays: DeltaTable, net: NetChange, written: Metadata | None) -> None:
-        """``Refused`` if the files that come have columns that are not there where they land.
+        """``FormatRefused`` if the files that come have columns that are not there where they land.
 
         So it is where a commit is repeated without the one that added the columns: nobody would see them.
         """
@@ -629,7 +635,7 @@ class _TableMerge:
         if not net.adds or written is None:
             return
         for constraint in added_constraints(written, lands):
-            raise Refused(
+            raise FormatRefused(
                 f"has {constraint}, and the rows to be merged were not checked against it; include the "
                 f"commits that changed the constraints; {WAY_OUT}"
             )
@@ -637,7 +643,7 @@ class _TableMerge:
             return
         names = missing_columns(lands.schema_string, written.schema_string)
         shown_names = ", ".join(f"'{name}'" for name in names[:_SHOWN]) or "others"
-        raise Refused(
+        raise FormatRefused(
             f"lacks columns of the rows to be merged: {shown_names}; include the commits that changed the "
             f"columns; {WAY_OUT}"
         )
@@ -669,7 +675,7 @@ class _TableMerge:
             snapshot = self._commits.snapshot(stays, self._table.read, version)
             return KnownProposal(snapshot.protocol, snapshot.metadata)
 
-        at = LineTip.at(line, version, self._table.read)  # whatever the line's end is by now
+        at = BranchLogTip.at(line, version, self._table.read)  # whatever the line's end is by now
         return self._table.read_once(("delta known", stays.location, at), read)
 
     def _with_added_columns(self, net: NetChange, now: KnownProposal) -> NetChange:
@@ -721,7 +727,7 @@ def _require_managed(table: Table) -> DeltaTable | None:
     content = table.content
     if content is None or (isinstance(content, DeltaTable) and content.state):
         return content
-    raise Refused(
+    raise FormatRefused(
         "is not a table of the lake here, but is one on the other side; rename one of them, or keep this "
         "one with the mode 'drop' (drops the change, not the table)"
     )
@@ -729,13 +735,13 @@ def _require_managed(table: Table) -> DeltaTable | None:
 
 def _check_same(target: DeltaTable, source: DeltaTable) -> None:
     if target.id != source.id and target.location == source.location:
-        raise Refused(
+        raise FormatRefused(
             f"was released and adopted again since ({target.location}), so the two sides have no common "
             "history; keep this one with the mode 'drop' (drops the change, not the table), create a new "
             "branch, and write the changes of the other side there again"
         )
     if target.id != source.id or target.location != source.location:
-        raise Refused(
+        raise FormatRefused(
             f"is another table here ({target.location}) than on the other side ({source.location}); "
             "rename one of them, or keep this one with the mode 'drop' (drops the change, not the table)"
         )
@@ -752,10 +758,10 @@ def _is_forked_during_adoption(table: Table, target: DeltaTable) -> bool:
 def _check_phase(content: DeltaTable, where: str = "") -> None:
     phase = line_of(content).phase
     if phase is OwnershipPhase.RELEASED:
-        raise Refused(
+        raise FormatRefused(
             f"{where}was released from the lake, which no longer commits to it; leave the table out with the "
             "mode 'drop', or, if the lake is to manage it again, adopt the table and append the rows that "
             "the other side has"
         )
     if phase is OwnershipPhase.ADOPTING:
-        raise Refused(f"{where}is being adopted, and the outcome is not known yet; try again")
+        raise FormatRefused(f"{where}is being adopted, and the outcome is not known yet; try again")

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from penstock.formats.delta.branch_log.line import CommitTerms
+from penstock.formats.delta.branch_log.branch_log import CommitTerms
 from penstock.formats.delta.branch_log.past_operations import MERGED, PastOperation, read_operations
 from penstock.formats.delta.branch_log.replacements import Replacement, in_sum
 from penstock.formats.delta.protocol.actions import (
@@ -28,7 +28,7 @@ from penstock.formats.delta.protocol.actions import (
     reconciliation_key,
 )
 from penstock.formats.delta.protocol.row_ids import is_high_water_mark
-from penstock.formats.delta.protocol.transaction import DeltaReads, PartitionRegion, Partitions, last
+from penstock.formats.delta.protocol.transaction import DeltaReads, PartitionFilter, PartitionRegion, last
 
 FileActionT = TypeVar("FileActionT", Add, Remove)
 StateKey = tuple[str, str, str | None]
@@ -359,11 +359,11 @@ class _NetChangeFold:
         if remove.key in self._unclear and not is_replaced:
             self._doubtful[remove.key] = remove
 
-    def _forget_replaced(self, partitions: tuple[Partitions, ...] | None) -> PartitionRegion | None:
+    def _forget_replaced(self, partitions: tuple[PartitionFilter, ...] | None) -> PartitionRegion | None:
         """Drop the removes in partitions that are replaced: the replacement removes everything there."""
         if partitions is None:
             return None
-        region = PartitionRegion(self._schema_string, partitions or (Partitions(),))
+        region = PartitionRegion(self._schema_string, partitions or (PartitionFilter(),))
         for removes in (self._removed, self._doubtful):
             for key in [
                 key for key, remove in removes.items() if region.holds(remove.partition_values or {})
@@ -411,8 +411,8 @@ def _union_reads(delta_reads: DeltaReads, other: DeltaReads) -> DeltaReads:
 
 
 def _both_replace(
-    one: tuple[Partitions, ...] | None, other: tuple[Partitions, ...] | None
-) -> tuple[Partitions, ...] | None:
+    one: tuple[PartitionFilter, ...] | None, other: tuple[PartitionFilter, ...] | None
+) -> tuple[PartitionFilter, ...] | None:
     if one is None or other is None:
         return other if one is None else one
     return () if () in (one, other) else (*one, *(new for new in other if new not in one))

@@ -8,9 +8,16 @@ from uuid import uuid4
 
 import msgspec
 
+from penstock.formats.delta.branch_log.branch_log import (
+    Blobs,
+    BranchLog,
+    TableDefinition,
+    declared_of,
+    keep,
+    with_line,
+)
 from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.composed_commit import METRICS, compose, operation_metrics
-from penstock.formats.delta.branch_log.line import Blobs, DeclaredTable, Line, declared_of, keep, with_line
 from penstock.formats.delta.branch_log.net_change import NetChange
 from penstock.formats.delta.branch_log.past_operations import MERGED, OPERATIONS, write_operations
 from penstock.formats.delta.branch_log.prepared_table import PreparedTable
@@ -29,7 +36,7 @@ from penstock.formats.delta.protocol.actions import (
     write_action,
     write_commit,
 )
-from penstock.formats.delta.protocol.engine import engine_info
+from penstock.formats.delta.protocol.engine_name import engine_info
 from penstock.formats.delta.protocol.features import complete_protocol
 from penstock.formats.delta.protocol.lint import LintRules, LintState, check_commit
 from penstock.formats.delta.protocol.row_ids import (
@@ -39,7 +46,7 @@ from penstock.formats.delta.protocol.row_ids import (
     number_files,
 )
 from penstock.formats.delta.protocol.transaction import last
-from penstock.kernel.format import AppliedChange, Refused, Table, reader_with
+from penstock.kernel.format import AppliedChange, FormatRefused, Table, reader_with
 from penstock.model.encoding import ObjectId
 from penstock.model.nessie import DeltaTable
 
@@ -52,11 +59,11 @@ WAY_OUT: Final = (
 )
 
 
-Extend: TypeAlias = Callable[[Table, DeltaTable, Line], Line]
+Extend: TypeAlias = Callable[[Table, DeltaTable, BranchLog], BranchLog]
 """Whether a line of a table may get versions, and the line as they go on from it: it raises if not."""
 
 
-class NextVersions:
+class NextVersionBuilder:
     """The versions that net changes become, on top of a line."""
 
     def __init__(
@@ -64,7 +71,7 @@ class NextVersions:
         table: Table,
         commits: Commits,
         content: DeltaTable,
-        line: Line,
+        line: BranchLog,
         now_ms: int,
         extend: Extend,
         told: Mapping[str, Any],
@@ -94,7 +101,7 @@ class NextVersions:
         if not actions and not net.replacements and not net.undone:
             return
         if is_too_long(net.replacements) or is_too_long(net.undone):
-            raise Refused(
+            raise FormatRefused(
                 "was overwritten too many times on the other side for one merge; merge fewer commits at once"
             )
         line = self._extend(table, self._content, line)
@@ -113,7 +120,7 @@ class NextVersions:
         if problems:
             shown = "; ".join(problem.reason for problem in problems[:_SHOWN])
             more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
-            raise Refused(f"cannot get the changes of the other side: {shown}{more}; {WAY_OUT}")
+            raise FormatRefused(f"cannot get the changes of the other side: {shown}{more}; {WAY_OUT}")
         self._check_numbered(actions, old_declared, prepared)
         actions, highest = self._assign_row_ids(actions, old_declared, line)
         composed = compose(
@@ -140,7 +147,7 @@ class NextVersions:
         prepared.followed_by(actions)
 
     def _assign_row_ids(
-        self, actions: list[Action], old_declared: KnownProposal | None, line: Line
+        self, actions: list[Action], old_declared: KnownProposal | None, line: BranchLog
     ) -> tuple[list[Action], int | None]:
         """The actions with ids of rows, and the highest that was given; ``None`` if the table gives none."""
         protocol = last(actions, Protocol) or (None if old_declared is None else old_declared.protocol)
@@ -154,7 +161,7 @@ class NextVersions:
     def _check_numbered(
         self, actions: list[Action], old_declared: KnownProposal | None, prepared: PreparedTable
     ) -> None:
-        """``Refused`` if the table comes to track rows, and has files that do not come with ids."""
+        """``FormatRefused`` if the table comes to track rows, and has files that do not come with ids."""
         metadata = last(actions, Metadata)
         if old_declared is None or metadata is None:
             return
@@ -164,7 +171,7 @@ class NextVersions:
         files = prepared.files_to_replace(()).files
         missing = [key for key, file in files.items() if file.base_row_id is None and key not in named]
         if missing:
-            raise Refused(
+            raise FormatRefused(
                 f"would track rows ('{ENABLED}'), but {len(missing)} files that were added on the other "
                 f"side have no row ids; enable it on that side first; {WAY_OUT}"
             )
@@ -212,10 +219,10 @@ class NextVersions:
         if protocol is None and metadata is None:
             return None
         before = (
-            DeclaredTable(b"", b"") if old_declared is None else declared_of(self._line, self._table.read)
+            TableDefinition(b"", b"") if old_declared is None else declared_of(self._line, self._table.read)
         )
         object_id, data = keep(
-            DeclaredTable(
+            TableDefinition(
                 protocol=before.protocol if protocol is None else write_action(protocol),
                 metadata=before.metadata if metadata is None else write_action(metadata),
             )

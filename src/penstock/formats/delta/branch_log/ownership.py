@@ -14,13 +14,14 @@ from uuid import UUID
 import msgspec
 
 from penstock.errors import Damaged, InvalidRequest
-from penstock.formats.delta.branch_log.intents import FileBody
-from penstock.formats.delta.branch_log.line import Line, Read, declared_of
+from penstock.formats.delta.branch_log.branch_log import BranchLog, Read, declared_of
+from penstock.formats.delta.branch_log.intents import ActionsBodyFile
 from penstock.formats.delta.errors import InvalidTable, ManagedElsewhere, UnsupportedFeature
 from penstock.formats.delta.protocol.actions import CommitInfo, Metadata, Protocol, parse_action, write_commit
-from penstock.formats.delta.protocol.agreement import agree, disagreements
 from penstock.formats.delta.protocol.clones import OWNER_CONF, clone_sources, write_sources
-from penstock.formats.delta.protocol.engine import engine_info
+from penstock.formats.delta.protocol.column_mapping import mapping_faults
+from penstock.formats.delta.protocol.engine_name import engine_info
+from penstock.formats.delta.protocol.feature_alignment import agree, disagreements
 from penstock.formats.delta.protocol.feature_table import (
     BASIC,
     ENGINE,
@@ -40,7 +41,6 @@ from penstock.formats.delta.protocol.features import (
 from penstock.formats.delta.protocol.iceberg_compat import iceberg_faults
 from penstock.formats.delta.protocol.lint import ENABLED_TIMESTAMP, ENABLED_VERSION, OWNER_NAME, TIMESTAMPS
 from penstock.formats.delta.protocol.lint_metadata import unserved_columns
-from penstock.formats.delta.protocol.mapping import mapping_faults
 from penstock.formats.delta.protocol.properties import (
     MATERIALIZE_PARTITIONS,
     MATERIALIZED_PARTITIONS,
@@ -95,12 +95,12 @@ class OwnerIdentity(msgspec.Struct, frozen=True):
             identity["at"] = without_secrets(self.url)
         return {OWNER_NAME: PENSTOCK, OWNER_CONF: msgspec.json.encode(identity, order="sorted").decode()}
 
-    def owns(self, owner: Owner | None) -> bool:
+    def owns(self, owner: TableOwner | None) -> bool:
         """Whether a table that names this owner is one of the lake's."""
         return owner is not None and owner.name == PENSTOCK and owner.lake == self.lake_id
 
 
-class Owner(msgspec.Struct, frozen=True):
+class TableOwner(msgspec.Struct, frozen=True):
     """The owner that a table names."""
 
     name: str
@@ -134,7 +134,7 @@ class Owner(msgspec.Struct, frozen=True):
         return f"lake {self.lake}{where}" if self.lake else f"'{self.name}'"
 
 
-def owner_of(protocol: Protocol, metadata: Metadata, table: str = "the table") -> Owner | None:
+def owner_of(protocol: Protocol, metadata: Metadata, table: str = "the table") -> TableOwner | None:
     """The owner of a table's commits, ``None`` for a table of the file system.
 
     ``InvalidTable`` if the feature and the property do not agree, or the owner's settings are no map of text:
@@ -154,7 +154,7 @@ def owner_of(protocol: Protocol, metadata: Metadata, table: str = "the table") -
     if name is None:
         return None
     try:
-        return Owner(name, {} if conf is None else json_decoder(dict[str, str]).decode(conf))
+        return TableOwner(name, {} if conf is None else json_decoder(dict[str, str]).decode(conf))
     except (msgspec.MsgspecError, ValueError, RecursionError) as problem:
         raise InvalidTable(
             f"{table} is invalid: the property '{OWNER_CONF}' is not a JSON object of texts: {problem}",
@@ -162,7 +162,7 @@ def owner_of(protocol: Protocol, metadata: Metadata, table: str = "the table") -
         ) from None
 
 
-def owner_of_line(line: Line, read: Read, table: str = "the table") -> Owner | None:
+def owner_of_line(line: BranchLog, read: Read, table: str = "the table") -> TableOwner | None:
     """The owner that a table names at the end of a line. Raises as ``owner_of``."""
     declared = declared_of(line, read)
     protocol, metadata = parse_action(declared.protocol), parse_action(declared.metadata)
@@ -258,7 +258,7 @@ class NewTable(msgspec.Struct, frozen=True, kw_only=True):
     description: str | None = None
     id: UUID | None = None
     """What it is to be known by; made up if nothing is given."""
-    actions: bytes | FileBody | None = None
+    actions: bytes | ActionsBodyFile | None = None
     """Its first files, as the lines of a commit; ``None`` for an empty table."""
     sources: tuple[str, ...] = ()
     """The locations of other tables that files of it lie in: it is a clone."""
@@ -313,7 +313,7 @@ def first_commit(
     return CommitInfo({**info.fields, **writer_fields}), protocol, metadata
 
 
-class TableBefore(msgspec.Struct, frozen=True, kw_only=True):
+class TableBeforeCommit(msgspec.Struct, frozen=True, kw_only=True):
     """A table before a commit that changes whose it is."""
 
     version: int
@@ -324,7 +324,7 @@ class TableBefore(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def conversion(
-    before: TableBefore,
+    before: TableBeforeCommit,
     identity: OwnerIdentity,
     table_id: UUID,
     uuid: UUID,
@@ -353,7 +353,7 @@ def conversion(
     return _encode_conversion(operation, before, protocol, metadata, uuid, now_ms, time)
 
 
-def _feature_added_on_adoption(before: TableBefore) -> str:
+def _feature_added_on_adoption(before: TableBeforeCommit) -> str:
     """What the lake adds to a table on adoption, or what a lost owner had added."""
     if not is_timed(before.protocol, before.metadata):
         return ENABLED if IN_COMMIT_TIMESTAMP in supported_features(before.protocol) else ADDED
@@ -361,7 +361,7 @@ def _feature_added_on_adoption(before: TableBefore) -> str:
     return "" if owner is None else owner.noted_addition
 
 
-def release(before: TableBefore, uuid: UUID, now_ms: int) -> bytes:
+def release(before: TableBeforeCommit, uuid: UUID, now_ms: int) -> bytes:
     """The commit after which a table is the file system's again, whole.
 
     It loses the feature, what named its owner, and in-commit timestamps if they came with the owner: engines
@@ -397,7 +397,7 @@ def is_timed(protocol: Protocol, metadata: Metadata) -> bool:
 
 def _encode_conversion(
     operation: str,
-    before: TableBefore,
+    before: TableBeforeCommit,
     protocol: Protocol,
     metadata: Metadata,
     uuid: UUID,

@@ -12,22 +12,28 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.branch_log.commits import Commits
-from penstock.formats.delta.branch_log.composed_commit import HELD_MAX_BYTES, line_id, stage_body
-from penstock.formats.delta.branch_log.intents import Adopt, CreateIntent, Release, ResyncIntent, Settle
-from penstock.formats.delta.branch_log.line import (
+from penstock.formats.delta.branch_log.branch_log import (
     Blobs,
+    BranchLog,
+    BranchLogEntry,
+    CommitRecord,
     CommitTerms,
-    DeclaredTable,
-    HeldCommit,
-    Line,
-    LineEntry,
     OwnershipPhase,
+    TableDefinition,
     declared_of,
     keep,
     line_of,
     uuid_of,
     with_line,
+)
+from penstock.formats.delta.branch_log.commits import Commits
+from penstock.formats.delta.branch_log.composed_commit import HELD_MAX_BYTES, line_id, stage_body
+from penstock.formats.delta.branch_log.intents import (
+    AdoptIntent,
+    CreateIntent,
+    ReleaseIntent,
+    ResyncIntent,
+    SettleIntent,
 )
 from penstock.formats.delta.branch_log.ownership import OwnerIdentity, owner_of
 from penstock.formats.delta.branch_log.proposal import refusal_error
@@ -37,11 +43,11 @@ from penstock.formats.delta.protocol.feature_table import IN_COMMIT_TIMESTAMP, M
 from penstock.formats.delta.protocol.lint import LintRules, LintState, check_bytes
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.protocol.transaction import last
-from penstock.kernel.format import AppliedChange, Refused, Table
+from penstock.kernel.format import AppliedChange, FormatRefused, Table
 from penstock.model.encoding import encode
 from penstock.model.nessie import DeltaTable
 
-Custody: TypeAlias = CreateIntent | Adopt | Settle | Release | ResyncIntent
+Custody: TypeAlias = CreateIntent | AdoptIntent | SettleIntent | ReleaseIntent | ResyncIntent
 
 
 def prepare_custody(table: Table, commits: Commits, intent: Custody, owner: OwnerIdentity) -> None:
@@ -49,7 +55,7 @@ def prepare_custody(table: Table, commits: Commits, intent: Custody, owner: Owne
 
     ``InvalidRequest`` if a table that is to come would not name this lake as its owner.
     """
-    if isinstance(intent, Settle):
+    if isinstance(intent, SettleIntent):
         return
     if isinstance(intent, ResyncIntent):
         _check_own(table, intent, owner)
@@ -57,13 +63,13 @@ def prepare_custody(table: Table, commits: Commits, intent: Custody, owner: Owne
             _check_named(table, intent, owner)
             _read_once(table, commits, _make_content(intent), intent.actions)
         return
-    if isinstance(intent, CreateIntent | Adopt):
+    if isinstance(intent, CreateIntent | AdoptIntent):
         _check_named(table, intent, owner)
     if isinstance(intent, CreateIntent):
         _check_commit_lines(table, intent.actions, LintState(), LintRules())
         if table.content is None:
             _check_unused(commits, intent)
-    if isinstance(intent, CreateIntent | Adopt):
+    if isinstance(intent, CreateIntent | AdoptIntent):
         _read_once(table, commits, _make_content(intent), intent.actions)
     elif isinstance(table.content, DeltaTable) and table.content.state:
         _read_once(table, commits, table.content, intent.actions)
@@ -71,21 +77,23 @@ def prepare_custody(table: Table, commits: Commits, intent: Custody, owner: Owne
 
 def apply_custody(table: Table, commits: Commits, intent: Custody) -> AppliedChange:
     """The table after such a change. The same one a second time changes nothing."""
-    if isinstance(intent, CreateIntent | Adopt):
+    if isinstance(intent, CreateIntent | AdoptIntent):
         return _begin(table, commits, intent)
     if isinstance(intent, ResyncIntent):
         return _resync(table, commits, intent)
     content = table.content
     if not isinstance(content, DeltaTable) or not content.state:
-        if isinstance(intent, Settle):
+        if isinstance(intent, SettleIntent):
             return AppliedChange(content)
-        raise Refused("does not exist")
-    if isinstance(intent, Settle):
+        raise FormatRefused("does not exist")
+    if isinstance(intent, SettleIntent):
         return _apply_settle(content, intent)
     return _release(table, commits, content, intent)
 
 
-def _check_named(table: Table, intent: CreateIntent | Adopt | ResyncIntent, owner: OwnerIdentity) -> None:
+def _check_named(
+    table: Table, intent: CreateIntent | AdoptIntent | ResyncIntent, owner: OwnerIdentity
+) -> None:
     actions = [line.action for line in parse_commit(intent.actions)]
     protocol, metadata = last(actions, Protocol), last(actions, Metadata)
     if protocol is None or metadata is None:
@@ -114,37 +122,37 @@ def _check_unused(commits: Commits, intent: CreateIntent) -> None:
     """Refuse a location that has a log: of a table that this very request created, and that is dropped."""
     first, second = commits.places.at(intent.location).read([str(CommitName(0)), str(CommitName(1))])
     if second is not None or (first is not None and first != intent.actions):
-        raise Refused(f"cannot be created: there is already a log at {intent.location}")
+        raise FormatRefused(f"cannot be created: there is already a log at {intent.location}")
 
 
-def _begin(table: Table, commits: Commits, intent: CreateIntent | Adopt) -> AppliedChange:
+def _begin(table: Table, commits: Commits, intent: CreateIntent | AdoptIntent) -> AppliedChange:
     if table.content is not None:
         if _is_repeated(table, commits, intent):
             return AppliedChange(table.content)
-        raise Refused("exists already")
+        raise FormatRefused("exists already")
     phase, before = OwnershipPhase.OWNED, -1
-    if isinstance(intent, Adopt):
+    if isinstance(intent, AdoptIntent):
         phase, before = OwnershipPhase.ADOPTING, intent.version - 1
         if not table.is_default:
-            raise Refused("can be adopted on the default branch only")
+            raise FormatRefused("can be adopted on the default branch only")
     content = _make_content(intent)
     first = _read_once(table, commits, content, intent.actions)
     assert first.protocol is not None  # it was prepared
     assert first.metadata is not None
-    declared, packed = keep(DeclaredTable(first.protocol, first.metadata))
-    empty = Line(phase=phase, published=before, latest=before, timestamp_ms=-1, declared=declared)
-    line, runs = empty.followed_by(first.entry, may_repeat_files=isinstance(intent, Adopt))
+    declared, packed = keep(TableDefinition(first.protocol, first.metadata))
+    empty = BranchLog(phase=phase, published=before, latest=before, timestamp_ms=-1, declared=declared)
+    line, runs = empty.followed_by(first.entry, may_repeat_files=isinstance(intent, AdoptIntent))
     return AppliedChange(
         with_line(content, line), {declared: packed, **first.blobs, **runs}, _encode_without_actions(intent)
     )
 
 
-def _is_repeated(table: Table, commits: Commits, intent: CreateIntent | Adopt) -> bool:
+def _is_repeated(table: Table, commits: Commits, intent: CreateIntent | AdoptIntent) -> bool:
     """Whether the table that is there is the one of this very request."""
     content = table.content
     if not isinstance(content, DeltaTable) or content.id != intent.id:
         return False
-    if isinstance(intent, Adopt) or not intent.is_given:
+    if isinstance(intent, AdoptIntent) or not intent.is_given:
         return True  # nobody else has made up the same id
     first = line_of(content).at(0, table.read)
     return (
@@ -152,39 +160,39 @@ def _is_repeated(table: Table, commits: Commits, intent: CreateIntent | Adopt) -
     )
 
 
-def _apply_settle(content: DeltaTable, intent: Settle) -> AppliedChange:
+def _apply_settle(content: DeltaTable, intent: SettleIntent) -> AppliedChange:
     line = line_of(content)
     if content.id != intent.id or line.phase is OwnershipPhase.OWNED:
         return AppliedChange(content)
     if not intent.owned:
         return AppliedChange(None)
     if line.phase is OwnershipPhase.RELEASED:
-        raise Refused("was released, so the lake cannot keep it")
+        raise FormatRefused("was released, so the lake cannot keep it")
     owned = msgspec.structs.replace(line.published_to(line.latest), phase=OwnershipPhase.OWNED)
     return AppliedChange(with_line(content, owned))
 
 
 def _resync(table: Table, commits: Commits, intent: ResyncIntent) -> AppliedChange:
     if not table.is_default:
-        raise Refused("can be resynced on the default branch only")
+        raise FormatRefused("can be resynced on the default branch only")
     content, known_version = table.content, -1
     if content is not None:
         old_identity = intent.replaced or intent.id
         if not isinstance(content, DeltaTable) or not content.state or content.id != old_identity:
-            raise Refused("is another table now")
+            raise FormatRefused("is another table now")
         line = line_of(content)
         known_version = line.latest
         if line.phase is not OwnershipPhase.OWNED:
-            raise Refused(f"cannot be resynced while it is {line.phase}")
+            raise FormatRefused(f"cannot be resynced while it is {line.phase}")
     if known_version != intent.known:
-        raise Refused(
+        raise FormatRefused(
             "was changed while it was compared with its log",
             expected=f"version {intent.known}",
             found=f"version {known_version}",
             found_version=known_version,
         )
-    declared, packed = keep(DeclaredTable(intent.protocol, intent.metadata))
-    line = Line(
+    declared, packed = keep(TableDefinition(intent.protocol, intent.metadata))
+    line = BranchLog(
         phase=OwnershipPhase.OWNED,
         published=intent.version,
         latest=intent.version,
@@ -196,23 +204,23 @@ def _resync(table: Table, commits: Commits, intent: ResyncIntent) -> AppliedChan
         next_one = _read_once(table, commits, _make_content(intent), intent.actions)
         assert next_one.protocol is not None  # it was prepared
         assert next_one.metadata is not None
-        after, packed = keep(DeclaredTable(next_one.protocol, next_one.metadata))
+        after, packed = keep(TableDefinition(next_one.protocol, next_one.metadata))
         line, runs = line.followed_by(next_one.entry, after)
         blobs = {after: packed, **next_one.blobs, **runs}
     short = msgspec.structs.replace(intent, protocol=b"", metadata=b"", actions=b"")
     return AppliedChange(with_line(_make_content(intent), line), blobs, encode(short))
 
 
-def _release(table: Table, commits: Commits, content: DeltaTable, intent: Release) -> AppliedChange:
+def _release(table: Table, commits: Commits, content: DeltaTable, intent: ReleaseIntent) -> AppliedChange:
     line = line_of(content)
     if not table.is_default:
-        raise Refused("can be released on the default branch only")
+        raise FormatRefused("can be released on the default branch only")
     if line.phase is OwnershipPhase.RELEASED and line.latest == intent.version:
         return AppliedChange(content)
     if line.phase is not OwnershipPhase.OWNED:
-        raise Refused(f"cannot be released while it is {line.phase}")
+        raise FormatRefused(f"cannot be released while it is {line.phase}")
     if intent.version != line.latest + 1:
-        raise Refused(
+        raise FormatRefused(
             "was committed to while it was being released",
             expected=f"version {intent.version - 1}",
             found=f"version {line.latest}",
@@ -223,7 +231,7 @@ def _release(table: Table, commits: Commits, content: DeltaTable, intent: Releas
     final = _read_once(table, commits, content, intent.actions)
     old_declared = declared_of(line, table.read)
     declared, packed = keep(
-        DeclaredTable(final.protocol or old_declared.protocol, final.metadata or old_declared.metadata)
+        TableDefinition(final.protocol or old_declared.protocol, final.metadata or old_declared.metadata)
     )
     after, runs = line.followed_by(final.entry, declared)
     released = msgspec.structs.replace(after, phase=OwnershipPhase.RELEASED)
@@ -237,7 +245,7 @@ def _release(table: Table, commits: Commits, content: DeltaTable, intent: Releas
 class _WholeCommit(NamedTuple):
     """A commit whose bytes are given, as an entry that the kernel holds."""
 
-    entry: LineEntry
+    entry: BranchLogEntry
     blobs: Blobs
     protocol: bytes | None
     metadata: bytes | None
@@ -264,8 +272,8 @@ def _read(table: Table, commits: Commits, content: DeltaTable, data: bytes) -> _
     if len(data) > HELD_MAX_BYTES:
         cut = data.find(b"\n") + 1
         head, body = data[:cut], stage_body(table, commits, content.location, data[cut:])
-    held, packed = keep(HeldCommit(CommitTerms(), head))
-    entry = LineEntry(
+    held, packed = keep(CommitRecord(CommitTerms(), head))
+    entry = BranchLogEntry(
         uuid=uuid_of(hashlib.sha256(data).digest()),
         size=len(data),
         timestamp_ms=info.in_commit_timestamp,
@@ -282,10 +290,10 @@ def _check_commit_lines(table: Table, data: bytes, before: LintState, rules: Lin
         raise refusal_error(table.key, problems)
 
 
-def _make_content(intent: CreateIntent | Adopt | ResyncIntent) -> DeltaTable:
+def _make_content(intent: CreateIntent | AdoptIntent | ResyncIntent) -> DeltaTable:
     return DeltaTable(id=intent.id, location=intent.location)
 
 
-def _encode_without_actions(intent: CreateIntent | Adopt | Release) -> bytes:
+def _encode_without_actions(intent: CreateIntent | AdoptIntent | ReleaseIntent) -> bytes:
     """What is stored of an intent: the line has all the rest."""
     return encode(msgspec.structs.replace(intent, actions=b""))

@@ -13,9 +13,16 @@ from typing import Final
 
 import msgspec
 
+from penstock.formats.delta.branch_log.branch_log import (
+    BranchLog,
+    BranchLogEntry,
+    BranchLogTip,
+    CommitTerms,
+    Read,
+    line_of,
+)
 from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.file_transitions import Files, shifts_between
-from penstock.formats.delta.branch_log.line import CommitTerms, Line, LineEntry, LineTip, Read, line_of
 from penstock.formats.delta.branch_log.net_change import NetStep
 from penstock.formats.delta.branch_log.ratification import read_declared
 from penstock.formats.delta.branch_log.replacements import (
@@ -41,8 +48,8 @@ from penstock.formats.delta.protocol.actions import (
 )
 from penstock.formats.delta.protocol.lint_files import Lookup
 from penstock.formats.delta.protocol.row_ids import is_high_water_mark
-from penstock.formats.delta.protocol.transaction import Partitions, last
-from penstock.kernel.format import PrepareAgain, Refused, Table
+from penstock.formats.delta.protocol.transaction import PartitionFilter, last
+from penstock.kernel.format import FormatRefused, PrepareAgain, Table
 from penstock.model.encoding import encode
 from penstock.model.nessie import DeltaTable
 
@@ -85,8 +92,8 @@ def steps_but_appends(
 
 
 def _versions_but_appends(
-    line: Line, after: int, last: int, read: Read
-) -> Iterator[tuple[int, LineEntry | None]]:
+    line: BranchLog, after: int, last: int, read: Read
+) -> Iterator[tuple[int, BranchLogEntry | None]]:
     """The versions of a line that may have done more than to append."""
     changes = line.changes
     unknown = line.latest if changes is None else changes.after
@@ -96,7 +103,9 @@ def _versions_but_appends(
         yield version, None if version <= line.published else line.at(version, read)
 
 
-def versions(line: Line, after: int, last: int, read: Read) -> Iterator[tuple[int, LineEntry | None]]:
+def versions(
+    line: BranchLog, after: int, last: int, read: Read
+) -> Iterator[tuple[int, BranchLogEntry | None]]:
     """The versions of a line after one and up to another, with their entries; published ones have none."""
     for version in range(after + 1, min(line.published, last) + 1):
         yield version, None
@@ -111,7 +120,7 @@ def _cached_step(
     commits: Commits,
     location: str,
     version: int,
-    entry: LineEntry | None,
+    entry: BranchLogEntry | None,
     may_repeat_files: bool,
 ) -> NetStep:
     named = (b"", b"") if entry is None else (entry.uuid, entry.line)
@@ -143,14 +152,14 @@ def live_at(table: Table, commits: Commits, content: DeltaTable, version: int) -
     def look(paths: Collection[str]) -> Mapping[str, str | None]:
         if version < 0:
             return {}
-        at = LineTip.at(line_of(content), version, table.read)  # whatever the line's end is by now
+        at = BranchLogTip.at(line_of(content), version, table.read)  # whatever the line's end is by now
         key = ("delta live at", content.location, at, *sorted(paths))
         return table.read_once(key, lambda: commits.snapshot(content, table.read, version).live(paths))
 
     return look
 
 
-def parted_at(line: Line, other: Line, read: Read) -> int:
+def parted_at(line: BranchLog, other: BranchLog, read: Read) -> int:
     """The last version that two lines share. Both begin with a part of the default branch's."""
     parted = min(line.fork, other.fork)
     pairs = zip(
@@ -164,7 +173,7 @@ def parted_at(line: Line, other: Line, read: Read) -> int:
 
 
 def replacements_since(
-    table: Table, commits: Commits, line: Line, after: DeltaTable
+    table: Table, commits: Commits, line: BranchLog, after: DeltaTable
 ) -> tuple[Replacement, ...]:
     """The replacements that a wanted state rests on, and a line does not have: they come with the state."""
     target_line = line_of(after)
@@ -176,7 +185,7 @@ def replacements_since(
             return in_sum([replacement for step in since for replacement in step.replacements])
         return ()
 
-    return table.read_once(("delta replacements", after.location, LineTip.of(target_line), parted), read)
+    return table.read_once(("delta replacements", after.location, BranchLogTip.of(target_line), parted), read)
 
 
 def undone_since(
@@ -223,7 +232,7 @@ class PreparedTable:
         self._table, self._commits, self._now_ms = table, commits, now_ms
         self._content, self._line = content, line_of(content)
         self._from = self._find_lookup_version()
-        self._tip = LineTip(-1, b"") if self._from is None else LineTip.of(line_of(self._from))
+        self._tip = BranchLogTip(-1, b"") if self._from is None else BranchLogTip.of(line_of(self._from))
         self._more: list[tuple[Action, ...]] = []
         self._told: tuple[int, Files] = (-1, {})
         self._settled: Files = {}
@@ -278,7 +287,7 @@ class PreparedTable:
             files |= self._look_up(unknown.difference(named)) | named
         return {path: state[0] for path, state in files.items() if state is not None}
 
-    def files_to_replace(self, partitions: tuple[Partitions, ...]) -> ReplacedFiles:
+    def files_to_replace(self, partitions: tuple[PartitionFilter, ...]) -> ReplacedFiles:
         """The files in some partitions, to be removed."""
         since = list(self._commits_after(self._tip.version))
         if self._from is None:
@@ -296,7 +305,7 @@ class PreparedTable:
     def until(self, after: DeltaTable) -> StateDifference:
         """What it takes to make a wanted version of it."""
         difference = self._table.read_once(
-            (*self._note_key("until"), LineTip.of(line_of(after))),
+            (*self._note_key("until"), BranchLogTip.of(line_of(after))),
             lambda: self._difference_by_commits(after) or self._difference_by_snapshots(after),
         )
         for actions in self._commits_after(self._tip.version):
@@ -307,7 +316,7 @@ class PreparedTable:
         return difference
 
     def _domains_in(self, after: DeltaTable) -> Mapping[str, DomainMetadata]:
-        key = ("delta wanted domains", after.location, LineTip.of(line_of(after)))
+        key = ("delta wanted domains", after.location, BranchLogTip.of(line_of(after)))
         return self._table.read_once(key, lambda: self._commits.snapshot(after, self._table.read).domains)
 
     def _difference_by_snapshots(self, after: DeltaTable) -> StateDifference:
@@ -356,7 +365,7 @@ class PreparedTable:
         """A version of the line at which things are looked up; ``None`` stands for the empty table."""
         key = ("delta begin", self._content.location)
         began: DeltaTable | None = self._table.notes.get(key, self._content)
-        if began is None or LineTip.of(line_of(began)).is_on(self._line, self._table.read):
+        if began is None or BranchLogTip.of(line_of(began)).is_on(self._line, self._table.read):
             return began
         return self._content
 
@@ -374,7 +383,7 @@ class PreparedTable:
 
     def files_in(self, after: DeltaTable, keys: Collection[FileKey]) -> dict[FileKey, Add]:
         """Of some files, those that are part of a wanted version."""
-        note = ("delta wanted", after.location, LineTip.of(line_of(after)))
+        note = ("delta wanted", after.location, BranchLogTip.of(line_of(after)))
         adds: dict[FileKey, Add | None] = self._table.notes.setdefault(note, {})
         if missing := {key for key in keys if key not in adds}:
             if not self._table.may_read:
@@ -389,7 +398,9 @@ class PreparedTable:
     def _read_snapshot(self) -> LogSnapshot:
         if self._from is None:
             # Whoever creates a table and restores another state of it in one request has nothing to look up.
-            raise Refused("was created by the same request; include its later commits in another request")
+            raise FormatRefused(
+                "was created by the same request; include its later commits in another request"
+            )
         return self._commits.snapshot(self._from, self._table.read)
 
     def _commits_after(self, version: int) -> Iterator[tuple[Action, ...]]:

@@ -7,9 +7,9 @@ from functools import cached_property
 from typing import Any, Final
 
 from penstock.errors import InvalidContent, InvalidRequest
+from penstock.formats.delta.branch_log.branch_log import CommitTerms
 from penstock.formats.delta.branch_log.composed_commit import BODIES, METRICS, CommitBody, operation_metrics
-from penstock.formats.delta.branch_log.intents import CommitIntent, FileBody
-from penstock.formats.delta.branch_log.line import CommitTerms
+from penstock.formats.delta.branch_log.intents import ActionsBodyFile, CommitIntent
 from penstock.formats.delta.branch_log.replacements import check_partitions
 from penstock.formats.delta.protocol.actions import (
     Action,
@@ -21,8 +21,8 @@ from penstock.formats.delta.protocol.actions import (
     Remove,
     Txn,
 )
-from penstock.formats.delta.protocol.engine import engine_info
-from penstock.formats.delta.protocol.lint import Problem
+from penstock.formats.delta.protocol.engine_name import engine_info
+from penstock.formats.delta.protocol.lint import LintProblem
 from penstock.formats.delta.protocol.lint_files import Fault, Numbered, has_whole_address
 from penstock.formats.delta.protocol.lint_lines import read_lines
 from penstock.formats.delta.protocol.row_ids import is_high_water_mark
@@ -44,7 +44,7 @@ class DeltaProposal:
         self.key, self.intent = key, intent
         self.body: CommitBody | None = None
         data = intent.actions
-        if isinstance(data, FileBody):
+        if isinstance(data, ActionsBodyFile):
             self.body = CommitBody(data.name, data.sha256, data.size)
             data = _read_body(key, places.at(location), data)
         self.info: CommitInfo | None = None
@@ -56,7 +56,7 @@ class DeltaProposal:
         """The lines that tell what the table is."""
         self.row_id_lines: dict[int, Action] = {}
         """The actions that tell ids of rows, or should, by the places of their lines in ``lines``."""
-        self.problems: list[Problem] = []
+        self.problems: list[LintProblem] = []
         """Lines that cannot be read, or stand where they must not."""
         self.lines: bytes = b"\n".join((*self._read(data), b""))
 
@@ -68,7 +68,7 @@ class DeltaProposal:
                 is_misplaced = raws or self.info is not None or self.body is not None
                 if is_misplaced and len(self.problems) < _KEPT:
                     where = "it must be the first action of a commit"
-                    self.problems.append(Problem(number, "commitInfo", where))
+                    self.problems.append(LintProblem(number, "commitInfo", where))
                 self.info, self.info_line = action, raw
                 continue
             if isinstance(action, Add | Remove) or is_high_water_mark(action):
@@ -79,7 +79,7 @@ class DeltaProposal:
                 self.actions.append((number, action))
             if isinstance(action, Protocol | Metadata):
                 self.raw[type(action)] = raw
-        self.problems += (Problem(number, "", reason) for number, reason in faults)
+        self.problems += (LintProblem(number, "", reason) for number, reason in faults)
         return raws
 
     @cached_property
@@ -182,7 +182,7 @@ class DeltaProposal:
         return (self.info and self.info.transaction_id) or str(self.intent.uuid)
 
 
-def refusal_error(key: Key, problems: list[Problem] | tuple[Problem, ...]) -> InvalidContent:
+def refusal_error(key: Key, problems: list[LintProblem] | tuple[LintProblem, ...]) -> InvalidContent:
     """The error that lists everything that is wrong with a commit."""
     shown = [f"  {problem}" for problem in problems[:_SHOWN]]
     if len(problems) > _SHOWN:
@@ -199,7 +199,7 @@ _KEPT: Final = 1000
 _NAME_MAX: Final = 500
 
 
-def _read_body(key: Key, place: Place, body: FileBody) -> bytes:
+def _read_body(key: Key, place: Place, body: ActionsBodyFile) -> bytes:
     """The actions that a writer put into a file. They stay there, as a part of the commit."""
     shown = body.name if len(body.name) <= _NAME_MAX else f"{body.name[:60]}…"
     if not _is_body_name(body.name):

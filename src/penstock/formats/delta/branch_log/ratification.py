@@ -14,6 +14,16 @@ from typing import Final
 import msgspec
 
 from penstock.errors import InvalidRequest
+from penstock.formats.delta.branch_log.branch_log import (
+    Blobs,
+    BranchLog,
+    BranchLogTip,
+    TableDefinition,
+    declared_of,
+    keep,
+    line_of,
+    unpack_declared,
+)
 from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.composed_commit import (
     HELD_MAX_BYTES,
@@ -26,20 +36,10 @@ from penstock.formats.delta.branch_log.composed_commit import (
     stage_body,
 )
 from penstock.formats.delta.branch_log.intents import check_history
-from penstock.formats.delta.branch_log.line import (
-    Blobs,
-    DeclaredTable,
-    Line,
-    LineTip,
-    declared_of,
-    keep,
-    line_of,
-    unpack_declared,
-)
 from penstock.formats.delta.branch_log.ownership import protected_changes
 from penstock.formats.delta.branch_log.proposal import DeltaProposal, refusal_error
 from penstock.formats.delta.branch_log.replacements import ReplacedFiles, naming, new_replacements
-from penstock.formats.delta.branch_log.row_ids import NumberedLines, begin_counter, number_lines
+from penstock.formats.delta.branch_log.row_ids import NumberedCommitLines, begin_counter, number_lines
 from penstock.formats.delta.errors import InvalidLog, MalformedAction, VersionNotFound
 from penstock.formats.delta.protocol.actions import (
     Action,
@@ -54,13 +54,13 @@ from penstock.formats.delta.protocol.actions import (
     write_commit,
 )
 from penstock.formats.delta.protocol.clustering import CLUSTERING, clustering_columns
+from penstock.formats.delta.protocol.column_mapping import mapping_changes
 from penstock.formats.delta.protocol.commit_summary import some
 from penstock.formats.delta.protocol.conflicts import DeltaConflict, check_winner, rebase
 from penstock.formats.delta.protocol.feature_table import ROW_TRACKING
 from penstock.formats.delta.protocol.features import supported_features, unwritable
-from penstock.formats.delta.protocol.lint import WHOLE_COMMIT, LintRules, LintState, Problem, check_commit
+from penstock.formats.delta.protocol.lint import WHOLE_COMMIT, LintProblem, LintRules, LintState, check_commit
 from penstock.formats.delta.protocol.lint_files import VECTORS
-from penstock.formats.delta.protocol.mapping import mapping_changes
 from penstock.formats.delta.protocol.row_ids import (
     FileRowIds,
     assigns_row_ids,
@@ -74,12 +74,12 @@ from penstock.formats.delta.protocol.row_ids import (
 from penstock.formats.delta.protocol.transaction import (
     DeltaReads,
     DeltaTransaction,
-    Winner,
+    WinningCommit,
     isolation_for,
     last,
     table_isolation,
 )
-from penstock.kernel.format import PrepareAgain, Refused, Table
+from penstock.kernel.format import FormatRefused, PrepareAgain, Table
 from penstock.model.encoding import ObjectId
 from penstock.model.nessie import DeltaTable
 
@@ -104,7 +104,7 @@ class CheckedProposal(msgspec.Struct, frozen=True, kw_only=True):
     """A proposal that may be ratified on top of ``tip``."""
 
     proposal: DeltaProposal
-    tip: LineTip
+    tip: BranchLogTip
     declared: ObjectId
     transaction: DeltaTransaction | None = None
     """What it read, brought up to the tip; ``None`` if it read no version."""
@@ -136,7 +136,8 @@ def check(
 ) -> CheckedProposal:
     """Check a proposal without a version against the table as it is, reading what that takes.
 
-    ``InvalidContent`` if it would break the table, ``Refused`` if it does not go with what others committed.
+    ``InvalidContent`` if it would break the table, ``FormatRefused`` if it does not go with what others
+    committed.
     """
     line, intent = line_of(content), proposal.intent
     if intent.read_version is None and proposal.raw:
@@ -168,7 +169,12 @@ def check(
 
 
 def _stage(
-    table: Table, commits: Commits, content: DeltaTable, line: Line, checked: CheckedProposal, now_ms: int
+    table: Table,
+    commits: Commits,
+    content: DeltaTable,
+    line: BranchLog,
+    checked: CheckedProposal,
+    now_ms: int,
 ) -> StagedProposal | None:
     """Put what will be too large for the kernel to storage, while that may be done."""
     terms = limit_terms(checked.proposal.terms)
@@ -196,7 +202,7 @@ def check_files(
     ``InvalidContent`` if it has lines that cannot be read, with whatever else is wrong.
     """
     line = line_of(content)
-    checked = CheckedProposal(proposal=proposal, tip=LineTip.of(line), declared=line.declared)
+    checked = CheckedProposal(proposal=proposal, tip=BranchLogTip.of(line), declared=line.declared)
     if proposal.problems:
         lint(table, line, checked, now_ms)
     if proposal.may_repeat_files and CLUSTERING in supported_features(
@@ -229,11 +235,11 @@ def _without_ids(table: Table, proposal: DeltaProposal, files: Iterable[Add]) ->
     uncounted = sorted(key.path for key, file in unnumbered.items() if count_rows(file) is None)
     if uncounted:
         reason = f"rows cannot be tracked: 'stats' of {some(uncounted)} do not say how many rows there are"
-        raise refusal_error(table.key, [Problem(WHOLE_COMMIT, "", reason)])
+        raise refusal_error(table.key, [LintProblem(WHOLE_COMMIT, "", reason)])
     return unnumbered
 
 
-def _must_look_up(table: Table, line: Line, proposal: DeltaProposal) -> bool:
+def _must_look_up(table: Table, line: BranchLog, proposal: DeltaProposal) -> bool:
     """Whether files that a proposal adds are looked up although it removes nothing.
 
     One that is in the table with a deletion vector may not be added as a whole: its rows would be there
@@ -265,13 +271,18 @@ def _row_ids(
 
 
 def move_to_tip(
-    table: Table, commits: Commits, content: DeltaTable, line: Line, checked: CheckedProposal, now_ms: int
+    table: Table,
+    commits: Commits,
+    content: DeltaTable,
+    line: BranchLog,
+    checked: CheckedProposal,
+    now_ms: int,
 ) -> CheckedProposal:
     """A checked proposal at the end of the line as it is now: at its turn, without any I/O.
 
     Raises as ``check``, and ``PrepareAgain``.
     """
-    proposal, tip = checked.proposal, LineTip.of(line)
+    proposal, tip = checked.proposal, BranchLogTip.of(line)
     if tip == checked.tip and line.declared == checked.declared:
         return checked
     if not proposal.depends and checked.live is None:
@@ -288,13 +299,13 @@ def move_to_tip(
 
 def _rebase_proposal(
     table: Table,
-    line: Line,
+    line: BranchLog,
     checked: CheckedProposal,
     since: Sequence[tuple[int, tuple[Action, ...]]],
     now_ms: int,
 ) -> CheckedProposal:
     proposal, transaction = checked.proposal, checked.transaction
-    winners = [Winner(version, actions) for version, actions in since]
+    winners = [WinningCommit(version, actions) for version, actions in since]
     for winner in winners:
         batches = _batch_versions(winner.actions)
         if proposal.batches and _is_done(proposal.batches, batches, f"version {winner.version}"):
@@ -318,7 +329,7 @@ def _rebase_proposal(
             unnumbered = {**remaining, **_without_ids(table, proposal, adds)}
     moved = msgspec.structs.replace(
         checked,
-        tip=LineTip.of(line),
+        tip=BranchLogTip.of(line),
         declared=line.declared,
         transaction=transaction,
         live=live,
@@ -332,16 +343,16 @@ def _rebase_proposal(
     return moved
 
 
-def _with_declared(table: Table, line: Line, checked: CheckedProposal, now_ms: int) -> CheckedProposal:
+def _with_declared(table: Table, line: BranchLog, checked: CheckedProposal, now_ms: int) -> CheckedProposal:
     """A proposal that depends on nothing, on top of a table that has become another one."""
     declared_before, now = read_declared(table, checked.declared), read_declared(table, line.declared)
     both = ((declared_before.protocol, now.protocol), (declared_before.metadata, now.metadata))
     # Who changed it does not matter, so that no commit has to be read for it.
-    winner = Winner(line.latest, tuple(after for before, after in both if after != before))
+    winner = WinningCommit(line.latest, tuple(after for before, after in both if after != before))
     outcome = check_winner(winner, transaction_of(checked.proposal, declared_before, checked.tip.version))
     if isinstance(outcome, DeltaConflict):
         raise refused_by(outcome)
-    moved = msgspec.structs.replace(checked, tip=LineTip.of(line), declared=line.declared)
+    moved = msgspec.structs.replace(checked, tip=BranchLogTip.of(line), declared=line.declared)
     lint(table, line, moved, now_ms)
     return moved
 
@@ -354,8 +365,8 @@ def lines_of(checked: CheckedProposal) -> bytes | CommitBody:
 
 
 def number_rows(
-    table: Table, commits: Commits, content: DeltaTable, line: Line, checked: CheckedProposal
-) -> NumberedLines | None:
+    table: Table, commits: Commits, content: DeltaTable, line: BranchLog, checked: CheckedProposal
+) -> NumberedCommitLines | None:
     """The lines of the commit with ids of rows, as the next version of a line; ``None`` if the table gives
     none. ``PrepareAgain`` if it is not known how far ids were given."""
     proposal, about = checked.proposal, read_declared(table, line.declared)
@@ -371,8 +382,13 @@ def number_rows(
 
 
 def ratify(
-    table: Table, commits: Commits, content: DeltaTable, line: Line, checked: CheckedProposal, now_ms: int
-) -> tuple[Line, Blobs]:
+    table: Table,
+    commits: Commits,
+    content: DeltaTable,
+    line: BranchLog,
+    checked: CheckedProposal,
+    now_ms: int,
+) -> tuple[BranchLog, Blobs]:
     """The line with a checked proposal as its next version, and the objects that it takes to keep it."""
     proposal, staged = checked.proposal, checked.staged
     lines: bytes | CommitBody | None = None
@@ -408,7 +424,7 @@ def ratify(
     return after, {**blobs, **composed.blobs, **runs}
 
 
-def commit_info_of(proposal: DeltaProposal, numbered: NumberedLines | None) -> CommitInfo:
+def commit_info_of(proposal: DeltaProposal, numbered: NumberedCommitLines | None) -> CommitInfo:
     """What the commit says of itself: also that rows have kept their ids, as Penstock's own writers see to,
     and as it is where no row is written anew."""
     removes = any(isinstance(action, Remove) for action in proposal.plain_actions)
@@ -417,13 +433,13 @@ def commit_info_of(proposal: DeltaProposal, numbered: NumberedLines | None) -> C
     return mark_row_ids_preserved(proposal.commit_info)
 
 
-def declared_after(table: Table, line: Line, proposal: DeltaProposal) -> tuple[ObjectId | None, Blobs]:
+def declared_after(table: Table, line: BranchLog, proposal: DeltaProposal) -> tuple[ObjectId | None, Blobs]:
     """What the table is after a proposal, if that is not what it was before."""
     if not proposal.raw:
         return None, {}
     before = declared_of(line, table.read)
     object_id, data = keep(
-        DeclaredTable(
+        TableDefinition(
             protocol=proposal.raw.get(Protocol, before.protocol),
             metadata=proposal.raw.get(Metadata, before.metadata),
         )
@@ -454,7 +470,7 @@ def _is_writable(protocol: Protocol, metadata: Metadata) -> bool:
 
 
 def lint(
-    table: Table, line: Line, checked: CheckedProposal, now_ms: int, *, info: CommitInfo | None = None
+    table: Table, line: BranchLog, checked: CheckedProposal, now_ms: int, *, info: CommitInfo | None = None
 ) -> None:
     """Refuse a proposal that would break the table, with everything that is wrong, line by line."""
     proposal, live = checked.proposal, checked.live
@@ -474,7 +490,7 @@ def lint(
         raise refusal_error(table.key, sorted(problems))
 
 
-def state_of(table: Table, line: Line) -> LintState:
+def state_of(table: Table, line: BranchLog) -> LintState:
     """The table at the end of a line, for the check of a commit that follows; its files are not known."""
     about = read_declared(table, line.declared)
     return LintState(
@@ -486,16 +502,18 @@ def state_of(table: Table, line: Line) -> LintState:
     )
 
 
-def _check_reserved_actions(proposal: DeltaProposal, before: Metadata) -> Iterator[Problem]:
+def _check_reserved_actions(proposal: DeltaProposal, before: Metadata) -> Iterator[LintProblem]:
     """What a writer may not say of the table, nor of its own commit."""
     new_metadata = last(proposal.plain_actions, Metadata)
     for name in () if new_metadata is None else protected_changes(before, new_metadata):
-        yield Problem(WHOLE_COMMIT, "", f"the property '{name}' can only change with the owner of the table")
+        yield LintProblem(
+            WHOLE_COMMIT, "", f"the property '{name}' can only change with the owner of the table"
+        )
     for reason in () if new_metadata is None else mapping_changes(before, new_metadata):
-        yield Problem(WHOLE_COMMIT, "metaData", reason)
+        yield LintProblem(WHOLE_COMMIT, "metaData", reason)
     says = proposal.info is not None and proposal.info.is_blind_append
     if says and any(isinstance(action, Remove) for action in proposal.plain_actions):
-        yield Problem(1, "commitInfo", "'isBlindAppend' is true, but files are removed")
+        yield LintProblem(1, "commitInfo", "'isBlindAppend' is true, but files are removed")
 
 
 def transaction_of(proposal: DeltaProposal, at: KnownProposal, read_version: int) -> DeltaTransaction:
@@ -514,9 +532,9 @@ def transaction_of(proposal: DeltaProposal, at: KnownProposal, read_version: int
     )
 
 
-def refused_by(conflict: DeltaConflict) -> Refused:
+def refused_by(conflict: DeltaConflict) -> FormatRefused:
     """A conflict of the table's, as the kernel tells it."""
-    return Refused(
+    return FormatRefused(
         f"was changed while this commit was being written: {conflict}",
         expected=f"version {conflict.read_version}",
         found=f"version {conflict.winner}",
@@ -525,7 +543,7 @@ def refused_by(conflict: DeltaConflict) -> Refused:
 
 
 def _transaction_on_latest(
-    table: Table, commits: Commits, content: DeltaTable, line: Line, proposal: DeltaProposal
+    table: Table, commits: Commits, content: DeltaTable, line: BranchLog, proposal: DeltaProposal
 ) -> DeltaTransaction:
     """The proposal's read set as a transaction on the latest version."""
     version = proposal.intent.read_version
@@ -536,9 +554,9 @@ def _transaction_on_latest(
             f"version {version} of '{table.key}' cannot have been read; the newest one is {line.latest}"
         )
     try:
-        winners = [Winner(*version) for version in commits.versions(table, content, version, line)]
+        winners = [WinningCommit(*version) for version in commits.versions(table, content, version, line)]
     except VersionNotFound:
-        raise Refused(
+        raise FormatRefused(
             f"was read at version {version}, which is no longer in its log: read it again",
             expected=f"version {version}",
             found=f"version {line.latest}",
@@ -552,7 +570,7 @@ def _transaction_on_latest(
     return _rebase_or_refuse(winners, transaction_of(proposal, at, version))
 
 
-def _rebase_or_refuse(winners: Sequence[Winner], mine: DeltaTransaction) -> DeltaTransaction:
+def _rebase_or_refuse(winners: Sequence[WinningCommit], mine: DeltaTransaction) -> DeltaTransaction:
     outcome = rebase(winners, mine)
     if isinstance(outcome, DeltaConflict):
         raise refused_by(outcome)
@@ -563,7 +581,7 @@ def _is_done(ours: dict[str, int], theirs: dict[str, int], where: str) -> bool:
     """Whether the batches are in the table already: all of them or none, else it cannot be told."""
     done_batches = [name for name, version in ours.items() if theirs.get(name, version - 1) >= version]
     if done_batches and len(done_batches) < len(ours):
-        raise Refused(
+        raise FormatRefused(
             f"already has some of this commit's batches in {where} (batch {ours[done_batches[0]]} of "
             f"the application '{done_batches[0]}'), but not those of its other applications, so it "
             "cannot be determined whether the rows are there; commit the batches of each application by "

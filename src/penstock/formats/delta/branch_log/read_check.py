@@ -11,8 +11,8 @@ from collections.abc import Collection, Sequence
 from typing import Final, TypeAlias
 
 from penstock.errors import InvalidRequest
+from penstock.formats.delta.branch_log.branch_log import BranchLogTip, line_of
 from penstock.formats.delta.branch_log.commits import Commits
-from penstock.formats.delta.branch_log.line import LineTip, line_of
 from penstock.formats.delta.branch_log.net_change import NetStep
 from penstock.formats.delta.branch_log.prepared_table import steps
 from penstock.formats.delta.branch_log.ratification import KnownProposal, read_declared
@@ -20,10 +20,10 @@ from penstock.formats.delta.errors import VersionNotFound
 from penstock.formats.delta.protocol.actions import Add, CommitInfo, FileKey, Metadata, Remove
 from penstock.formats.delta.protocol.commit_summary import describe_commit, some
 from penstock.formats.delta.protocol.transaction import last
-from penstock.formats.delta.rows.pruning import Pruner
+from penstock.formats.delta.rows.pruning import FilePruner
 from penstock.formats.rows.predicate_parser import parse_predicate
 from penstock.formats.rows.schema import parse_schema
-from penstock.kernel.format import READ_AND_CHANGED, Refused, Table
+from penstock.kernel.format import READ_AND_CHANGED, FormatRefused, Table
 from penstock.model.nessie import DeltaTable
 
 OTHER_LINE: Final = "the branch was moved, so its versions since then are different ones"
@@ -40,17 +40,17 @@ FileAction: TypeAlias = Add | Remove
 def check_seen(
     table: Table, commits: Commits, before: DeltaTable, now: DeltaTable, parts: Sequence[str] | None
 ) -> None:
-    """``Refused`` if rows that were seen in an older state of a table may be others now.
+    """``FormatRefused`` if rows that were seen in an older state of a table may be others now.
 
     ``parts`` are conditions, of which one that cannot be understood selects all rows. ``PrepareAgain`` if it
     cannot be told without table storage.
     """
-    line, tip = line_of(now), LineTip.of(line_of(before))
+    line, tip = line_of(now), BranchLogTip.of(line_of(before))
     if why := _explain_changed_read(table, commits, before, now, tip, parts):
         expected, actual = f"version {tip.version}", f"version {line.latest}"
         shown_parts = [part[:PART_TOLD_CHARS] for part in parts or () if part != NO_ROWS]
         where = f" where {some(shown_parts, ' or ')}" if shown_parts else ""
-        raise Refused(
+        raise FormatRefused(
             f"{READ_AND_CHANGED}{where}: {why}", expected=expected, found=actual, found_version=line.latest
         )
 
@@ -60,7 +60,7 @@ def _explain_changed_read(
     commits: Commits,
     old_content: DeltaTable,
     now: DeltaTable,
-    tip: LineTip,
+    tip: BranchLogTip,
     parts: Sequence[str] | None,
 ) -> str:
     line = line_of(now)
@@ -81,7 +81,9 @@ def _explain_changed_read(
     return ""
 
 
-def _commits_after(table: Table, commits: Commits, now: DeltaTable, tip: LineTip) -> list[NetStep] | None:
+def _commits_after(
+    table: Table, commits: Commits, now: DeltaTable, tip: BranchLogTip
+) -> list[NetStep] | None:
     """The commits of a table after a version; ``None`` if its log has not all of them any more."""
     forgotten = ("delta forgotten", now.location, tip)
     if forgotten in table.notes:
@@ -202,16 +204,16 @@ class _Selection:
                 return None
             return {file.key: file for file in files if file.key in keys}
 
-        key = ("delta seen", self._was.location, LineTip.of(line_of(self._was)), *sorted(keys, key=repr))
+        key = ("delta seen", self._was.location, BranchLogTip.of(line_of(self._was)), *sorted(keys, key=repr))
         return self._table.read_once(key, read)
 
 
-def _parse_pruners(metadata: Metadata, parts: Sequence[str] | None) -> list[Pruner] | None:
+def _parse_pruners(metadata: Metadata, parts: Sequence[str] | None) -> list[FilePruner] | None:
     if parts is None:
         return None
     try:
         schema = parse_schema(metadata.schema_string)
-        return [Pruner(parse_predicate(part, schema), metadata) for part in parts if part != NO_ROWS]
+        return [FilePruner(parse_predicate(part, schema), metadata) for part in parts if part != NO_ROWS]
     except InvalidRequest:
         return None
 

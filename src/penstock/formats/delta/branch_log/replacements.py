@@ -18,8 +18,8 @@ from uuid import uuid4
 import msgspec
 
 from penstock.errors import InvalidRequest
+from penstock.formats.delta.branch_log.branch_log import CommitTerms
 from penstock.formats.delta.branch_log.commits import REPLACES
-from penstock.formats.delta.branch_log.line import CommitTerms
 from penstock.formats.delta.log.snapshot import LogSnapshot
 from penstock.formats.delta.protocol.actions import (
     Action,
@@ -35,7 +35,7 @@ from penstock.formats.delta.protocol.partition_conditions import (
     condition_columns,
     condition_outcomes,
 )
-from penstock.formats.delta.protocol.transaction import PartitionRegion, Partitions
+from penstock.formats.delta.protocol.transaction import PartitionFilter, PartitionRegion
 from penstock.model import decoders
 
 REPLACEMENTS: Final = "penstockReplacements"
@@ -56,7 +56,7 @@ class Replacement(msgspec.Struct, frozen=True, array_like=True):
     """A commit that replaced files, wherever it has been brought to."""
 
     id: bytes
-    partitions: tuple[Partitions, ...]
+    partitions: tuple[PartitionFilter, ...]
     """Where they were; in the whole table for none."""
     is_whole: bool = True
     """Whether what names it is that commit and nothing else, and not the sum of several."""
@@ -71,8 +71,8 @@ class Replacement(msgspec.Struct, frozen=True, array_like=True):
         """Whether there may be files that both take."""
         return any(
             _do_partitions_overlap(partitions, its, schema_string)
-            for partitions in self.partitions or (Partitions(),)
-            for its in other.partitions or (Partitions(),)
+            for partitions in self.partitions or (PartitionFilter(),)
+            for its in other.partitions or (PartitionFilter(),)
         )
 
 
@@ -124,9 +124,9 @@ def is_too_long(replacements: Sequence[Replacement]) -> bool:
     return len(msgspec.json.encode(replacements)) > NAMED_MAX_BYTES
 
 
-def _do_partitions_overlap(partitions: Partitions, other: Partitions, schema_string: str) -> bool:
+def _do_partitions_overlap(partitions: PartitionFilter, other: PartitionFilter, schema_string: str) -> bool:
     for column in partitions.values.keys() & other.values.keys():
-        region = PartitionRegion(schema_string, (Partitions({column: other.values[column]}),))
+        region = PartitionRegion(schema_string, (PartitionFilter({column: other.values[column]}),))
         if not any(region.holds({column: value}) for value in partitions.values[column]):
             return False
     values = {**other.values, **partitions.values}
@@ -160,14 +160,14 @@ class ReplacedFiles(msgspec.Struct, frozen=True):
     """The removes, as lines of the commit."""
 
     @classmethod
-    def of(cls, snapshot: LogSnapshot, partitions: Sequence[Partitions], now_ms: int) -> ReplacedFiles:
+    def of(cls, snapshot: LogSnapshot, partitions: Sequence[PartitionFilter], now_ms: int) -> ReplacedFiles:
         """All files in some partitions, in the whole table if none are named.
 
         ``InvalidRequest`` if a column is none that the table is partitioned by, or if a file's own values do
         not tell whether a condition is true for it.
         """
         check_partitions(partitions, snapshot.metadata, snapshot.table)
-        region = PartitionRegion(snapshot.metadata.schema_string, tuple(partitions) or (Partitions(),))
+        region = PartitionRegion(snapshot.metadata.schema_string, tuple(partitions) or (PartitionFilter(),))
         adds = [add for add in snapshot.files() if region.holds(add.partition_values)]
         for add in adds:
             if not region.is_decided(add.partition_values):
@@ -180,10 +180,10 @@ class ReplacedFiles(msgspec.Struct, frozen=True):
         return _new_replaced(region, {add.key: removal(add, now_ms) for add in adds})
 
     @classmethod
-    def in_new(cls, metadata: Metadata | None, partitions: Sequence[Partitions]) -> ReplacedFiles:
+    def in_new(cls, metadata: Metadata | None, partitions: Sequence[PartitionFilter]) -> ReplacedFiles:
         """The same before a table has any files; ``metadata`` is what it will be, if that is known yet."""
         schema_string = "" if metadata is None else metadata.schema_string
-        return _new_replaced(PartitionRegion(schema_string, tuple(partitions) or (Partitions(),)), {})
+        return _new_replaced(PartitionRegion(schema_string, tuple(partitions) or (PartitionFilter(),)), {})
 
     def under(self, metadata: Metadata, table: str) -> ReplacedFiles:
         """The same in a table that has become another one. ``InvalidRequest`` if it is not partitioned so."""
@@ -222,7 +222,7 @@ def _new_replaced(region: PartitionRegion, files: dict[FileKey, Remove]) -> Repl
     return ReplacedFiles(region, files, removes, write_commit(removes))
 
 
-def check_partitions(partitions: Iterable[Partitions], metadata: Metadata, table: str) -> None:
+def check_partitions(partitions: Iterable[PartitionFilter], metadata: Metadata, table: str) -> None:
     """``InvalidRequest`` if partitions are told by other columns than the table is partitioned by."""
     columns = metadata.partition_columns
     for partition in partitions:

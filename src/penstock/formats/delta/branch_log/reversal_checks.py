@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from penstock.formats.delta.branch_log.branch_log import BranchLogTip, line_of
 from penstock.formats.delta.branch_log.file_transitions import File, FileTransition, key_of, paths_of
 from penstock.formats.delta.branch_log.later_versions import LaterVersion
-from penstock.formats.delta.branch_log.line import LineTip, line_of
 from penstock.formats.delta.branch_log.prepared_table import steps
 from penstock.formats.delta.branch_log.ratification import read_declared
 from penstock.formats.delta.branch_log.reversed_change import ABSENT, ReversedChange
@@ -14,7 +14,7 @@ from penstock.formats.delta.protocol.actions import Add, Metadata, Remove
 from penstock.formats.delta.protocol.added_columns import can_hold, missing_columns
 from penstock.formats.delta.protocol.column_rules import added_constraints
 from penstock.formats.delta.protocol.commit_summary import some
-from penstock.formats.delta.protocol.transaction import PartitionRegion, Partitions
+from penstock.formats.delta.protocol.transaction import PartitionFilter, PartitionRegion
 
 
 class ReversalChecks:
@@ -144,7 +144,7 @@ class ReversalChecks:
             self._change.target,
             *self._change.later_versions.landed_at,
         ):
-            later = LaterVersion(step, LineTip.at(line, step.version, read))
+            later = LaterVersion(step, BranchLogTip.at(line, step.version, read))
             if not own & {place.id for place in step.replacements}:
                 continue
             self._check_replaced_by(later, "merged it into this branch")
@@ -171,7 +171,7 @@ class ReversalChecks:
         ]
         regions = [
             PartitionRegion(
-                self._change.present_definition.metadata.schema_string, partitions or (Partitions(),)
+                self._change.present_definition.metadata.schema_string, partitions or (PartitionFilter(),)
             )
             for partitions in places
         ]

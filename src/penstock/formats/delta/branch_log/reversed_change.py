@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from functools import cached_property
 from typing import Final
 
+from penstock.formats.delta.branch_log.branch_log import line_of
 from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.file_transitions import (
     File,
@@ -17,7 +18,6 @@ from penstock.formats.delta.branch_log.file_transitions import (
     shifts_between,
 )
 from penstock.formats.delta.branch_log.later_versions import LaterVersion, LaterVersions
-from penstock.formats.delta.branch_log.line import line_of
 from penstock.formats.delta.branch_log.net_change import NetStep
 from penstock.formats.delta.branch_log.next_versions import stamp
 from penstock.formats.delta.branch_log.prepared_table import (
@@ -31,7 +31,7 @@ from penstock.formats.delta.branch_log.prepared_table import (
 from penstock.formats.delta.branch_log.ratification import KnownProposal, read_declared
 from penstock.formats.delta.branch_log.undone_state import UndoneState
 from penstock.formats.delta.protocol.actions import Add, FileKey, Metadata
-from penstock.formats.delta.protocol.transaction import PartitionRegion, Partitions, last
+from penstock.formats.delta.protocol.transaction import PartitionFilter, PartitionRegion, last
 from penstock.kernel.format import LaterCommitLookup, Table
 from penstock.model.nessie import DeltaTable
 
@@ -278,7 +278,7 @@ class ReversedChange:
             step.terms.replaces for step in later if step.terms.replaces is not None and not step.replacements
         ]
         schema_string = self.present_definition.metadata.schema_string
-        return [PartitionRegion(schema_string, partitions or (Partitions(),)) for partitions in places]
+        return [PartitionRegion(schema_string, partitions or (PartitionFilter(),)) for partitions in places]
 
     def is_replaced(self, values: Mapping[str, str | None] | None) -> bool:
         return any(region.holds(dict(values or {})) for region in self._later_replacements)

@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
+from penstock.formats.delta.branch_log.branch_log import line_of
 from penstock.formats.delta.branch_log.file_transitions import FileTransition, key_of
-from penstock.formats.delta.branch_log.line import line_of
 from penstock.formats.delta.branch_log.next_versions import stamp
 from penstock.formats.delta.branch_log.ratification import read_declared
 from penstock.formats.delta.branch_log.replacements import removal

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from penstock.formats.delta.branch_log.branch_log import line_of
 from penstock.formats.delta.branch_log.commits import Commits
-from penstock.formats.delta.branch_log.line import line_of
 from penstock.formats.delta.branch_log.net_change import FileActionT, NetChange, NetStep
 from penstock.formats.delta.branch_log.prepared_table import parted_at, steps
 from penstock.formats.delta.branch_log.ratification import read_declared

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from penstock.formats.delta.branch_log.branch_log import BranchLog, BranchLogTip
 from penstock.formats.delta.branch_log.commits import Commits
-from penstock.formats.delta.branch_log.line import Line, LineTip
 from penstock.formats.delta.branch_log.proposal import DeltaProposal
 from penstock.formats.delta.protocol.actions import Add, Remove, write_commit
 from penstock.formats.delta.protocol.row_ids import (
@@ -29,14 +29,14 @@ def has_provisional_ids(file: Add) -> bool:
     return file.base_row_id is not None and file.base_row_id >= PROVISIONAL
 
 
-class NumberedLines(NamedTuple):
+class NumberedCommitLines(NamedTuple):
     """The lines of a commit with ids of rows, and the highest id that was given by then."""
 
     lines: bytes
     highest_row_id: int
 
 
-def begin_counter(table: Table, commits: Commits, content: DeltaTable, line: Line) -> RowIdCounter:
+def begin_counter(table: Table, commits: Commits, content: DeltaTable, line: BranchLog) -> RowIdCounter:
     """What gives ids to the next version of a line. ``PrepareAgain`` if the log has to be asked first.
 
     Those of a branch are far above all that the default branch ever gives: a row that landed may be known to
@@ -46,19 +46,19 @@ def begin_counter(table: Table, commits: Commits, content: DeltaTable, line: Lin
     return RowIdCounter(line.latest + 1, highest if table.is_default else max(highest, PROVISIONAL - 1))
 
 
-def _highest_row_id(table: Table, commits: Commits, content: DeltaTable, line: Line) -> int:
+def _highest_row_id(table: Table, commits: Commits, content: DeltaTable, line: BranchLog) -> int:
     if line.highest_row_id is not None or line.latest < 0:
         return NO_ROW_ID if line.highest_row_id is None else line.highest_row_id
 
     def read() -> int:
         return highest_row_id(commits.snapshot(content, table.read, line.latest).domains)
 
-    return table.read_once(("delta row ids", content.location, LineTip.of(line)), read)
+    return table.read_once(("delta row ids", content.location, BranchLogTip.of(line)), read)
 
 
 def number_lines(
     proposal: DeltaProposal, present: Mapping[str, FileRowIds], counter: RowIdCounter, more: bytes = b""
-) -> NumberedLines:
+) -> NumberedCommitLines:
     """The lines of a proposal, then others, with ids: files that are ``present`` keep theirs, others get new
     ones. What the writer said of ids does not count."""
     lines = proposal.lines.split(b"\n")
@@ -72,4 +72,4 @@ def number_lines(
         if ids is not None and ids != row_ids_of(action):
             lines[at] = write_row_ids(lines[at], action, ids)
     data = b"".join(line + b"\n" for line in lines if line)
-    return NumberedLines(data + more + write_commit(counter.marks), counter.highest)
+    return NumberedCommitLines(data + more + write_commit(counter.marks), counter.highest)

@@ -9,9 +9,9 @@ from threading import Lock
 from typing import Final
 from uuid import UUID
 
-from penstock.formats.delta.branch_log.line import Line, LineTip, Read, line_of
+from penstock.formats.delta.branch_log.branch_log import BranchLog, BranchLogTip, Read, line_of
 from penstock.formats.delta.errors import VersionNotFound
-from penstock.formats.delta.log.files import OverlaidFiles, PlaceFiles
+from penstock.formats.delta.log.log_files import OverlaidFiles, PlaceFiles
 from penstock.formats.delta.log.segments import LogSegment, find_segment
 from penstock.formats.delta.log.snapshot import LogSnapshot, replay
 from penstock.model.nessie import DeltaTable
@@ -24,12 +24,12 @@ Tail = Callable[[DeltaTable, int, Read], Iterator[tuple[str, bytes]]]
 """Names and bytes of the commits after a version of a line."""
 
 
-class Snapshots:
+class DeltaSnapshotCache:
     """Versions of tables as lines tell them, for ordinary threads."""
 
     def __init__(self, places: Places, tail: Tail) -> None:
         self._places, self._tail = places, tail
-        self._kept: OrderedDict[tuple[UUID | None, LineTip], LogSnapshot] = OrderedDict()
+        self._kept: OrderedDict[tuple[UUID | None, BranchLogTip], LogSnapshot] = OrderedDict()
         self._lock = Lock()
 
     def of(self, content: DeltaTable, read: Read, version: int | None = None) -> LogSnapshot:
@@ -37,7 +37,7 @@ class Snapshots:
         line = line_of(content)
         if version is not None and version != line.latest:
             return self._load(content, _cut(content, line, version, read), read)
-        key = (content.id, LineTip.of(line))
+        key = (content.id, BranchLogTip.of(line))
         with self._lock:
             snapshot = self._kept.get(key)
             near = None if snapshot is not None else self._find_nearest(content.id, line, read)
@@ -56,7 +56,7 @@ class Snapshots:
         except VersionNotFound:
             return None  # the log was cleaned up in between, behind a checkpoint
 
-    def _find_nearest(self, identity: UUID | None, line: Line, read: Read) -> LogSnapshot | None:
+    def _find_nearest(self, identity: UUID | None, line: BranchLog, read: Read) -> LogSnapshot | None:
         """The newest version before the line's end that is kept."""
         candidates = [
             (tip.version, snapshot)
@@ -65,14 +65,14 @@ class Snapshots:
         ]
         return max(candidates, key=lambda one: one[0])[1] if candidates else None
 
-    def _cache_snapshot(self, key: tuple[UUID | None, LineTip], snapshot: LogSnapshot) -> None:
+    def _cache_snapshot(self, key: tuple[UUID | None, BranchLogTip], snapshot: LogSnapshot) -> None:
         with self._lock:
             self._kept[key] = snapshot
             self._kept.move_to_end(key)
             while len(self._kept) > KEPT_MAX:
                 self._kept.popitem(last=False)
 
-    def _load(self, content: DeltaTable, line: Line, read: Read) -> LogSnapshot:
+    def _load(self, content: DeltaTable, line: BranchLog, read: Read) -> LogSnapshot:
         files = PlaceFiles(self._places.at(content.location))
         count = line.latest - line.published
         commits = dict(islice(self._tail(content, line.published, read), count))
@@ -86,7 +86,7 @@ class Snapshots:
         return replay(OverlaidFiles(files, commits), segment)
 
 
-def _cut(content: DeltaTable, line: Line, version: int, read: Read) -> Line:
+def _cut(content: DeltaTable, line: BranchLog, version: int, read: Read) -> BranchLog:
     """A line as if it ended at a version, for reading it."""
     if not 0 <= version <= line.latest:
         raise VersionNotFound(

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from penstock.formats.delta.branch_log.line import CommitTerms
+from penstock.formats.delta.branch_log.branch_log import CommitTerms
 from penstock.formats.delta.branch_log.net_change import FileActionT, NetChange
 from penstock.formats.delta.branch_log.replacements import removal
 from penstock.formats.delta.log.snapshot import LogSnapshot

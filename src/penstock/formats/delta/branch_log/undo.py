@@ -21,12 +21,12 @@ from typing import Any, Final
 
 import msgspec
 
+from penstock.formats.delta.branch_log.branch_log import BranchLogTip, CommitTerms, line_of
 from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.file_transitions import paths_of
 from penstock.formats.delta.branch_log.later_versions import HELD_IN, MERGE_INFO, REPEATED, REVERTED
-from penstock.formats.delta.branch_log.line import CommitTerms, LineTip, line_of
 from penstock.formats.delta.branch_log.net_change import RESTORE, NetChange
-from penstock.formats.delta.branch_log.next_versions import Extend, NextVersions
+from penstock.formats.delta.branch_log.next_versions import Extend, NextVersionBuilder
 from penstock.formats.delta.branch_log.prepared_table import in_force
 from penstock.formats.delta.branch_log.ratification import read_declared
 from penstock.formats.delta.branch_log.replacements import Replacement, in_sum
@@ -39,8 +39,8 @@ from penstock.formats.delta.errors import VersionNotFound
 from penstock.formats.delta.protocol.actions import Action, Add, DomainMetadata, Metadata
 from penstock.formats.delta.protocol.commit_summary import some
 from penstock.formats.delta.protocol.row_ids import is_high_water_mark
-from penstock.formats.delta.protocol.transaction import DeltaReads, Partitions, last
-from penstock.kernel.format import AppliedChange, LaterCommitLookup, Refused, Table
+from penstock.formats.delta.protocol.transaction import DeltaReads, PartitionFilter, last
+from penstock.kernel.format import AppliedChange, FormatRefused, LaterCommitLookup, Table
 from penstock.model.nessie import DeltaTable
 
 HELD_IN_MAX: Final = 1000
@@ -57,7 +57,8 @@ def undo(
     now_ms: int,
     extend: Extend,
 ) -> AppliedChange:
-    """The table without what made ``committed`` of ``previous``; ``Refused`` with all reasons against it."""
+    """The table without what made ``committed`` of ``previous``; ``FormatRefused`` with all reasons against
+    it."""
     change = ReversedChange(table, commits, target, committed, previous, since, now_ms)
     return _Undo(change, now_ms).apply(extend)
 
@@ -105,7 +106,7 @@ class _Undo:
             return AppliedChange(self._change.target)
         line = line_of(self._change.target)
         commit_info_fields = self._commit_info_fields(net)
-        versions = NextVersions(
+        versions = NextVersionBuilder(
             self._change.table,
             self._change.commits,
             self._change.target,
@@ -135,7 +136,7 @@ class _Undo:
 
     @property
     def _missing_files_key(self) -> tuple[object, ...]:
-        return ("delta lost", self._change.target.location, LineTip.of(line_of(self._change.target)))
+        return ("delta lost", self._change.target.location, BranchLogTip.of(line_of(self._change.target)))
 
     def _make_net_change(self) -> NetChange:
         if self._missing_files_key in self._change.table.notes:
@@ -160,7 +161,7 @@ class _Undo:
 
     def _reversed_replacements(
         self,
-    ) -> tuple[tuple[Replacement, ...], tuple[Replacement, ...], tuple[Partitions, ...] | None]:
+    ) -> tuple[tuple[Replacement, ...], tuple[Replacement, ...], tuple[PartitionFilter, ...] | None]:
         """The replacements that come into force again by this, those that go, and where all files go."""
         steps = self._change.own_steps
         summed = in_sum([*in_force(steps).values()])
@@ -253,10 +254,10 @@ class _Undo:
                 if now.get(domain.domain) != (None if domain.removed else domain)
             ]
 
-        tips = LineTip.of(line_of(self._change.to_state)), LineTip.of(line_of(self._change.target))
+        tips = BranchLogTip.of(line_of(self._change.to_state)), BranchLogTip.of(line_of(self._change.target))
         return self._change.table.read_once(("delta domains", self._change.target.location, *tips), read)
 
-    def _make_refusal(self, problems: Sequence[str]) -> Refused:
+    def _make_refusal(self, problems: Sequence[str]) -> FormatRefused:
         before, then, now = (
             f"version {line_of(content).latest}"
             for content in (self._change.to_state, self._change.from_state, self._change.target)
@@ -265,7 +266,7 @@ class _Undo:
             f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
         )
         what, ways = ("repeated", WAYS_TO_REDO) if self._change.is_redo else ("undone", WAYS_TO_UNDO)
-        return Refused(
+        return FormatRefused(
             f"cannot be {what} alone ({before} became {then}, and the table is at {now} now): {shown}; "
             f"{ways}",
             expected=then,

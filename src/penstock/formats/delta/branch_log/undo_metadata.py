@@ -9,9 +9,9 @@ import msgspec
 
 from penstock.formats.delta.protocol.actions import Add, Metadata
 from penstock.formats.delta.protocol.added_columns import can_hold, only_adds
+from penstock.formats.delta.protocol.column_mapping import MAX_ID, stored_name
 from penstock.formats.delta.protocol.column_rules import keep_marks, without_marks
 from penstock.formats.delta.protocol.commit_summary import some
-from penstock.formats.delta.protocol.mapping import MAX_ID, stored_name
 from penstock.formats.rows.schema import StructType, parse_schema, write_schema
 
 _BINDS_FILES: Final = ("delta.constraints.", "delta.columnMapping.mode")

@@ -15,7 +15,7 @@ from penstock.formats.delta.branch_log.net_change import NetChange, NetStep
 from penstock.formats.delta.branch_log.replacements import Replacement
 from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, FileKey, Remove
 from penstock.formats.delta.protocol.lint_files import Lookup
-from penstock.formats.delta.protocol.transaction import DeltaReads, PartitionRegion, Partitions
+from penstock.formats.delta.protocol.transaction import DeltaReads, PartitionFilter, PartitionRegion
 
 
 class UnrepeatedCommits(NamedTuple):
@@ -111,7 +111,7 @@ class _RepeatedStep:
     def _with_replacements(self, to_do: Sequence[Replacement], own: set[FileKey]) -> NetStep:
         """The commit with some of its replacements, and without the removes that the others found."""
         step = self._step
-        region = PartitionRegion(self._schema_string, step.terms.replaces or (Partitions(),))
+        region = PartitionRegion(self._schema_string, step.terms.replaces or (PartitionFilter(),))
         where = tuple(part for replacement in to_do for part in replacement.partitions)
         replaces = (
             None if not to_do else () if any(not replacement.partitions for replacement in to_do) else where

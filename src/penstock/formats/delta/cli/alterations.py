@@ -8,12 +8,12 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from penstock.cli.call import Call, pass_call
-from penstock.cli.declaration import branch_option, group, key_argument, key_option, message_option
+from penstock.cli.command_context import CommandContext, pass_call
+from penstock.cli.command_declaration import branch_option, group, key_argument, key_option, message_option
 from penstock.cli.rendering.history import short
 from penstock.cli.rendering.screen import Screen, printable
 from penstock.formats.rows.schema import Field, StructType
-from penstock.lake.answers import Ratified
+from penstock.lake.answers import TableCommitResult
 
 F = TypeVar("F", bound=Callable[..., Any])
 _STEPS: Final = re.compile(r"`((?:[^`]|``)+)`|([^`.]+)")
@@ -35,16 +35,16 @@ def alteration(name: str, examples: str) -> Callable[[F], F]:
     """Declare a command that changes a table."""
 
     def declare(f: F) -> F:
-        wrapped = delta_alter.command(name, prints=Ratified, examples=examples)
+        wrapped = delta_alter.command(name, prints=TableCommitResult, examples=examples)
         wrapped(key_argument(branch_option(message_option(key_option(pass_call(f))))))
         return f
 
     return declare
 
 
-def _alter(call: Call, key: str, change: str, *values: Any, **options: Any) -> None:
+def _alter(call: CommandContext, key: str, change: str, *values: Any, **options: Any) -> None:
     """Do one change, and tell which version it made."""
-    ratified: Ratified = getattr(call.open().delta, change)(key, *values, author=call.who, **options)
+    ratified: TableCommitResult = getattr(call.open().delta, change)(key, *values, author=call.who, **options)
 
     def text(screen: Screen) -> Iterator[str]:
         commit = screen.paint(short(ratified.commit.id), "id")
@@ -87,7 +87,7 @@ if_exists_option = click.option("--if-exists", is_flag=True, help="Do not fail i
 
 @alteration("set", "$ penstock delta alter set web.orders delta.logRetentionDuration='interval 60 days'")
 @click.argument("properties", metavar="NAME=VALUE...", nargs=-1, required=True)
-def delta_set(call: Call, key: str, properties: tuple[str, ...], **options: Any) -> None:
+def delta_set(call: CommandContext, key: str, properties: tuple[str, ...], **options: Any) -> None:
     """Set properties of KEY. Those that turn a feature on list it in the table's protocol.
 
     For example delta.enableChangeDataFeed=true, delta.enableDeletionVectors=true, delta.appendOnly=true,
@@ -100,14 +100,14 @@ def delta_set(call: Call, key: str, properties: tuple[str, ...], **options: Any)
 @alteration("unset", "$ penstock delta alter unset web.orders owner --if-exists")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @if_exists_option
-def delta_unset(call: Call, key: str, names: tuple[str, ...], **options: Any) -> None:
+def delta_unset(call: CommandContext, key: str, names: tuple[str, ...], **options: Any) -> None:
     """Remove properties of KEY. Features that they turned on stay listed."""
     _alter(call, key, "unset_properties", names, **options)
 
 
 @alteration("describe", "$ penstock delta alter describe web.orders 'one row for each order'")
 @click.argument("text", metavar="TEXT")
-def delta_describe(call: Call, key: str, text: str, **options: Any) -> None:
+def delta_describe(call: CommandContext, key: str, text: str, **options: Any) -> None:
     """Set the description of KEY. An empty text removes it."""
     _alter(call, key, "set_description", text or None, **options)
 
@@ -115,7 +115,7 @@ def delta_describe(call: Call, key: str, text: str, **options: Any) -> None:
 @alteration("add-constraint", "$ penstock delta alter add-constraint web.orders paid 'amount >= 0'")
 @click.argument("name", metavar="NAME")
 @click.argument("expression", metavar="CONDITION")
-def delta_add_constraint(call: Call, key: str, name: str, expression: str, **options: Any) -> None:
+def delta_add_constraint(call: CommandContext, key: str, name: str, expression: str, **options: Any) -> None:
     """Add a CHECK constraint to KEY: a condition in SQL that is true for every row.
 
     Existing rows are checked first. The change is refused if the condition is false or null for any of them.
@@ -126,14 +126,14 @@ def delta_add_constraint(call: Call, key: str, name: str, expression: str, **opt
 @alteration("drop-constraint", "$ penstock delta alter drop-constraint web.orders paid")
 @click.argument("name", metavar="NAME")
 @if_exists_option
-def delta_drop_constraint(call: Call, key: str, name: str, **options: Any) -> None:
+def delta_drop_constraint(call: CommandContext, key: str, name: str, **options: Any) -> None:
     """Drop a CHECK constraint of KEY."""
     _alter(call, key, "drop_constraint", name, **options)
 
 
 @alteration("add-columns", "$ penstock delta alter add-columns web.orders note:string")
 @click.argument("columns", metavar="NAME:TYPE...", nargs=-1, required=True)
-def delta_add_columns(call: Call, key: str, columns: tuple[str, ...], **options: Any) -> None:
+def delta_add_columns(call: CommandContext, key: str, columns: tuple[str, ...], **options: Any) -> None:
     """Add columns to KEY. They are null in existing rows."""
     _alter(call, key, "add_columns", parse_columns(columns), **options)
 
@@ -147,7 +147,7 @@ $ penstock delta alter rename-column web.orders note remark
 )
 @column_argument
 @click.argument("name", metavar="NAME")
-def delta_rename_column(call: Call, key: str, column: str, name: str, **options: Any) -> None:
+def delta_rename_column(call: CommandContext, key: str, column: str, name: str, **options: Any) -> None:
     """Rename a column of KEY without rewriting files. The table must use column mapping."""
     _alter(call, key, "rename_column", parse_path(column), name, **options)
 
@@ -155,7 +155,7 @@ def delta_rename_column(call: Call, key: str, column: str, name: str, **options:
 @alteration("comment", "$ penstock delta alter comment web.orders amount 'in euros'")
 @column_argument
 @click.argument("text", metavar="TEXT")
-def delta_comment(call: Call, key: str, column: str, text: str, **options: Any) -> None:
+def delta_comment(call: CommandContext, key: str, column: str, text: str, **options: Any) -> None:
     """Set the comment of a column of KEY. An empty text removes it."""
     _alter(call, key, "comment_column", parse_path(column), text or None, **options)
 
@@ -163,7 +163,7 @@ def delta_comment(call: Call, key: str, column: str, text: str, **options: Any) 
 @alteration("move-column", "$ penstock delta alter move-column web.orders amount --after day")
 @column_argument
 @click.option("--after", metavar="COLUMN", help="Put it after this column. [it becomes the first]")
-def delta_move_column(call: Call, key: str, column: str, **options: Any) -> None:
+def delta_move_column(call: CommandContext, key: str, column: str, **options: Any) -> None:
     """Move a column of KEY behind another one, or to the front, without rewriting files."""
     _alter(call, key, "move_column", parse_path(column), **options)
 
@@ -171,7 +171,7 @@ def delta_move_column(call: Call, key: str, column: str, **options: Any) -> None
 @alteration("set-default", """$ penstock delta alter set-default web.orders customer "'nobody'" """)
 @column_argument
 @click.argument("expression", metavar="EXPRESSION")
-def delta_set_default(call: Call, key: str, column: str, expression: str, **options: Any) -> None:
+def delta_set_default(call: CommandContext, key: str, column: str, expression: str, **options: Any) -> None:
     """Set the default of a column of KEY, for rows that are written without it from now on.
 
     The default is a literal or another SQL expression.
@@ -181,21 +181,21 @@ def delta_set_default(call: Call, key: str, column: str, expression: str, **opti
 
 @alteration("drop-default", "$ penstock delta alter drop-default web.orders customer")
 @column_argument
-def delta_drop_default(call: Call, key: str, column: str, **options: Any) -> None:
+def delta_drop_default(call: CommandContext, key: str, column: str, **options: Any) -> None:
     """Drop the default of a column of KEY."""
     _alter(call, key, "drop_default", parse_path(column), **options)
 
 
 @alteration("set-not-null", "$ penstock delta alter set-not-null web.orders day")
 @column_argument
-def delta_set_not_null(call: Call, key: str, column: str, **options: Any) -> None:
+def delta_set_not_null(call: CommandContext, key: str, column: str, **options: Any) -> None:
     """Forbid nulls in a column of KEY. Existing rows are checked first."""
     _alter(call, key, "set_not_null", parse_path(column), **options)
 
 
 @alteration("drop-not-null", "$ penstock delta alter drop-not-null web.orders day")
 @column_argument
-def delta_drop_not_null(call: Call, key: str, column: str, **options: Any) -> None:
+def delta_drop_not_null(call: CommandContext, key: str, column: str, **options: Any) -> None:
     """Allow nulls in a column of KEY."""
     _alter(call, key, "drop_not_null", parse_path(column), **options)
 
@@ -210,7 +210,7 @@ $ penstock delta alter widen-column web.orders count long
 )
 @column_argument
 @click.argument("kind", metavar="TYPE")
-def delta_widen_column(call: Call, key: str, column: str, kind: str, **options: Any) -> None:
+def delta_widen_column(call: CommandContext, key: str, column: str, kind: str, **options: Any) -> None:
     """Widen the type of a column of KEY without rewriting files: readers widen existing values.
 
     The table's property delta.enableTypeWidening must be true. Integers can become longer integers, double or
@@ -221,7 +221,7 @@ def delta_widen_column(call: Call, key: str, column: str, kind: str, **options: 
 
 @alteration("drop-column", "$ penstock delta alter drop-column web.orders remark")
 @column_argument
-def delta_drop_column(call: Call, key: str, column: str, **options: Any) -> None:
+def delta_drop_column(call: CommandContext, key: str, column: str, **options: Any) -> None:
     """Drop a column of KEY, which must use column mapping.
 
     The values stay in the files until the files are rewritten.
@@ -237,6 +237,6 @@ $ penstock delta alter cluster-by web.clicks page
 """,
 )
 @click.argument("columns", metavar="[COLUMN...]", nargs=-1)
-def delta_cluster_by(call: Call, key: str, columns: tuple[str, ...], **options: Any) -> None:
+def delta_cluster_by(call: CommandContext, key: str, columns: tuple[str, ...], **options: Any) -> None:
     """Set the clustering columns of KEY, or remove them. Engines that cluster files use these columns."""
     _alter(call, key, "cluster_by", columns, **options)

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 import click
 
 from penstock.cli.answers import ListPage
-from penstock.cli.call import Call, pass_call
-from penstock.cli.completions import complete_key
-from penstock.cli.declaration import (
+from penstock.cli.command_context import CommandContext, pass_call
+from penstock.cli.command_declaration import (
     branch_option,
     group,
     key_argument,
@@ -17,9 +16,10 @@ from penstock.cli.declaration import (
     message_option,
     ref_option,
 )
+from penstock.cli.completions import complete_key
+from penstock.cli.rendering.backlogs import StatusLine, statuses
 from penstock.cli.rendering.history import short
 from penstock.cli.rendering.screen import Screen, printable
-from penstock.cli.rendering.statuses import StatusLine, statuses
 from penstock.cli.rendering.times import format_count
 from penstock.errors import PenstockError
 from penstock.formats.delta.cli.alterations import delta_alter, parse_columns, parse_pairs
@@ -32,8 +32,8 @@ from penstock.formats.delta.cli.handover import (
 )
 from penstock.formats.delta.cli.read_commands import delta_cat, delta_log
 from penstock.formats.delta.cli.recovery import delta_recover
-from penstock.formats.delta.lake.answers import CleanedLog, TableMade, TableStatus, WrittenFile
-from penstock.lake.answers import Ratified
+from penstock.formats.delta.lake.answers import CleanedLog, OwnershipResult, TableStatus, WrittenFile
+from penstock.lake.answers import TableCommitResult
 
 
 @group(
@@ -49,7 +49,7 @@ def delta(ctx: click.Context) -> None:
     subcommand, the tables of the default branch are listed, each with its published version.
     """
     if ctx.invoked_subcommand is None:
-        call = ctx.ensure_object(Call)
+        call = ctx.ensure_object(CommandContext)
         _show_statuses(call, call.open().delta.status())
 
 
@@ -58,7 +58,7 @@ def delta(ctx: click.Context) -> None:
 
 @delta.command(
     "create",
-    prints=TableMade,
+    prints=OwnershipResult,
     examples="""
 $ penstock delta create web.orders day:date customer:string amount:double --partition-by day
 $ penstock delta create web.visits page:string seconds:double --location ./lake/warehouse/visits
@@ -81,7 +81,7 @@ $ penstock delta create web.visits page:string seconds:double --location ./lake/
 @key_option
 @pass_call
 def delta_create(
-    call: Call,
+    call: CommandContext,
     key: str,
     columns_: tuple[str, ...],
     partition_by: tuple[str, ...],
@@ -114,7 +114,7 @@ def delta_create(
 
 @delta.command(
     "clone",
-    prints=TableMade,
+    prints=OwnershipResult,
     examples="""
 $ penstock delta clone web.orders web.orders_trial
 $ penstock delta clone web.orders web.orders_first --version 0
@@ -129,7 +129,7 @@ $ penstock delta clone web.orders web.orders_first --version 0
 @key_option
 @pass_call
 def delta_clone(
-    call: Call,
+    call: CommandContext,
     source: str,
     target: str,
     ref: str | None,
@@ -168,12 +168,12 @@ delta.add_command(delta_convert)
 )
 @click.argument("key", required=False, metavar="[KEY]", shell_complete=complete_key)
 @pass_call
-def delta_status(call: Call, key: str | None) -> None:
+def delta_status(call: CommandContext, key: str | None) -> None:
     """Show the published versions of Delta tables: of all on the default branch, or of KEY."""
     _show_statuses(call, call.open().delta.status(key))
 
 
-def _show_statuses(call: Call, statuses: Sequence[TableStatus]) -> None:
+def _show_statuses(call: CommandContext, statuses: Sequence[TableStatus]) -> None:
     call.answer(
         lambda: ListPage.of(statuses),
         lambda screen: _format_statuses(screen, statuses),
@@ -202,7 +202,7 @@ def _format_statuses(screen: Screen, found: Sequence[TableStatus]) -> Iterator[s
 )
 @click.argument("key", required=False, metavar="[KEY]", shell_complete=complete_key)
 @pass_call
-def delta_publish(call: Call, key: str | None) -> None:
+def delta_publish(call: CommandContext, key: str | None) -> None:
     """Publish ratified versions to the logs of Delta tables: of all on the default branch, or of KEY.
 
     The lake publishes by itself; use this command after an interruption or a failure of storage. A problem
@@ -234,7 +234,7 @@ def delta_publish(call: Call, key: str | None) -> None:
 @delta.command("checkpoint", prints=WrittenFile, examples="$ penstock delta checkpoint web.orders")
 @key_argument
 @pass_call
-def delta_checkpoint(call: Call, key: str) -> None:
+def delta_checkpoint(call: CommandContext, key: str) -> None:
     """Write a checkpoint of KEY's newest published version, so that readers need not read earlier commits."""
     _show_written_file(call, call.open().delta.checkpoint(key), "there is a checkpoint of")
 
@@ -248,24 +248,24 @@ def delta_checkpoint(call: Call, key: str) -> None:
     "--last", type=int, metavar="VERSION", help="The last version. [the newest one that is published]"
 )
 @pass_call
-def delta_compact_log(call: Call, key: str, first: int | None, last: int | None) -> None:
+def delta_compact_log(call: CommandContext, key: str, first: int | None, last: int | None) -> None:
     """Compact published commits of KEY's log into one file. Data files stay."""
     _show_written_file(call, call.open().delta.compact_log(key, first, last), "nothing to compact up to")
 
 
-def _show_written_file(call: Call, written: WrittenFile, nothing: str) -> None:
+def _show_written_file(call: CommandContext, written: WrittenFile, nothing: str) -> None:
     def text(_: Screen) -> Iterator[str]:
         yield f"wrote {written.name}" if written.name else f"{nothing} version {written.version}"
 
     call.answer(lambda: written, text)
 
 
-@delta.command("repair", prints=Ratified | None, examples="$ penstock delta repair web.orders")
+@delta.command("repair", prints=TableCommitResult | None, examples="$ penstock delta repair web.orders")
 @key_argument
 @branch_option
 @message_option
 @pass_call
-def delta_repair(call: Call, key: str, branch: str | None, message: str | None) -> None:
+def delta_repair(call: CommandContext, key: str, branch: str | None, message: str | None) -> None:
     """Repair metadata of the Delta table KEY that other engines refuse, if Penstock 0.1 wrote it.
 
     The repair adds the features that the table's columns and properties enable to its protocol; without them
@@ -290,7 +290,7 @@ def delta_repair(call: Call, key: str, branch: str | None, message: str | None) 
 @key_argument
 @click.option("--dry-run", is_flag=True, help="Show what would be removed, and remove nothing.")
 @pass_call
-def delta_clean_log(call: Call, key: str, dry_run: bool) -> None:
+def delta_clean_log(call: CommandContext, key: str, dry_run: bool) -> None:
     """Remove expired versions and unused commit files from the log of the Delta table KEY.
 
     Data files stay: 'penstock sweep' removes those. Versions that a retained commit of the lake needs stay

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
-from penstock.cli.format_cli import DoctorCheck, Finding, FormatCli
+from penstock.cli.format_cli import DoctorCheck, DoctorFinding, FormatCli
 from penstock.cli.rendering.screen import printable
 from penstock.cli.rendering.times import format_count
 from penstock.errors import PenstockError
-from penstock.formats.delta.branch_log.line import Line, line_of
+from penstock.formats.delta.branch_log.branch_log import BranchLog, line_of
 from penstock.formats.delta.cli.demo import show_rows_demo
 from penstock.formats.delta.lake.calls import GetTableStatus
 from penstock.formats.delta.lake.snapshot import commits_of
@@ -91,7 +91,7 @@ def _new_versions(before: AnyContent | None, after: DeltaTable) -> tuple[int, in
     return (old_line.latest + 1, line.latest) if _has_latest_of(old_line, line) else (0, -1)
 
 
-def _has_latest_of(earlier_line: Line, line: Line) -> bool:
+def _has_latest_of(earlier_line: BranchLog, line: BranchLog) -> bool:
     """Whether a line has another's latest version, as far as its newest entries tell."""
     if earlier_line.tail is None:
         return earlier_line.latest <= line.fork
@@ -107,17 +107,17 @@ def _has_tables(lake: Lake) -> bool:
         return False  # as without a default branch, of which another check tells
 
 
-def check_publishing(lake: Lake) -> Finding:
+def check_publishing(lake: Lake) -> DoctorFinding:
     """How far the lake's Delta tables are published."""
     tables = lake.delta.status()
     alarms = [f"{table.key}: {table.alarm.partition(chr(10))[0]}" for table in tables if table.alarm]
     if alarms:
-        return Finding("failed", alarms[0], "'penstock delta status' shows details")
+        return DoctorFinding("failed", alarms[0], "'penstock delta status' shows details")
     count = format_count(len(tables), "table")
     if behind := sum(table.backlog for table in tables):
         oldest_s = max(table.oldest_s or 0.0 for table in tables)
         waiting = format_count(behind, "version is", "versions are")
-        return Finding(
+        return DoctorFinding(
             "warning",
             f"{count}, {waiting} not published yet, the oldest for {oldest_s:.0f} s",
             "a server publishes them automatically; 'penstock delta publish' does so now",
@@ -125,11 +125,11 @@ def check_publishing(lake: Lake) -> Finding:
     if others := [table.owner for table in tables if table.owner]:
         lakes = f"lake {others[0]}" if len({*others}) == 1 else f"{len({*others})} other lakes"
         owners = f"{format_count(len(others), 'is', 'are')} owned by {lakes}, and read-only here"
-        return Finding("ok", f"{count}: {owners}")
-    return Finding("ok", f"{count}, all published")
+        return DoctorFinding("ok", f"{count}: {owners}")
+    return DoctorFinding("ok", f"{count}, all published")
 
 
-def check_repairs(lake: Lake) -> Finding:
+def check_repairs(lake: Lake) -> DoctorFinding:
     """Which Delta tables of the default branch hold what other engines stumble over."""
     until = monotonic() + REPAIRS_MAX_S
     tables = [table for table in lake.delta.status() if not table.owner]
@@ -142,9 +142,9 @@ def check_repairs(lake: Lake) -> Finding:
             wanting.append(str(table.key))
     read = format_count(looked_at, "table") + (f" of {len(tables)}" if looked_at < len(tables) else "")
     if not wanting:
-        return Finding("ok", f"none needed by {read}")
+        return DoctorFinding("ok", f"none needed by {read}")
     names = ", ".join(wanting[:REPAIRS_NAMED_MAX]) + (", …" if len(wanting) > REPAIRS_NAMED_MAX else "")
-    return Finding(
+    return DoctorFinding(
         "warning",
         f"other engines misread what Penstock 0.1 wrote to {len(wanting)} of {read}: {names}",
         f"'penstock delta repair {shlex.quote(wanting[0])}' adds a version that they read, without rows",

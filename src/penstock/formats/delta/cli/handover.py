@@ -7,16 +7,21 @@ from collections.abc import Iterator
 
 import click
 
-from penstock.cli.call import Call, pass_call
+from penstock.cli.command_context import CommandContext, pass_call
+from penstock.cli.command_declaration import command, key_option, message_option
 from penstock.cli.completions import complete_key
-from penstock.cli.declaration import command, key_option, message_option
-from penstock.cli.progress import Bar
-from penstock.cli.rendering.columns import Cell, Row, columns
+from penstock.cli.progress import ProgressBar
 from penstock.cli.rendering.history import short
 from penstock.cli.rendering.screen import Screen, printable
+from penstock.cli.rendering.text_columns import Row, StyledText, columns
 from penstock.cli.rendering.times import format_count, size
 from penstock.errors import TableConflict, Unavailable, UnsupportedFeature
-from penstock.formats.delta.lake.answers import ConvertedFolder, HandedOver, TableHandedOver, TableMade
+from penstock.formats.delta.lake.answers import (
+    BulkOwnershipResult,
+    ConvertedFolder,
+    OwnershipResult,
+    TableHandedOver,
+)
 from penstock.formats.rows.schema import parse_schema
 
 sole_writer_option = click.option(
@@ -45,7 +50,7 @@ STATUS = {
 
 @command(
     "adopt",
-    prints=TableMade | HandedOver,
+    prints=OwnershipResult | BulkOwnershipResult,
     examples="""
 $ penstock delta adopt ./lake/warehouse/visits --table web.visits
 $ penstock delta adopt --recursive ./lake/warehouse --namespace raw --dry-run
@@ -65,7 +70,7 @@ $ penstock delta adopt --recursive ./lake/warehouse --namespace raw --dry-run
 @key_option
 @pass_call
 def delta_adopt(
-    call: Call,
+    call: CommandContext,
     path: str,
     key: str | None,
     recursive: bool,
@@ -100,7 +105,7 @@ def delta_adopt(
     if key is not None or idempotency_key is not None:
         raise click.UsageError("--table and --idempotency-key cannot be used with --recursive")
     lake = call.open()
-    with Bar(call.json) as bar:
+    with ProgressBar(call.json) as bar:
         adopted = lake.delta.adopt_all(
             path,
             namespace=namespace,
@@ -138,7 +143,7 @@ $ penstock delta convert ./lake/warehouse/taps --table web.taps --partition day:
 @key_option
 @pass_call
 def delta_convert(
-    call: Call,
+    call: CommandContext,
     path: str,
     key: str | None,
     partitions: tuple[str, ...],
@@ -160,7 +165,7 @@ def delta_convert(
             raise click.BadParameter(f"{partition!r} is not COLUMN:TYPE, such as day:date")
         types[column] = kind
     lake = call.open()
-    with Bar(call.json) as bar:
+    with ProgressBar(call.json) as bar:
         converted = lake.delta.convert(
             path,
             key,
@@ -194,7 +199,7 @@ def _show_converted(screen: Screen, converted: ConvertedFolder) -> Iterator[str]
 
 @command(
     "release",
-    prints=TableMade | HandedOver,
+    prints=OwnershipResult | BulkOwnershipResult,
     examples="""
 $ penstock delta release web.visits
 $ penstock delta release --all --namespace web --dry-run
@@ -208,7 +213,7 @@ $ penstock delta release --all --namespace web --dry-run
 @key_option
 @pass_call
 def delta_release(
-    call: Call,
+    call: CommandContext,
     key: str | None,
     every: bool,
     namespace: str | None,
@@ -233,14 +238,14 @@ def delta_release(
         made = lake.delta.release(key, message=message, author=call.who, idempotency_key=idempotency_key)
         show_handed_table(call, made, "released")
         return
-    with Bar(call.json) as bar:
+    with ProgressBar(call.json) as bar:
         released = lake.delta.release_all(
             namespace, dry_run=dry_run, progress=bar, message=message, author=call.who
         )
     _show_handed_tables(call, released, "released", "no Delta tables")
 
 
-def show_handed_table(call: Call, created: TableMade, operation: str) -> None:
+def show_handed_table(call: CommandContext, created: OwnershipResult, operation: str) -> None:
     def text(screen: Screen) -> Iterator[str]:
         name, place = screen.paint(printable(str(created.key)), "strong"), printable(created.location)
         commit = screen.paint(short(created.commit), "id")
@@ -253,7 +258,9 @@ def show_handed_table(call: Call, created: TableMade, operation: str) -> None:
     call.answer(lambda: created, text)
 
 
-def _show_handed_tables(call: Call, handed_over: HandedOver, verb: str, nothing: str) -> None:
+def _show_handed_tables(
+    call: CommandContext, handed_over: BulkOwnershipResult, verb: str, nothing: str
+) -> None:
     call.answer(lambda: handed_over, lambda screen: _handed_over(screen, handed_over, verb, nothing))
     outcomes = {table.outcome for table in handed_over.tables}
     status = next((code for outcome, code in STATUS.items() if outcome in outcomes), 0)
@@ -261,7 +268,7 @@ def _show_handed_tables(call: Call, handed_over: HandedOver, verb: str, nothing:
         click.get_current_context().exit(status)
 
 
-def _handed_over(screen: Screen, handed_over: HandedOver, word: str, nothing: str) -> Iterator[str]:
+def _handed_over(screen: Screen, handed_over: BulkOwnershipResult, word: str, nothing: str) -> Iterator[str]:
     yield from columns(screen, [_handed_over_row(table) for table in handed_over.tables], flexible=4)
     for table in handed_over.tables:
         if table.problem:
@@ -278,8 +285,8 @@ def _handed_over(screen: Screen, handed_over: HandedOver, word: str, nothing: st
 def _handed_over_row(table: TableHandedOver) -> Row:
     kind = "bad" if table.problem else "dim"
     return [
-        Cell(table.outcome, kind),
-        Cell(printable("" if table.key is None else str(table.key)), "strong"),
+        StyledText(table.outcome, kind),
+        StyledText(printable("" if table.key is None else str(table.key)), "strong"),
         f"v{table.version}" if table.version >= 0 else "",
         ", ".join(map(printable, table.features)),
         printable(table.location),

@@ -10,12 +10,12 @@ import click
 import msgspec
 
 from penstock.cli.answers import ListPage
-from penstock.cli.call import Call, pass_call
+from penstock.cli.command_context import CommandContext, pass_call
+from penstock.cli.command_declaration import command, limit_option, ref_option
 from penstock.cli.completions import complete_key
-from penstock.cli.declaration import command, limit_option, ref_option
-from penstock.cli.rendering.columns import Cell, Row, columns
 from penstock.cli.rendering.rows import rows as show_rows
 from penstock.cli.rendering.screen import Screen, printable
+from penstock.cli.rendering.text_columns import Row, StyledText, columns
 from penstock.cli.rendering.times import ago
 from penstock.formats.delta.lake.snapshot import PastVersion, TableSnapshot
 from penstock.formats.rows.row_values import as_json, list_rows
@@ -61,7 +61,7 @@ table_argument = click.argument("table", metavar="KEY|PATH", shell_complete=comp
 @ref_option
 @limit_option(LOG_LIMIT)
 @pass_call
-def delta_log(call: Call, table: str, ref: str | None, limit: int) -> None:
+def delta_log(call: CommandContext, table: str, ref: str | None, limit: int) -> None:
     """Show the versions of a Delta table, newest first.
 
     KEY is a table of the lake. PATH is any Delta table, and begins with / or ./ or is a URL such as
@@ -72,11 +72,11 @@ def delta_log(call: Call, table: str, ref: str | None, limit: int) -> None:
     def text(screen: Screen) -> Iterator[str]:
         rows: list[Row] = [
             [
-                Cell(f"v{past.version}", "strong"),
+                StyledText(f"v{past.version}", "strong"),
                 printable(_describe_operation(past)),
-                Cell(printable(past.user), "dim"),
-                "" if past.is_published else Cell("not published", "warning"),
-                Cell(ago(past.timestamp, screen.now) if past.timestamp is not None else "", "dim"),
+                StyledText(printable(past.user), "dim"),
+                "" if past.is_published else StyledText("not published", "warning"),
+                StyledText(ago(past.timestamp, screen.now) if past.timestamp is not None else "", "dim"),
             ]
             for past in versions
         ]
@@ -107,7 +107,7 @@ $ penstock delta cat ./lake/warehouse/visits --version 0
 @limit_option(ROWS_LIMIT)
 @pass_call
 def delta_cat(
-    call: Call,
+    call: CommandContext,
     table: str,
     ref: str | None,
     version: int | None,
@@ -154,7 +154,11 @@ def _describe_operation(past: PastVersion) -> str:
 
 
 def _read_table(
-    call: Call, table: str, ref: str | None, version: int | None = None, timestamp: str | None = None
+    call: CommandContext,
+    table: str,
+    ref: str | None,
+    version: int | None = None,
+    timestamp: str | None = None,
 ) -> TableSnapshot:
     """A version of a table, which is named by its key in the lake or by its location."""
     if not is_location(table):

@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 
 from penstock.cli.answers import ListPage
-from penstock.cli.call import Call, pass_call
+from penstock.cli.command_context import CommandContext, pass_call
+from penstock.cli.command_declaration import command
 from penstock.cli.completions import complete_key
-from penstock.cli.declaration import command
 from penstock.cli.rendering.screen import Screen, printable
 from penstock.cli.rendering.times import format_count
 from penstock.errors import PenstockError
@@ -39,7 +39,7 @@ $ penstock delta recover ./lake/warehouse/visits --any --prefix web --lake ./oth
 @click.option("--prefix", metavar="KEY", shell_complete=complete_key, help="The namespace for the tables.")
 @pass_call
 def delta_recover(
-    call: Call,
+    call: CommandContext,
     paths: tuple[str, ...],
     lost: str | None,
     any_lake: bool,
@@ -79,7 +79,7 @@ def _named_lake(path: str) -> str:
     return f"{path} names {owner}. If that one is lost for good, --lost {owner.lake}"
 
 
-def _show_recovered_tables(call: Call, recovered_tables: Sequence[RecoveredTable]) -> None:
+def _show_recovered_tables(call: CommandContext, recovered_tables: Sequence[RecoveredTable]) -> None:
     call.answer(
         lambda: ListPage.of(recovered_tables), lambda screen: _render_recovered(screen, recovered_tables)
     )

@@ -25,6 +25,7 @@ from penstock.formats.delta.protocol.clustering import (
     find_columns,
     lacking_statistics,
 )
+from penstock.formats.delta.protocol.column_mapping import mapping_changes, stored_name
 from penstock.formats.delta.protocol.column_rules import Constraint
 from penstock.formats.delta.protocol.features import (
     complete_protocol,
@@ -34,7 +35,6 @@ from penstock.formats.delta.protocol.features import (
 )
 from penstock.formats.delta.protocol.iceberg_compat import allows_vectors
 from penstock.formats.delta.protocol.lint_metadata import metadata_faults
-from penstock.formats.delta.protocol.mapping import mapping_changes, stored_name
 from penstock.formats.delta.protocol.properties import is_on
 from penstock.formats.delta.protocol.wider_types import ENABLED as WIDENING
 from penstock.formats.rows.schema import parse_schema
@@ -44,7 +44,7 @@ from penstock.lake.row_input import schema_text
 
 if TYPE_CHECKING:
     from penstock.formats.delta.lake.snapshot import TableSnapshot
-    from penstock.lake.answers import Ratified
+    from penstock.lake.answers import TableCommitResult
     from penstock.lake.lake import Lake
     from penstock.lake.table import Table
     from penstock.model.keys import Key
@@ -90,7 +90,7 @@ class TableAlterations:
 
     def set_properties(
         self, key: str | Key, properties: Mapping[str, str], **said: Unpack[AlterOptions]
-    ) -> Ratified:
+    ) -> TableCommitResult:
         """Set properties of a table. Those that turn a feature on list it in the table's protocol.
 
         ``delta.feature.<name>`` = ``supported`` lists a feature and sets no property. ``InvalidRequest`` or
@@ -110,7 +110,7 @@ class TableAlterations:
 
     def unset_properties(
         self, key: str | Key, names: Iterable[str], *, if_exists: bool = False, **said: Unpack[AlterOptions]
-    ) -> Ratified:
+    ) -> TableCommitResult:
         """Remove properties of a table. Features that they turned on stay listed."""
         property_names = (names,) if isinstance(names, str) else tuple(names)
 
@@ -123,7 +123,7 @@ class TableAlterations:
 
     def set_description(
         self, key: str | Key, description: str | None, **said: Unpack[AlterOptions]
-    ) -> Ratified:
+    ) -> TableCommitResult:
         """Say what a table is for; nothing removes what was said."""
 
         def change(metadata: Metadata, _: Any) -> AlteredTable:
@@ -136,7 +136,7 @@ class TableAlterations:
 
     def add_constraint(
         self, key: str | Key, name: str, expression: str, **said: Unpack[AlterOptions]
-    ) -> Ratified:
+    ) -> TableCommitResult:
         """Add a CHECK constraint: a condition that is true for every row.
 
         Rows that are there are read and checked first. ``InvalidRequest`` shows one for which it is not true,
@@ -153,7 +153,7 @@ class TableAlterations:
 
     def drop_constraint(
         self, key: str | Key, name: str, *, if_exists: bool = False, **said: Unpack[AlterOptions]
-    ) -> Ratified:
+    ) -> TableCommitResult:
         """Drop a CHECK constraint."""
 
         def change(metadata: Metadata, _: Any) -> AlteredTable:
@@ -165,7 +165,7 @@ class TableAlterations:
 
     # -- columns -------------------------------------------------------------------------------------------
 
-    def add_columns(self, key: str | Key, schema: Any, **said: Unpack[AlterOptions]) -> Ratified:
+    def add_columns(self, key: str | Key, schema: Any, **said: Unpack[AlterOptions]) -> TableCommitResult:
         """Add columns to a table; in rows that are there they are null.
 
         ``schema`` has the new columns, as Arrow or Delta spell them. Columns that are added on two branches
@@ -181,7 +181,7 @@ class TableAlterations:
 
     def rename_column(
         self, key: str | Key, column: ColumnPath, name: str, **said: Unpack[AlterOptions]
-    ) -> Ratified:
+    ) -> TableCommitResult:
         """Give a column of a table with mapped columns another name; no file is written anew.
 
         ``InvalidRequest`` if the columns are not mapped, or something names the column: a constraint, a
@@ -195,7 +195,9 @@ class TableAlterations:
         parameters = {"oldColumnPath": ".".join(path), "newColumnPath": ".".join((*path[:-1], name))}
         return self._alter(key, change, "RENAME COLUMN", parameters, said)
 
-    def drop_column(self, key: str | Key, column: ColumnPath, **said: Unpack[AlterOptions]) -> Ratified:
+    def drop_column(
+        self, key: str | Key, column: ColumnPath, **said: Unpack[AlterOptions]
+    ) -> TableCommitResult:
         """Drop a column of a table with mapped columns.
 
         Its values stay in files, where nobody reads them, until these are rewritten: ``lake.erase`` does so.
@@ -211,7 +213,7 @@ class TableAlterations:
 
     def comment_column(
         self, key: str | Key, column: ColumnPath, comment: str | None, **said: Unpack[AlterOptions]
-    ) -> Ratified:
+    ) -> TableCommitResult:
         """Say what a column is; nothing removes what was said."""
         return self._change_column(
             key, column, lambda about, path: column_changes.comment_column(about, path, comment), said
@@ -219,7 +221,7 @@ class TableAlterations:
 
     def move_column(
         self, key: str | Key, column: ColumnPath, *, after: str | None = None, **said: Unpack[AlterOptions]
-    ) -> Ratified:
+    ) -> TableCommitResult:
         """Have a column stand after another one, or before all. No file is written anew."""
         return self._change_column(
             key, column, lambda about, path: column_changes.move_column(about, path, after), said
@@ -227,7 +229,7 @@ class TableAlterations:
 
     def set_default(
         self, key: str | Key, column: ColumnPath, expression: str, **said: Unpack[AlterOptions]
-    ) -> Ratified:
+    ) -> TableCommitResult:
         """Give a column a default, for rows that are written without it later: an expression in SQL.
 
         ``InvalidRequest`` if its value cannot be one of the column's. Rows that are there do not change.
@@ -240,13 +242,17 @@ class TableAlterations:
 
         return self._change_column(key, column, change, said)
 
-    def drop_default(self, key: str | Key, column: ColumnPath, **said: Unpack[AlterOptions]) -> Ratified:
+    def drop_default(
+        self, key: str | Key, column: ColumnPath, **said: Unpack[AlterOptions]
+    ) -> TableCommitResult:
         """Drop the default of a column."""
         return self._change_column(
             key, column, lambda about, path: column_changes.set_default(about, path, None), said
         )
 
-    def set_not_null(self, key: str | Key, column: ColumnPath, **said: Unpack[AlterOptions]) -> Ratified:
+    def set_not_null(
+        self, key: str | Key, column: ColumnPath, **said: Unpack[AlterOptions]
+    ) -> TableCommitResult:
         """Have a column take no nulls. ``InvalidRequest`` shows a row that has one, if there is any."""
         path = _parse_column_path(column)
 
@@ -265,7 +271,9 @@ class TableAlterations:
 
         return self._alter(key, change, "CHANGE COLUMN", {"column": ".".join(path)}, said)
 
-    def drop_not_null(self, key: str | Key, column: ColumnPath, **said: Unpack[AlterOptions]) -> Ratified:
+    def drop_not_null(
+        self, key: str | Key, column: ColumnPath, **said: Unpack[AlterOptions]
+    ) -> TableCommitResult:
         """Have a column take nulls."""
         return self._change_column(
             key, column, lambda about, path: column_changes.set_nullable(about, path, nullable=True), said
@@ -277,7 +285,7 @@ class TableAlterations:
         column: ColumnPath,
         type: str,  # noqa: A002
         **said: Unpack[AlterOptions],
-    ) -> Ratified:
+    ) -> TableCommitResult:
         """Give a column a wider type, by its name in Delta or SQL: ``long``, ``decimal(20,2)``.
 
         No file is written anew: readers widen the values of those that are there. ``element``, ``key`` and
@@ -298,7 +306,7 @@ class TableAlterations:
 
     def cluster_by(
         self, key: str | Key, columns: str | Sequence[str], **said: Unpack[AlterOptions]
-    ) -> Ratified:
+    ) -> TableCommitResult:
         """Have a table clustered by other columns, or by none: engines that cluster files do that by them.
 
         ``InvalidRequest`` if the table is partitioned, or files have no statistics of a column: they cannot
@@ -334,7 +342,7 @@ class TableAlterations:
         column: ColumnPath,
         change: Callable[[Metadata, Sequence[str]], Metadata],
         options: AlterOptions,
-    ) -> Ratified:
+    ) -> TableCommitResult:
         path = _parse_column_path(column)
         return self._alter(
             key,
@@ -351,7 +359,7 @@ class TableAlterations:
         operation: str,
         parameters: dict[str, Any],
         options: AlterOptions,
-    ) -> Ratified:
+    ) -> TableCommitResult:
         table = self._lake.table(key, options.get("branch"))
         branch = table.require_branch()
         key_given = options.get("idempotency_key")

@@ -88,7 +88,7 @@ class ReservedColumnIds(msgspec.Struct, frozen=True, kw_only=True):
     """The last of the reserved ids; the others are the numbers before it."""
 
 
-class TableMade(msgspec.Struct, frozen=True, kw_only=True):
+class OwnershipResult(msgspec.Struct, frozen=True, kw_only=True):
     """A table that was created, adopted or released."""
 
     location_fields: ClassVar[tuple[str, ...]] = ("location",)
@@ -145,7 +145,7 @@ class TableHandedOver(msgspec.Struct, frozen=True, kw_only=True):
     """Why it was not done."""
 
 
-class HandedOver(msgspec.Struct, frozen=True, kw_only=True):
+class BulkOwnershipResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of adopting or releasing many tables."""
 
     tables: tuple[TableHandedOver, ...]

@@ -11,7 +11,7 @@ from penstock.formats.delta.lake.table_job import DeltaJob
 from penstock.formats.delta.lake.written_files import names_of
 from penstock.formats.delta.log.scan import batches_of
 from penstock.formats.delta.protocol.actions import Add
-from penstock.formats.delta.rows.writing import RowFiles
+from penstock.formats.delta.rows.file_writer import DataFileWriter
 from penstock.formats.rows.arrow_types import pa, pc
 from penstock.lake.job_files import remove_files
 
@@ -37,7 +37,7 @@ def _write(job: DeltaJob, each: FileBin, layout: FileLayout) -> Iterator[Add]:
     rows = batches_of(job.snapshot.log_snapshot, job.place, each.files, final_row_ids=row_ids)
     for batches in _sort(rows, layout, layout.count_files(each)) if layout.sorted_by else [rows]:
         # What was packed to the target size may come out a little larger, and is still one file.
-        output = RowFiles(
+        output = DataFileWriter(
             job.place,
             job.metadata,
             prefix=job.data_folder,

@@ -12,22 +12,22 @@ from uuid import UUID
 import msgspec
 
 from penstock.formats.delta.lake.answers import (
+    BulkOwnershipResult,
     CleanedLog,
-    HandedOver,
+    OwnershipResult,
     PublishedTable,
     RecoveredTable,
     ReservedColumnIds,
     ReservedIdentities,
-    TableMade,
     TablePlace,
     TableStatus,
     TableVersions,
     WrittenFile,
 )
-from penstock.lake.answers import Landing, Ratified, RatifiedTable
-from penstock.lake.call import PAGE_MAX, Ask, Call, CommitDescription, ReadAt, Retry, Write
-from penstock.lake.outcomes import branch_of, landed_commit
+from penstock.lake.answers import CommittedTable, LandedRequest, TableCommitResult
+from penstock.lake.call import PAGE_MAX, Ask, Call, CommitDescription, ReadAt, RetrySafety, WriteCall
 from penstock.lake.read_calls import GetChanges
+from penstock.lake.recovered_answers import branch_of, landed_commit
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable
@@ -102,7 +102,7 @@ class TableCommit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Also remove whatever files these parts hold at its turn; an empty list is the whole table."""
 
 
-class CommitTables(Write[Ratified], frozen=True, kw_only=True):
+class CommitTables(WriteCall[TableCommitResult], frozen=True, kw_only=True):
     """Ratify the next versions of one or several Delta tables, all or none.
 
     A 409 of the code `table_conflict` carries the commits that came first in its details, as `winners`.
@@ -110,7 +110,7 @@ class CommitTables(Write[Ratified], frozen=True, kw_only=True):
 
     path = "/delta/commits"
     target = "branch"
-    answer = Ratified
+    answer = TableCommitResult
     makes_lake = False
     counted = ("tables",)
     unhashed = ("branch",)
@@ -123,10 +123,10 @@ class CommitTables(Write[Ratified], frozen=True, kw_only=True):
     said: CommitDescription = CommitDescription()
     """Message, authors and properties of the lake's commit."""
 
-    def recover(self, ask: Ask, landing: Landing) -> Ratified:
+    def recover(self, ask: Ask, landing: LandedRequest) -> TableCommitResult:
         commit, branch = landed_commit(ask, self, landing), branch_of(ask, self)
         tables = (_ratified_table(ask, table, landing, branch) for table in self.tables)
-        return Ratified(commit=commit, tables=tuple(tables))
+        return TableCommitResult(commit=commit, tables=tuple(tables))
 
 
 class GetTableVersions(ReadAt[TableVersions], frozen=True, kw_only=True):
@@ -159,7 +159,7 @@ class PublishTable(Call[PublishedTable], frozen=True, kw_only=True):
     method = "POST"
     path = "/delta/publish"
     answer = PublishedTable
-    retry = Retry.SAFE
+    retry = RetrySafety.SAFE
     makes_lake = False
 
     key: Key
@@ -179,7 +179,7 @@ class ReserveIdentities(Call[ReservedIdentities], frozen=True, kw_only=True):
     method = "POST"
     path = "/delta/identities"
     answer = ReservedIdentities
-    retry = Retry.SAFE
+    retry = RetrySafety.SAFE
     makes_lake = False
 
     key: Key
@@ -201,7 +201,7 @@ class ReserveColumnIds(Call[ReservedColumnIds], frozen=True, kw_only=True):
     method = "POST"
     path = "/delta/column-ids"
     answer = ReservedColumnIds
-    retry = Retry.SAFE
+    retry = RetrySafety.SAFE
     makes_lake = False
 
     key: Key
@@ -211,12 +211,12 @@ class ReserveColumnIds(Call[ReservedColumnIds], frozen=True, kw_only=True):
     """How many ids; 0 to only get the last one that was given."""
 
 
-class CreateTable(Write[TableMade], frozen=True, kw_only=True):
+class CreateTable(WriteCall[OwnershipResult], frozen=True, kw_only=True):
     """Create a Delta table, empty or with its first files: either way it is one version and one commit."""
 
     path = "/delta/tables"
     target = "branch"
-    answer = TableMade
+    answer = OwnershipResult
     makes_lake = True
     counted = ()
     unhashed = ("branch",)
@@ -249,12 +249,12 @@ class CreateTable(Write[TableMade], frozen=True, kw_only=True):
     said: CommitDescription = CommitDescription()
     """Message, authors and properties of the lake's commit."""
 
-    def recover(self, ask: Ask, landing: Landing) -> TableMade:
+    def recover(self, ask: Ask, landing: LandedRequest) -> OwnershipResult:
         made = _describe_created_table(ask, self, self.key, landing)
         return made if self.location is None else _publish_promised_version(ask, self, made)
 
 
-class CloneTable(Write[TableMade], frozen=True, kw_only=True):
+class CloneTable(WriteCall[OwnershipResult], frozen=True, kw_only=True):
     """Create a shallow clone of a Delta table: a new table that references the files of another one.
 
     No file is copied, and both tables change independently from then on. It is one version and one commit.
@@ -262,7 +262,7 @@ class CloneTable(Write[TableMade], frozen=True, kw_only=True):
 
     path = "/delta/clone"
     target = "branch"
-    answer = TableMade
+    answer = OwnershipResult
     makes_lake = False
     unhashed = ("branch",)
     revisions = ("at",)
@@ -284,11 +284,11 @@ class CloneTable(Write[TableMade], frozen=True, kw_only=True):
     def is_checked_again(self) -> bool:
         return True
 
-    def recover(self, ask: Ask, landing: Landing) -> TableMade:
+    def recover(self, ask: Ask, landing: LandedRequest) -> OwnershipResult:
         return _describe_created_table(ask, self, self.key, landing)
 
 
-class AdoptTable(Write[TableMade], frozen=True, kw_only=True):
+class AdoptTable(WriteCall[OwnershipResult], frozen=True, kw_only=True):
     """Adopt a Delta table: from now on, the lake decides its commits.
 
     If another program commits to it at that moment, no commit is lost: the table stays as it was, and the
@@ -297,7 +297,7 @@ class AdoptTable(Write[TableMade], frozen=True, kw_only=True):
 
     path = "/delta/adopt"
     target = "branch"
-    answer = TableMade
+    answer = OwnershipResult
     makes_lake = True
     unhashed = ("branch",)
     revisions = ()
@@ -314,17 +314,17 @@ class AdoptTable(Write[TableMade], frozen=True, kw_only=True):
     said: CommitDescription = CommitDescription()
     """Message, authors and properties of the lake's commit."""
 
-    def recover(self, ask: Ask, landing: Landing) -> TableMade:
+    def recover(self, ask: Ask, landing: LandedRequest) -> OwnershipResult:
         return _publish_promised_version(ask, self, _describe_created_table(ask, self, self.key, landing))
 
 
-class ReleaseTable(Write[TableMade], frozen=True, kw_only=True):
+class ReleaseTable(WriteCall[OwnershipResult], frozen=True, kw_only=True):
     """Release a Delta table to the file system, with all its versions published to its log; its key is
     deleted."""
 
     path = "/delta/release"
     target = "branch"
-    answer = TableMade
+    answer = OwnershipResult
     makes_lake = False
     unhashed = ("branch",)
     revisions = ()
@@ -335,11 +335,11 @@ class ReleaseTable(Write[TableMade], frozen=True, kw_only=True):
     said: CommitDescription = CommitDescription()
     """Message, authors and properties of the lake's commit."""
 
-    def recover(self, ask: Ask, landing: Landing) -> TableMade:
+    def recover(self, ask: Ask, landing: LandedRequest) -> OwnershipResult:
         return _describe_created_table(ask, self, self.key, landing)
 
 
-class AdoptTables(Call[HandedOver], frozen=True, kw_only=True):
+class AdoptTables(Call[BulkOwnershipResult], frozen=True, kw_only=True):
     """Adopt all Delta tables below a folder, by two commits.
 
     A table's key is its path below the folder. Tables that cannot be adopted are reported and do not stop the
@@ -349,8 +349,8 @@ class AdoptTables(Call[HandedOver], frozen=True, kw_only=True):
 
     method = "POST"
     path = "/delta/adopt-all"
-    answer = HandedOver
-    retry = Retry.SAFE
+    answer = BulkOwnershipResult
+    retry = RetrySafety.SAFE
     makes_lake = True
     is_long = True
     goes_on = True
@@ -370,7 +370,7 @@ class AdoptTables(Call[HandedOver], frozen=True, kw_only=True):
     """Who acts. A server puts the name of the caller's token here, if there is one."""
 
 
-class ReleaseTables(Call[HandedOver], frozen=True, kw_only=True):
+class ReleaseTables(Call[BulkOwnershipResult], frozen=True, kw_only=True):
     """Release all Delta tables of the default branch to the file system, or those below a namespace.
 
     One commit ratifies their last versions, one deletes their keys. If it is interrupted, doing it again
@@ -379,8 +379,8 @@ class ReleaseTables(Call[HandedOver], frozen=True, kw_only=True):
 
     method = "POST"
     path = "/delta/release-all"
-    answer = HandedOver
-    retry = Retry.SAFE
+    answer = BulkOwnershipResult
+    retry = RetrySafety.SAFE
     makes_lake = False
     is_long = True
     goes_on = True
@@ -405,7 +405,7 @@ class RecoverTable(Call[RecoveredTable], frozen=True, kw_only=True):
     method = "POST"
     path = "/delta/recover"
     answer = RecoveredTable
-    retry = Retry.ONCE  # the table is this lake's then
+    retry = RetrySafety.ONCE  # the table is this lake's then
     makes_lake = True
     location_fields = ("location",)
 
@@ -452,7 +452,7 @@ class CheckpointTable(Call[WrittenFile], frozen=True, kw_only=True):
     method = "POST"
     path = "/delta/checkpoint"
     answer = WrittenFile
-    retry = Retry.SAFE
+    retry = RetrySafety.SAFE
     makes_lake = False
 
     key: Key
@@ -464,7 +464,7 @@ class CompactLog(Call[WrittenFile], frozen=True, kw_only=True):
     method = "POST"
     path = "/delta/compact"
     answer = WrittenFile
-    retry = Retry.SAFE
+    retry = RetrySafety.SAFE
     makes_lake = False
 
     key: Key
@@ -484,7 +484,7 @@ class CleanLog(Call[CleanedLog], frozen=True, kw_only=True):
     method = "POST"
     path = "/delta/clean"
     answer = CleanedLog
-    retry = Retry.ONCE  # it answers what it removed
+    retry = RetrySafety.ONCE  # it answers what it removed
     makes_lake = False
 
     key: Key
@@ -517,12 +517,12 @@ CALLS: Final[tuple[type[Call[Any]], ...]] = (
 # -- what writes came to: a commit of the lake holds the tables as it left them ----------------------------
 
 
-def _ratified_table(ask: Ask, commit: TableCommit, landing: Landing, branch: str) -> RatifiedTable:
+def _ratified_table(ask: Ask, commit: TableCommit, landing: LandedRequest, branch: str) -> CommittedTable:
     """A table as a commit left it: at the version that it got, or already had."""
     versions = _get_versions(ask, commit.key, landing.head, branch, commit.version)
     version = versions.latest_version if commit.version is None else commit.version
     entry = next((each for each in versions.commits if each.version == version), None)
-    return RatifiedTable(
+    return CommittedTable(
         key=commit.key,
         version=version,
         name=entry.name if entry is not None else "",
@@ -531,7 +531,9 @@ def _ratified_table(ask: Ask, commit: TableCommit, landing: Landing, branch: str
     )
 
 
-def _describe_created_table(ask: Ask, call: Write[TableMade], key: Key | None, landing: Landing) -> TableMade:
+def _describe_created_table(
+    ask: Ask, call: WriteCall[OwnershipResult], key: Key | None, landing: LandedRequest
+) -> OwnershipResult:
     """A table as its creation, adoption or release left it, in the first commit that one made."""
     branch = branch_of(ask, call)
     commit = landing.commits[0] if landing.commits else landing.head
@@ -539,7 +541,7 @@ def _describe_created_table(ask: Ask, call: Write[TableMade], key: Key | None, l
         changes = ask(GetChanges(revision=commit, via=branch))
         key = next(change.key for change in changes if isinstance(change.after, DeltaTable))
     versions = _get_versions(ask, key, commit, branch)
-    return TableMade(
+    return OwnershipResult(
         key=key,
         id=versions.id,
         location=versions.location,
@@ -548,7 +550,9 @@ def _describe_created_table(ask: Ask, call: Write[TableMade], key: Key | None, l
     )
 
 
-def _publish_promised_version(ask: Ask, call: Write[TableMade], promised: TableMade) -> TableMade:
+def _publish_promised_version(
+    ask: Ask, call: WriteCall[OwnershipResult], promised: OwnershipResult
+) -> OwnershipResult:
     """A table at a place of its own. Its first version there was promised by the commit, and is kept now, if
     nobody has; ``KeyNotFound`` if nothing came of it, or if the table was dropped since."""
     version = promised.version + 1

@@ -27,14 +27,14 @@ from penstock.model.nessie import DeltaTable
 from penstock.storage.locations import normalise
 
 if TYPE_CHECKING:
-    from penstock.formats.delta.lake.parts import DeltaParts
+    from penstock.formats.delta.lake.services import DeltaServices
     from penstock.lake.retained_history import NeighbourTables
 
 
 class CloneNeeds:
     """The Delta tables of all retained commits, and what those that are clones need of others."""
 
-    def __init__(self, kernel: Kernel, parts: DeltaParts, progress: Progress = silent) -> None:
+    def __init__(self, kernel: Kernel, parts: DeltaServices, progress: Progress = silent) -> None:
         self._kernel, self._parts, self._progress = kernel, parts, progress
         self._kept = RetainedDeltaTables(kernel, parts.owner.tables, progress)
         self._has_clones = False
@@ -110,7 +110,7 @@ class CloneNeeds:
 
 
 def clone_holders(
-    kernel: Kernel, parts: DeltaParts, content: DeltaTable, list_going: Callable[[], Sequence[str]]
+    kernel: Kernel, parts: DeltaServices, content: DeltaTable, list_going: Callable[[], Sequence[str]]
 ) -> Iterator[TableHolder]:
     """The clones of a table that need files of it which an erase is to remove, by their names."""
     if not has_clones(kernel):

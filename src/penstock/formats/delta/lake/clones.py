@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from penstock.errors import TableStateRefused
-from penstock.formats.delta.branch_log.line import line_of
+from penstock.formats.delta.branch_log.branch_log import line_of
 from penstock.formats.delta.branch_log.ownership import PROTECTED, NewTable
 from penstock.formats.delta.branch_log.row_ids import PROVISIONAL, has_provisional_ids
 from penstock.formats.delta.format import check_phase
@@ -29,7 +29,7 @@ from penstock.formats.delta.protocol.row_ids import NO_ROW_ID, count_rows, highe
 from penstock.formats.delta.rows.file_addresses import name_inside, table_place
 from penstock.formats.delta.rows.vectors import vector_file
 from penstock.formats.plugin import list_missing
-from penstock.kernel.format import Refused
+from penstock.kernel.format import FormatRefused
 from penstock.kernel.table_horizons import all_horizons
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable
@@ -39,22 +39,22 @@ from penstock.storage.places import Place
 
 if TYPE_CHECKING:
     from penstock.formats.delta.lake.calls import CloneTable
-    from penstock.formats.delta.lake.parts import DeltaParts
+    from penstock.formats.delta.lake.services import DeltaServices
     from penstock.formats.delta.ownership.handover import HandoverResult
     from penstock.model.encoding import ObjectId
 
 
-def require_cloneable(parts: DeltaParts, key: Key, content: DeltaTable) -> None:
+def require_cloneable(parts: DeltaServices, key: Key, content: DeltaTable) -> None:
     """``ManagedElsewhere`` for a table of another lake, whose sweeps would not know of the clone;
     ``TableStateRefused`` for one that is on its way in or out."""
     parts.publisher.check_owned(content)
     try:
         check_phase(line_of(content))
-    except Refused as refused:
+    except FormatRefused as refused:
         raise TableStateRefused(f"'{key}' {refused}", key=str(key)) from None
 
 
-def require_readable(parts: DeltaParts, made: HandoverResult, head: ObjectId) -> None:
+def require_readable(parts: DeltaServices, made: HandoverResult, head: ObjectId) -> None:
     """``TableStateRefused`` if files of a clone that was made before are gone, or an erase may be about to
     remove them.
 
@@ -83,7 +83,7 @@ def require_readable(parts: DeltaParts, made: HandoverResult, head: ObjectId) ->
         )
 
 
-def plan_clone(parts: DeltaParts, call: CloneTable, content: DeltaTable) -> NewTable:
+def plan_clone(parts: DeltaServices, call: CloneTable, content: DeltaTable) -> NewTable:
     """What a clone of a table is to be. Nothing is read but the table's log."""
     snapshot = parts.commits.snapshot(content, parts.owner.tables.read, call.version)
     files = _ClonedFiles(table_place(parts.places, content.location, snapshot.metadata.configuration))
@@ -113,7 +113,7 @@ def plan_clone(parts: DeltaParts, call: CloneTable, content: DeltaTable) -> NewT
     )
 
 
-def _highest_final_row_id(parts: DeltaParts, content: DeltaTable, snapshot: LogSnapshot) -> int:
+def _highest_final_row_id(parts: DeltaServices, content: DeltaTable, snapshot: LogSnapshot) -> int:
     """How far ids were given that files of a table may have written down, or have from the default branch."""
     highest = highest_row_id(snapshot.domains)
     if highest < PROVISIONAL:

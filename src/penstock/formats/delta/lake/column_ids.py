@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from penstock.formats.delta.lake.calls import ReserveColumnIds
-from penstock.formats.delta.protocol.mapping import (
+from penstock.formats.delta.protocol.column_mapping import (
     MAX_ID,
-    Mapping,
+    ColumnMapping,
     has_ids_in_files,
     mapping_of,
     max_id,
@@ -30,7 +30,7 @@ def reserve_column_ids(lake: Lake, key: Key, branch: str, before: Metadata, afte
     columns become mapped, which no other branch can do beside it.
     """
     count = max_id(after) - max_id(before)
-    if count <= 0 or mapping_of(before) is Mapping.NONE or not has_ids_in_files(after):
+    if count <= 0 or mapping_of(before) is ColumnMapping.NONE or not has_ids_in_files(after):
         return after
     last = lake.do(ReserveColumnIds(key=key, branch=branch, count=count)).last
     if last == max_id(after):

@@ -11,14 +11,14 @@ from uuid import uuid4
 
 import msgspec
 
-from penstock.formats.delta.lake.answers import TableMade
+from penstock.formats.delta.lake.answers import OwnershipResult
 from penstock.formats.delta.lake.calls import CreateTable
-from penstock.formats.delta.lake.identities import IdentityNumbers
+from penstock.formats.delta.lake.identity_numbers import IdentityNumbers
 from penstock.formats.delta.lake.table import data_folder, lines_of, lines_to_send
 from penstock.formats.delta.lake.written_files import removed_if_refused
 from penstock.formats.delta.protocol.actions import CommitInfo, DomainMetadata, Metadata, parse_commit
 from penstock.formats.delta.protocol.clustering import clustering_columns
-from penstock.formats.delta.publishing.scratch import note_creation
+from penstock.formats.delta.publishing.side_files import note_creation
 from penstock.lake.calls import GetChanges, GetContents, GetOutcome
 from penstock.lake.job_files import JobStart
 from penstock.lake.table_writer import exists_error
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from penstock.lake.lake import Lake
 
 
-def create_with(lake: Lake, call: CreateTable, rows: Any) -> TableMade:
+def create_with(lake: Lake, call: CreateTable, rows: Any) -> OwnershipResult:
     """Create a table that has these rows from the beginning.
 
     If that is refused, the files that were written for it are removed again, as far as possible; not if
     nobody knows whether it was done.
     """
-    from penstock.formats.delta.rows.writing import write_files
+    from penstock.formats.delta.rows.file_writer import write_files
 
     if (table_made := find_done(lake, call)) is not None:
         return table_made
@@ -73,7 +73,7 @@ def create_with(lake: Lake, call: CreateTable, rows: Any) -> TableMade:
         return lake.do(msgspec.structs.replace(call, id=identity, schema=schema, actions=actions))
 
 
-def find_done(lake: Lake, call: CreateTable) -> TableMade | None:
+def find_done(lake: Lake, call: CreateTable) -> OwnershipResult | None:
     """The table, if the same was asked for before: its files have new names each time.
 
     At a named place it was promised first. What came of the promise is found out here, if nobody has;

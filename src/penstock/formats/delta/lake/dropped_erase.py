@@ -7,9 +7,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from penstock.errors import InvalidLog, LocationRefused, PenstockError
-from penstock.formats.delta.branch_log.line import OwnershipPhase, line_of
+from penstock.formats.delta.branch_log.branch_log import OwnershipPhase, line_of
 from penstock.formats.delta.lake.clone_needs import CloneNeeds, clone_holders
-from penstock.formats.delta.lake.parts import DeltaParts
+from penstock.formats.delta.lake.services import DeltaServices
 from penstock.kernel.kernel import Kernel
 from penstock.lake.answers import SweptTable
 from penstock.lake.dropped_erase import DroppedErasure
@@ -17,7 +17,7 @@ from penstock.lake.erase import TableHolder
 from penstock.lake.sweep_engine import Listing, SweepEngine, SweepTally
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable
-from penstock.storage.fates import FileFate, JudgedFile
+from penstock.storage.sweep_decisions import JudgedFile, SweepDecision
 
 if TYPE_CHECKING:
     from penstock.kernel.reachable import Progress
@@ -29,7 +29,7 @@ class DroppedDelta(DroppedErasure):
 
     content: DeltaTable
 
-    def __init__(self, lake: Embedded, parts: DeltaParts, key: Key, who: str, content: DeltaTable) -> None:
+    def __init__(self, lake: Embedded, parts: DeltaServices, key: Key, who: str, content: DeltaTable) -> None:
         self._parts = parts
         super().__init__(lake, key, who, content)
 
@@ -65,7 +65,7 @@ class DroppedDelta(DroppedErasure):
 class _GoneFolder:
     """The folder of a Delta table of which nothing is retained: all of it goes."""
 
-    def __init__(self, kernel: Kernel, parts: DeltaParts, location: str, before_us: int) -> None:
+    def __init__(self, kernel: Kernel, parts: DeltaServices, location: str, before_us: int) -> None:
         self._location, self._before_us = location.rstrip("/"), before_us
         self._place = parts.places.at(location)
         self._kept = CloneNeeds(kernel, parts)
@@ -76,7 +76,7 @@ class _GoneFolder:
     def judge(self, listing: Listing) -> Iterator[JudgedFile]:
         for entry in listing(self._place, ""):
             yield JudgedFile(
-                entry, FileFate.DATA if entry.modified_us < self._before_us else FileFate.WAITING
+                entry, SweepDecision.DATA if entry.modified_us < self._before_us else SweepDecision.WAITING
             )
 
     def look_again(self) -> None:
@@ -91,10 +91,10 @@ class _GoneFolder:
         self._kept.neighbours.check(self._location)
         self._kept.check(self._location)
 
-    def judge_again(self, candidate: JudgedFile) -> FileFate:
+    def judge_again(self, candidate: JudgedFile) -> SweepDecision:
         """A clone that was made since the erase began keeps what it needs."""
         is_needed = self._kept.names(self._location, candidate.entry.key)
-        return FileFate.KEPT if is_needed else candidate.fate
+        return SweepDecision.KEPT if is_needed else candidate.fate
 
     def remove(self, files: Sequence[JudgedFile]) -> None:
         self._place.delete([file.entry.key for file in files])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from penstock.errors import TableConflict, TableStateRefused, Unavailable
-from penstock.formats.delta.branch_log.line import line_of
+from penstock.formats.delta.branch_log.branch_log import line_of
 from penstock.formats.delta.branch_log.replacements import removal
 from penstock.formats.delta.format import check_phase
 from penstock.formats.delta.lake.calls import CommitTables, GetTableVersions, TableCommit, WriterReads
@@ -28,16 +28,16 @@ from penstock.formats.delta.log.snapshot import LogSnapshot
 from penstock.formats.delta.ownership.clones import SourceFinder
 from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, Remove, parse_commit
 from penstock.formats.delta.protocol.clustering import clustering_columns
-from penstock.formats.delta.protocol.mapping import Mapping, mapping_of
+from penstock.formats.delta.protocol.column_mapping import ColumnMapping, mapping_of
 from penstock.formats.delta.protocol.names import LAST_CHECKPOINT, LOG, SIDECARS, parse_name
 from penstock.formats.delta.protocol.row_ids import ids_by_path
 from penstock.formats.delta.publishing.leftovers import DeltaNeeds, judge
 from penstock.formats.delta.rows.file_addresses import table_place
-from penstock.kernel.format import Refused
+from penstock.kernel.format import FormatRefused
 from penstock.lake.answers import SweptTable
 from penstock.lake.call import CommitDescription
 from penstock.lake.calls import SweepTables
-from penstock.lake.erase import FirstVersionKept, Leftovers, TableHolder, leftovers_of
+from penstock.lake.erase import FirstVersionKept, LeftoverFiles, TableHolder, leftovers_of
 from penstock.lake.fork_notes import ForkNotes
 from penstock.model.clock import utc
 from penstock.model.content import ManagedTable
@@ -45,11 +45,11 @@ from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable
 from penstock.storage.buckets import BucketEntry
-from penstock.storage.fates import FileFate
 from penstock.storage.places import SCRATCH, Place
+from penstock.storage.sweep_decisions import SweepDecision
 
 if TYPE_CHECKING:
-    from penstock.formats.delta.lake.parts import DeltaParts
+    from penstock.formats.delta.lake.services import DeltaServices
     from penstock.kernel.reachable import Progress
     from penstock.kernel.table_horizons import TableHorizon
     from penstock.lake.embedded import Embedded
@@ -62,7 +62,7 @@ FOREVER_US: Final = 2**63
 class DeltaErasure:
     """What an erase does to a Delta table of the default branch."""
 
-    def __init__(self, lake: Embedded, parts: DeltaParts, key: Key, who: str) -> None:
+    def __init__(self, lake: Embedded, parts: DeltaServices, key: Key, who: str) -> None:
         self._lake, self._parts, self._key, self._who = lake, parts, key, who
         self._kernel, self._tables = lake.kernel, parts.owner.tables
         self._first: int | None = None
@@ -87,7 +87,7 @@ class DeltaErasure:
         self._parts.publisher.check_owned(content)
         try:
             check_phase(line_of(content))
-        except Refused as refused:
+        except FormatRefused as refused:
             raise TableStateRefused(f"'{self._key}' {refused}", key=str(self._key)) from None
         self._parts.log_check.require_in_sync(self._key, content, is_default=True, again=True)
 
@@ -114,7 +114,7 @@ class DeltaErasure:
         snapshot = self._read_snapshot()
         old = self._to_rewrite(snapshot)
         if old:
-            from penstock.formats.delta.rows.writing import check_features
+            from penstock.formats.delta.rows.file_writer import check_features
 
             check_features(snapshot.metadata)
         return len(old)
@@ -130,7 +130,7 @@ class DeltaErasure:
 
     def _with_removed(self, snapshot: LogSnapshot) -> list[Add]:
         """The files of a version that hold rows which are deleted, or columns which were dropped."""
-        is_mapped = mapping_of(snapshot.metadata) is not Mapping.NONE
+        is_mapped = mapping_of(snapshot.metadata) is not ColumnMapping.NONE
         return [
             file
             for file in snapshot.files()
@@ -198,7 +198,7 @@ class DeltaErasure:
     def _rewrite_files(self, snapshot: LogSnapshot, old: list[Add]) -> list[Action]:
         # Here, since these load the library for Parquet, which takes a while and much memory.
         from penstock.formats.delta.log.scan import batches_of
-        from penstock.formats.delta.rows.writing import write_files
+        from penstock.formats.delta.rows.file_writer import write_files
 
         now_ms = self._kernel.clock() // 1000
         actions: list[Action] = []
@@ -272,7 +272,7 @@ class DeltaErasure:
                 live.take_commit(self._place.url, name, data)
         former = read_note(self._place) | list_other_names(self._place)
         judged = judge(self._place.entries(), _make_needs(live, former))
-        return [judged_file.entry for judged_file in judged if judged_file.fate is FileFate.DATA]
+        return [judged_file.entry for judged_file in judged if judged_file.fate is SweepDecision.DATA]
 
     def cut(self, first_version: int) -> tuple[int, int, str]:
         """Let the log begin with a version: how many files went, until when others have to wait in
@@ -295,7 +295,7 @@ class DeltaErasure:
         self._place.remove_empty_folders()
         return swept
 
-    def find_leftovers(self, horizon: TableHorizon) -> Leftovers:
+    def find_leftovers(self, horizon: TableHorizon) -> LeftoverFiles:
         """Files that no retained version names and that are there still."""
         call = SweepTables(key=self._key, dry_run=True)
         needs = DeltaSweep(self._kernel, self._parts, call).needs_of_one()

@@ -14,15 +14,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from penstock.formats.delta.lake.marked_files import FileMarks, mark_rows, uses_vectors
-from penstock.formats.delta.lake.rewrite import has_feed, removals
+from penstock.formats.delta.lake.marked_files import FileDeletionMarks, mark_rows, uses_vectors
+from penstock.formats.delta.lake.row_rewrite import has_feed, removals
 from penstock.formats.delta.lake.table_job import DeltaJob
 from penstock.formats.delta.log.scan import FILE_NUMBER, ROW_NUMBER
 from penstock.formats.delta.protocol.actions import Action, Add, Metadata
 from penstock.formats.delta.protocol.change_feed import CHANGE_TYPE
 from penstock.formats.delta.protocol.row_ids import row_columns_of
+from penstock.formats.delta.rows.file_writer import DataFileWriter
 from penstock.formats.delta.rows.row_checks import conform_batch
-from penstock.formats.delta.rows.writing import RowFiles
 from penstock.formats.rows.arrow_types import pa, pc
 from penstock.formats.rows.positions import mask_at, row_positions
 from penstock.formats.rows.schema import parse_schema
@@ -55,11 +55,13 @@ class ChangedFiles:
         self.deleted = self.updated = self.inserted = 0
         self._folder = table.data_folder
         clustering = table.clustering
-        self._data = RowFiles(
+        self._data = DataFileWriter(
             self._place, self.metadata, prefix=self._folder, clustering=clustering, with_row_ids=True
         )
         self._feed = (
-            RowFiles(self._place, self.metadata, prefix=self._folder, is_feed=True) if self.has_feed else None
+            DataFileWriter(self._place, self.metadata, prefix=self._folder, is_feed=True)
+            if self.has_feed
+            else None
         )
         self._schema = parse_schema(self.metadata.schema_string)
         self._names = [field.name for field in table.schema.fields]
@@ -102,7 +104,7 @@ class ChangedFiles:
             _note_gone(gone, numbers, pc.or_(outcomes.deleted, outcomes.updated))
             if outcomes.new.num_rows:
                 self._data.write(outcomes.new, are_checked=True)
-        marks = [FileMarks(file, rows.bits) for file, rows in zip(files, gone, strict=True)]
+        marks = [FileDeletionMarks(file, rows.bits) for file, rows in zip(files, gone, strict=True)]
         self._actions += mark_rows(self._table, marks, self._create_vectors)
 
     def _decide(self, rows: Any, decide: Decide) -> RowOutcomes:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from penstock.formats.delta.errors import InvalidLog
 from penstock.formats.delta.protocol.actions import Metadata
-from penstock.formats.delta.protocol.mapping import ID, Mapping, mapping_of
+from penstock.formats.delta.protocol.column_mapping import ID, ColumnMapping, mapping_of
 from penstock.formats.rows.arrow_types import loosened
 from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType, Type, parse_schema
 from penstock.lake.scan_files import ColumnGuard, ScanColumn
@@ -53,7 +53,7 @@ class FileColumns:
     @property
     def options(self) -> dict[str, str]:
         """What Spark has to be told for reading."""
-        return READ_BY_ID if self._mapping is Mapping.ID else {}
+        return READ_BY_ID if self._mapping is ColumnMapping.ID else {}
 
     @property
     def shown(self) -> tuple[ScanColumn, ...]:
@@ -67,14 +67,14 @@ class FileColumns:
         if name in self.partition_by:
             return ScanColumn(name=field.name, source=name)
         # A cast gives the parts of a column other names. Those of the column itself cost nothing.
-        is_renamed = self._mapping is not Mapping.NONE and not isinstance(field.type, str)
+        is_renamed = self._mapping is not ColumnMapping.NONE and not isinstance(field.type, str)
         cast = field.type if is_renamed else None
         return ScanColumn(name=field.name, source=name, cast=cast, guard=_guard(field.type))
 
     def _stored_field(self, field: Field) -> Field:
         """A column as files hold it."""
         name = self._mapping.physical(field)
-        noted = {FIELD_ID: _id_of(field)} if self._mapping is Mapping.ID else {}
+        noted = {FIELD_ID: _id_of(field)} if self._mapping is ColumnMapping.ID else {}
         return Field(name=name, type=self._stored_type(field.type), nullable=True, metadata=noted)
 
     def _stored_type(self, kind: Type) -> Type:

@@ -20,16 +20,16 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from penstock.errors import InvalidRequest, TableConflict
-from penstock.formats.delta.lake.rewrite import removals
+from penstock.formats.delta.lake.row_rewrite import removals
 from penstock.formats.delta.lake.table_job import DeltaJob
 from penstock.formats.delta.log.scan import batches_of
 from penstock.formats.delta.protocol.actions import Action, Add
 from penstock.formats.delta.protocol.clustering import find_columns, lacking_statistics
-from penstock.formats.delta.protocol.mapping import stored_name
+from penstock.formats.delta.protocol.column_mapping import stored_name
 from penstock.formats.delta.protocol.partition_conditions import check_condition
+from penstock.formats.delta.rows.file_writer import TARGET_FILE_BYTES, check_features
 from penstock.formats.delta.rows.pruning import read_stats
 from penstock.formats.delta.rows.stats import Statistics, indexed_leaves
-from penstock.formats.delta.rows.writing import TARGET_FILE_BYTES, check_features
 from penstock.lake.call import CommitDescription
 from penstock.lake.upkeep import AnalyzedTable, OptimizedTable, OptimizeOrder
 

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from penstock.errors import InvalidLog
-from penstock.formats.delta.branch_log.line import FOLDER
+from penstock.formats.delta.branch_log.branch_log import FOLDER
 from penstock.formats.delta.log.referenced_files import DeltaNamedFiles, read_log
 from penstock.formats.delta.protocol.names import LOG
 from penstock.formats.delta.publishing.leftovers import has_writer_name

@@ -28,25 +28,25 @@ from penstock.errors import (
     VersionNotFound,
 )
 from penstock.formats.delta.branch_log import intents
-from penstock.formats.delta.branch_log.line import LineTip, declared_of, line_of
+from penstock.formats.delta.branch_log.branch_log import BranchLogTip, declared_of, line_of
 from penstock.formats.delta.branch_log.ownership import NewTable
 from penstock.formats.delta.lake import calls as delta_calls
 from penstock.formats.delta.lake.answers import (
-    HandedOver,
+    BulkOwnershipResult,
+    OwnershipResult,
     PublishedTable,
     RecoveredTable,
     ReservedColumnIds,
     ReservedIdentities,
     TableHandedOver,
-    TableMade,
     TablePlace,
     TableStatus,
     TableVersion,
     TableVersions,
 )
 from penstock.formats.delta.lake.clones import plan_clone, require_cloneable, require_readable
-from penstock.formats.delta.lake.log_maintenance import Upkeep
-from penstock.formats.delta.log.files import PlaceFiles
+from penstock.formats.delta.lake.log_maintenance import LogMaintenance
+from penstock.formats.delta.log.log_files import PlaceFiles
 from penstock.formats.delta.log.segments import find_segment
 from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.formats.delta.ownership import owner
@@ -54,16 +54,16 @@ from penstock.formats.delta.ownership.bulk_handover import LocatedTable, TableHa
 from penstock.formats.delta.ownership.clones import note_clone
 from penstock.formats.delta.ownership.discovery import find_tables, name_table
 from penstock.formats.delta.ownership.handover import HandoverResult
-from penstock.formats.delta.ownership.status import Status
+from penstock.formats.delta.ownership.status import PublicationStatus
 from penstock.formats.delta.ownership.tables import TableRequest
 from penstock.formats.delta.protocol.actions import Metadata, parse_action
+from penstock.formats.delta.protocol.column_mapping import MAX_ID, max_id
 from penstock.formats.delta.protocol.column_rules import identities_of
-from penstock.formats.delta.protocol.mapping import MAX_ID, max_id
-from penstock.formats.delta.protocol.transaction import DeltaReads, Partitions
+from penstock.formats.delta.protocol.transaction import DeltaReads, PartitionFilter
 from penstock.kernel.number_ranges import RangeRequest, find_ranges, reserve_numbers
 from penstock.kernel.reachable import Progress
 from penstock.kernel.table_horizons import find_horizon
-from penstock.lake.answers import Ratified, RatifiedTable
+from penstock.lake.answers import CommittedTable, TableCommitResult
 from penstock.lake.call import Call, CommitDescription, commit_meta, first, request_digest
 from penstock.lake.table_places import check_apart, check_new_place
 from penstock.lake.table_writer import EXISTS
@@ -76,7 +76,7 @@ from penstock.model.references import Kind
 from penstock.storage.locations import normalise
 
 if TYPE_CHECKING:
-    from penstock.formats.delta.lake.parts import DeltaParts
+    from penstock.formats.delta.lake.services import DeltaServices
     from penstock.lake.embedded import Embedded
 
 
@@ -89,10 +89,10 @@ COLUMN_IDS_MAX: Final = 100_000
 class DeltaHandlers:
     """Answers every call of ``delta_calls``."""
 
-    def __init__(self, lake: Embedded, parts: DeltaParts) -> None:
+    def __init__(self, lake: Embedded, parts: DeltaServices) -> None:
         self._lake, self._kernel, self._parts = lake, lake.kernel, parts
         self._owner, self._tables = parts.owner, parts.owner.tables
-        upkeep = Upkeep(lake.kernel, parts)
+        upkeep = LogMaintenance(lake.kernel, parts)
         self.ways: dict[type[Call[Any]], Callable[[Any], Any]] = {
             delta_calls.CommitTables: self._commit,
             delta_calls.GetTableVersions: self._get_versions,
@@ -113,7 +113,7 @@ class DeltaHandlers:
 
     # -- versions ------------------------------------------------------------------------------------------
 
-    def _commit(self, call: delta_calls.CommitTables) -> Ratified:
+    def _commit(self, call: delta_calls.CommitTables) -> TableCommitResult:
         if not call.tables:
             raise InvalidRequest("a commit of tables needs at least one table")
         branch = self._lake.or_default(call.branch)
@@ -131,7 +131,7 @@ class DeltaHandlers:
                 owner_ratified.commit,
                 [(table.key, table.version, table.repeated) for table in owner_ratified.tables],
             )
-        return Ratified(
+        return TableCommitResult(
             commit=Commit.of(owner_ratified.commit, self._kernel.history.commit(owner_ratified.commit)),
             tables=tuple(_ratified_answer(table) for table in owner_ratified.tables),
         )
@@ -181,9 +181,9 @@ class DeltaHandlers:
             ),
             protocol=declared.protocol.decode(),
             metadata=declared.metadata.decode(),
-            tip=LineTip.at(line, last, self._tables.read).text,
+            tip=BranchLogTip.at(line, last, self._tables.read).text,
             fork=line.fork,
-            goes_on=call.tip is None or LineTip.parse(call.tip).is_on(line, self._tables.read),
+            goes_on=call.tip is None or BranchLogTip.parse(call.tip).is_on(line, self._tables.read),
         )
 
     def _read_table(self, at: str | None, key: Key) -> DeltaTable:
@@ -259,7 +259,7 @@ class DeltaHandlers:
 
     # -- tables --------------------------------------------------------------------------------------------
 
-    def _create(self, call: delta_calls.CreateTable) -> TableMade:
+    def _create(self, call: delta_calls.CreateTable) -> OwnershipResult:
         if call.location is not None:
             where = self._lake.checked_location(call.location)
             check_new_place(where, self._lake.warehouse, self._lake.read_roots())
@@ -300,7 +300,7 @@ class DeltaHandlers:
                 raise
             raise CommitConflict(conflict.conflicts, EXISTS.format(key=key)) from None
 
-    def _clone(self, call: delta_calls.CloneTable) -> TableMade:
+    def _clone(self, call: delta_calls.CloneTable) -> OwnershipResult:
         branch = self._lake.or_default(call.branch)
         request = self._table_request(call, f"clone {call.source} as {call.key}")
         if (made_table := self._owner.handover.find_created(branch, call.key, request)) is not None:
@@ -353,7 +353,7 @@ class DeltaHandlers:
                 )
             raise _dropped_again_error(made_table.key, problem.message.partition("\n")[0]) from None
 
-    def _adopt(self, call: delta_calls.AdoptTable) -> TableMade:
+    def _adopt(self, call: delta_calls.AdoptTable) -> OwnershipResult:
         self._require_default(call.branch, "adopted")
         text = f"adopt {call.location}" + (f" as {call.key}" if call.key is not None else "")
         self._check_apart(self._lake.checked_location(call.location))
@@ -370,20 +370,20 @@ class DeltaHandlers:
         check_apart(location, key, others, self._lake.warehouse, known_tables.is_entangled)
         known_tables.require_format(normalise(location), DeltaTable)
 
-    def _release(self, call: delta_calls.ReleaseTable) -> TableMade:
+    def _release(self, call: delta_calls.ReleaseTable) -> OwnershipResult:
         self._require_default(call.branch, "released")
         return _describe_handover(
             self._owner.release(call.key, request=self._table_request(call, f"release {call.key}"))
         )
 
-    def adopt_tables(self, call: delta_calls.AdoptTables, progress: Progress) -> HandedOver:
+    def adopt_tables(self, call: delta_calls.AdoptTables, progress: Progress) -> BulkOwnershipResult:
         folder = normalise(self._lake.checked_location(call.location))
         located = self._locate(folder, call.namespace, progress)
         request = TableRequest(commit_meta(call.said, call.who, f"adopt the tables of {call.location}"))
         adopted = self._owner.bulk_handover.adopt(
             located, request, sole_writer=call.sole_writer, dry_run=call.dry_run, progress=progress
         )
-        return HandedOver(tables=tuple(map(_describe_bulk_handover, adopted)), dry_run=call.dry_run)
+        return BulkOwnershipResult(tables=tuple(map(_describe_bulk_handover, adopted)), dry_run=call.dry_run)
 
     def _locate(self, folder: str, namespace: Key | None, progress: Progress) -> list[LocatedTable]:
         """The tables below a folder, with their keys, or why none can be adopted from there."""
@@ -403,13 +403,13 @@ class DeltaHandlers:
                 located.append(LocatedTable(location, None, problem.message))
         return located
 
-    def release_tables(self, call: delta_calls.ReleaseTables, progress: Progress) -> HandedOver:
+    def release_tables(self, call: delta_calls.ReleaseTables, progress: Progress) -> BulkOwnershipResult:
         what = "all tables" if call.namespace is None else f"the tables of {call.namespace}"
         request = TableRequest(commit_meta(call.said, call.who, f"release {what}"))
         released = self._owner.bulk_handover.release(
             call.namespace, request, dry_run=call.dry_run, progress=progress
         )
-        return HandedOver(tables=tuple(map(_describe_bulk_handover, released)), dry_run=call.dry_run)
+        return BulkOwnershipResult(tables=tuple(map(_describe_bulk_handover, released)), dry_run=call.dry_run)
 
     def _recover(self, call: delta_calls.RecoverTable) -> RecoveredTable:
         meta = commit_meta(CommitDescription(), call.who, f"recover {call.location}")
@@ -493,15 +493,15 @@ def _make_intent(call: delta_calls.CommitTables, status: delta_calls.TableCommit
         version=status.version,
         table=status.table,
         read_version=status.read_version,
-        read_tip=None if status.read_tip is None else LineTip.parse(status.read_tip),
+        read_tip=None if status.read_tip is None else BranchLogTip.parse(status.read_tip),
         reads=None if status.reads is None else _decode_reads(status.reads),
         replaces=None if status.replaces is None else tuple(map(_decode_partitions, status.replaces)),
     )
 
 
-def _encode_actions(key: Key, actions: str | delta_calls.ActionsFile) -> bytes | intents.FileBody:
+def _encode_actions(key: Key, actions: str | delta_calls.ActionsFile) -> bytes | intents.ActionsBodyFile:
     if isinstance(actions, delta_calls.ActionsFile):
-        return intents.FileBody(actions.name, actions.size, actions.sha256)
+        return intents.ActionsBodyFile(actions.name, actions.size, actions.sha256)
     try:
         return actions.encode()
     except UnicodeEncodeError as problem:
@@ -525,12 +525,12 @@ def _decode_reads(looked: delta_calls.WriterReads) -> DeltaReads:
     )
 
 
-def _decode_partitions(part: delta_calls.TablePart) -> Partitions:
-    return Partitions(part.values, part.where)
+def _decode_partitions(part: delta_calls.TablePart) -> PartitionFilter:
+    return PartitionFilter(part.values, part.where)
 
 
-def _ratified_answer(status: owner.OwnerRatifiedTable) -> RatifiedTable:
-    return RatifiedTable(
+def _ratified_answer(status: owner.OwnerRatifiedTable) -> CommittedTable:
+    return CommittedTable(
         key=status.key,
         version=status.version,
         name=status.name,
@@ -552,8 +552,8 @@ def _dropped_again_error(key: Key, why: str) -> TableStateRefused:
     )
 
 
-def _describe_handover(result: HandoverResult) -> TableMade:
-    return TableMade(
+def _describe_handover(result: HandoverResult) -> OwnershipResult:
+    return OwnershipResult(
         key=result.key,
         id=result.id,
         location=result.location,
@@ -573,7 +573,7 @@ def _describe_bulk_handover(table: TableHandover) -> TableHandedOver:
     )
 
 
-def _make_status(status: Status) -> TableStatus:
+def _make_status(status: PublicationStatus) -> TableStatus:
     return TableStatus(
         key=status.key,
         location=status.location,

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.branch_log.line import OwnershipPhase, line_of
+from penstock.formats.delta.branch_log.branch_log import OwnershipPhase, line_of
 from penstock.formats.delta.lake.answers import CleanedLog, WrittenFile
 from penstock.formats.delta.lake.calls import CheckpointTable, CleanLog, CompactLog
-from penstock.formats.delta.lake.parts import DeltaParts
 from penstock.formats.delta.lake.retained_tables import RetainedDeltaTables
+from penstock.formats.delta.lake.services import DeltaServices
 from penstock.formats.delta.log.cleanup import plan_cleanup, remove
 from penstock.formats.delta.log.compaction import compact
-from penstock.formats.delta.log.files import PlaceFiles
+from penstock.formats.delta.log.log_files import PlaceFiles
 from penstock.formats.delta.log.segments import find_segment
 from penstock.formats.delta.publishing.maintenance import checkpoint
-from penstock.formats.delta.publishing.scratch import needed_files, plan_scratch
+from penstock.formats.delta.publishing.side_files import needed_files, plan_scratch
 from penstock.kernel.description import require_unmoved
 from penstock.kernel.kernel import Kernel
 from penstock.lake.fork_notes import ForkNotes
@@ -24,10 +24,10 @@ from penstock.model.nessie import DeltaTable
 from penstock.storage.places import Place
 
 
-class Upkeep:
+class LogMaintenance:
     """Checkpoints, compactions and clean-up of tables of the default branch, as they are asked for."""
 
-    def __init__(self, kernel: Kernel, parts: DeltaParts) -> None:
+    def __init__(self, kernel: Kernel, parts: DeltaServices) -> None:
         self._kernel, self._places, self._publisher = kernel, parts.places, parts.publisher
         self._tables, self._log_check = parts.owner.tables, parts.log_check
 

@@ -24,7 +24,7 @@ BRANCH_VECTORS: Final = "vectors"
 """Below the folder of a branch's data: its deletion vectors."""
 
 
-class FileMarks(NamedTuple):
+class FileDeletionMarks(NamedTuple):
     """A file of the table, and rows of it that go: a number with a bit for each, the first row in the
     lowest."""
 
@@ -39,7 +39,7 @@ def uses_vectors(table: DeltaJob) -> bool:
 
 
 def mark_rows(
-    table: DeltaJob, marks: Iterable[FileMarks], create: Callable[[str, bytes], object]
+    table: DeltaJob, marks: Iterable[FileDeletionMarks], create: Callable[[str, bytes], object]
 ) -> list[Add]:
     """Name files again, with further rows deleted. One of which no row is left is not among them.
 
@@ -60,7 +60,7 @@ def mark_rows(
     return [replace(file, deletion_vector=vectors[path]) for path, file in files.items()]
 
 
-def mark_beside(table: DeltaJob, marks: Iterable[FileMarks], written: Iterable[Action]) -> list[Add]:
+def mark_beside(table: DeltaJob, marks: Iterable[FileDeletionMarks], written: Iterable[Action]) -> list[Add]:
     """As ``mark_rows``, beside files that were written for the same change. If it fails, none is left."""
     created: list[str] = []
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from penstock.errors import PenstockError
-from penstock.formats.delta.lake.parts import DeltaParts
+from penstock.formats.delta.lake.services import DeltaServices
 from penstock.formats.delta.log.snapshot import LogSnapshot
 from penstock.formats.delta.protocol.actions import Add
 from penstock.formats.delta.rows.file_addresses import name_inside, table_place
@@ -20,7 +20,7 @@ from penstock.storage.places import Place
 class MissingDeltaFiles(MissingFiles):
     """Lists each folder once, however many states of a table lie in it."""
 
-    def __init__(self, parts: DeltaParts) -> None:
+    def __init__(self, parts: DeltaServices) -> None:
         self._parts = parts
         self._listed: dict[str, frozenset[str]] = {}
 

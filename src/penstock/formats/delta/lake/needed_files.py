@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from penstock.errors import Damaged, InvalidLog
-from penstock.formats.delta.branch_log.line import LineEntry as Ratified
-from penstock.formats.delta.branch_log.line import line_of
-from penstock.formats.delta.lake.parts import DeltaParts
+from penstock.formats.delta.branch_log.branch_log import BranchLogEntry as Ratified
+from penstock.formats.delta.branch_log.branch_log import line_of
 from penstock.formats.delta.lake.retained_tables import RetainedDeltaTables
+from penstock.formats.delta.lake.services import DeltaServices
 from penstock.formats.delta.log.referenced_files import DeltaNamedFiles, LogCoverage, read_log
 from penstock.formats.delta.ownership.clones import SourceFinder, has_clones
 from penstock.formats.delta.protocol.names import (
@@ -29,7 +29,7 @@ from penstock.formats.delta.protocol.names import (
     parse_name,
 )
 from penstock.formats.delta.publishing.log_writer import batches, bytes_of
-from penstock.formats.delta.publishing.scratch import UniqueLogEntries, side_files
+from penstock.formats.delta.publishing.side_files import UniqueLogEntries, side_files
 from penstock.formats.plugin import NeededFolder
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.reachable import Progress
@@ -41,7 +41,7 @@ _UNIQUE: Final = re.compile(UUID_PATTERN)
 
 
 def needed_folders(
-    kernel: Kernel, parts: DeltaParts, problems: list[str], progress: Progress
+    kernel: Kernel, parts: DeltaServices, problems: list[str], progress: Progress
 ) -> Iterator[NeededFolder]:
     """The folders of Delta tables. What stands against knowing what one needs is added to ``problems``."""
     needs: dict[str, _LogNeeds] = {}
@@ -70,7 +70,7 @@ def needed_folders(
 class _LogNeeds:
     """What kept commits need of the folder of a Delta table."""
 
-    def __init__(self, parts: DeltaParts, content: DeltaTable, location: str) -> None:
+    def __init__(self, parts: DeltaServices, content: DeltaTable, location: str) -> None:
         self._content, self._place, self.location = content, parts.places.at(location), location
         self.borrowers: Sequence[_LogNeeds] = ()
         """Clones that have files of the table."""

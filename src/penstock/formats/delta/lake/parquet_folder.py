@@ -26,8 +26,8 @@ from penstock.formats.delta.lake.footers import READERS, footer_columns
 from penstock.formats.delta.lake.job_outputs import ParquetOutput
 from penstock.formats.delta.lake.table import lines_of, lines_to_send
 from penstock.formats.delta.protocol.actions import CommitInfo, Metadata
+from penstock.formats.delta.protocol.column_mapping import MODE
 from penstock.formats.delta.protocol.column_rules import CONSTRAINTS
-from penstock.formats.delta.protocol.mapping import MODE
 from penstock.formats.delta.protocol.names import LOG
 from penstock.formats.delta.protocol.properties import ICEBERG_COMPAT, MATERIALIZED_PARTITIONS
 from penstock.formats.delta.rows.footer_bytes import tail

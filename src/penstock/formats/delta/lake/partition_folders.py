@@ -8,8 +8,8 @@ from typing import Final
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.actions import Metadata, Values
-from penstock.formats.delta.protocol.mapping import stored_name
-from penstock.formats.delta.rows.writing import NULL_FOLDER, partition_text
+from penstock.formats.delta.protocol.column_mapping import stored_name
+from penstock.formats.delta.rows.file_writer import NULL_FOLDER, partition_text
 from penstock.formats.rows.partition_values import parse_value
 from penstock.formats.rows.schema import Field, StructType, parse_schema
 

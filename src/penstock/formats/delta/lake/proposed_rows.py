@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import Damaged
+from penstock.formats.delta.branch_log.branch_log import BranchLogTip, line_of
 from penstock.formats.delta.branch_log.commits import Commits
-from penstock.formats.delta.branch_log.line import LineTip, line_of
-from penstock.formats.delta.branch_log.snapshots import Snapshots
+from penstock.formats.delta.branch_log.snapshots import DeltaSnapshotCache
 from penstock.formats.delta.log.scan import batches
 from penstock.formats.delta.log.snapshot import LogSnapshot
 from penstock.formats.delta.rows.file_addresses import table_place
@@ -20,11 +20,13 @@ from penstock.model.objects import Blob
 from penstock.storage.places import Places
 
 if TYPE_CHECKING:
-    from penstock.kernel.checks import Proposal
+    from penstock.kernel.checks import BranchProposal
     from penstock.lake.embedded import Embedded
 
 
-def read_proposed(lake: Embedded, commits: Commits, proposal: Proposal, key: Key, content: DeltaTable) -> Any:
+def read_proposed(
+    lake: Embedded, commits: Commits, proposal: BranchProposal, key: Key, content: DeltaTable
+) -> Any:
     """Begin to read the rows, where the lake is."""
     return _read_batches(_read_snapshot(lake, commits, proposal, key, content), lake.places, content)
 
@@ -39,16 +41,16 @@ def _read_batches(snapshot: LogSnapshot, places: Places, content: DeltaTable) ->
 
 
 def _read_snapshot(
-    lake: Embedded, commits: Commits, proposal: Proposal, key: Key, content: DeltaTable
+    lake: Embedded, commits: Commits, proposal: BranchProposal, key: Key, content: DeltaTable
 ) -> LogSnapshot:
     """A version that may never be one. So it is not kept with those that are; what it goes on from is."""
     read, base = _make_blob_reader(proposal.objects), lake.content_at(proposal.base, key)
     if not isinstance(base, DeltaTable) or not base.state or base.id != content.id:
         base = None
-    if base is not None and LineTip.of(line_of(base)).is_on(line_of(content), read):
+    if base is not None and BranchLogTip.of(line_of(base)).is_on(line_of(content), read):
         before = commits.snapshot(base, read)
         return before.followed_by([*commits.tail(content, before.version, read)])
-    return Snapshots(lake.places, commits.tail).of(content, read)
+    return DeltaSnapshotCache(lake.places, commits.tail).of(content, read)
 
 
 def _make_blob_reader(objects: Objects) -> Callable[[ObjectId], bytes]:

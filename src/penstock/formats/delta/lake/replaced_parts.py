@@ -8,9 +8,9 @@ from typing import Any, TypeAlias
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.lake.calls import TablePart
 from penstock.formats.delta.protocol.actions import Action, Add, Metadata
-from penstock.formats.delta.protocol.mapping import stored_name
+from penstock.formats.delta.protocol.column_mapping import stored_name
 from penstock.formats.delta.protocol.partition_conditions import check_condition, condition_columns
-from penstock.formats.delta.protocol.transaction import PartitionRegion, Partitions
+from penstock.formats.delta.protocol.transaction import PartitionFilter, PartitionRegion
 from penstock.formats.rows.partition_values import parse_value
 from penstock.formats.rows.schema import StructType, parse_schema
 from penstock.formats.rows.spark_conditions import means_the_same
@@ -38,7 +38,7 @@ def check_inside(metadata: Metadata, parts: Sequence[TablePart], adds: Sequence[
     The rule is the one by which files are removed (``ReplacedFiles``), so that both sides mean the same rows.
     """
     region = PartitionRegion(
-        metadata.schema_string, tuple(Partitions(part.values, part.where) for part in parts)
+        metadata.schema_string, tuple(PartitionFilter(part.values, part.where) for part in parts)
     )
     for add in adds if parts else ():
         if not (region.holds(add.partition) and region.is_decided(add.partition)):
@@ -98,7 +98,7 @@ def _make_part(metadata: Metadata, values: Values, where: str | None) -> TablePa
 
 def _partition_value(schema: StructType, column: str, value: Any) -> str | None:
     """A partition value as the log writes it; text may be in that form already."""
-    from penstock.formats.delta.rows.writing import partition_text
+    from penstock.formats.delta.rows.file_writer import partition_text
 
     field = schema.field(column)
     kind = field.type if field is not None and isinstance(field.type, str) else "string"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from penstock.errors import TableNotFound
-from penstock.formats.delta.lake.parts import DeltaParts
-from penstock.formats.delta.log.files import PlaceFiles
+from penstock.formats.delta.lake.services import DeltaServices
+from penstock.formats.delta.log.log_files import PlaceFiles
 from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.formats.delta.ownership.resync import DeltaResynced
 from penstock.formats.delta.ownership.tables import TableRequest
@@ -20,7 +20,7 @@ from penstock.storage.places import Place
 class DeltaSync:
     """Resyncs Delta tables, as one call asks for it."""
 
-    def __init__(self, parts: DeltaParts, call: Resync) -> None:
+    def __init__(self, parts: DeltaServices, call: Resync) -> None:
         self._tables, self._logs, self._call = parts.owner.tables, parts.resync, call
 
     def tables(self) -> Iterator[tuple[Key, str]]:

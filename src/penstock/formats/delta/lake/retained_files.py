@@ -10,15 +10,15 @@ from typing import Final
 from uuid import UUID
 
 from penstock.errors import ForeignCommit, InvalidLog, PenstockError
-from penstock.formats.delta.branch_log.line import LineEntry, line_of
-from penstock.formats.delta.branch_log.ownership import Owner
+from penstock.formats.delta.branch_log.branch_log import BranchLogEntry, line_of
+from penstock.formats.delta.branch_log.ownership import TableOwner
 from penstock.formats.delta.lake.former_files import read_note
-from penstock.formats.delta.lake.parts import DeltaParts
+from penstock.formats.delta.lake.services import DeltaServices
 from penstock.formats.delta.log.referenced_files import DeltaNamedFiles, LogCoverage, read_log
 from penstock.formats.delta.publishing.leftovers import PREFIX_LENGTH
 from penstock.formats.delta.publishing.log_ownership import named_owner
 from penstock.formats.delta.publishing.log_writer import BATCH_MAX, batches, bytes_of
-from penstock.formats.delta.publishing.scratch import UniqueLogEntries, side_files
+from penstock.formats.delta.publishing.side_files import UniqueLogEntries, side_files
 from penstock.formats.sync import SyncState, out_of_sync
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable
@@ -31,7 +31,7 @@ PREFIX_LENGTH_MAX: Final = 1000
 class RetainedFiles:
     """What is needed of one table. What stands against knowing it is raised by ``check``, not before."""
 
-    def __init__(self, parts: DeltaParts, key: Key, content: DeltaTable, *, is_default: bool) -> None:
+    def __init__(self, parts: DeltaServices, key: Key, content: DeltaTable, *, is_default: bool) -> None:
         """The log is read here and now; ``content`` is the table as a reference has it."""
         self.key, self.content = key, content
         self.place = parts.places.at(content.location)
@@ -46,7 +46,7 @@ class RetainedFiles:
         """Data files with other names than writers give, of versions that an erase has ended."""
         self._tables, self._read = parts.owner.tables, parts.owner.tables.read
         self._entries = UniqueLogEntries(self._read)
-        self._waiting: list[tuple[int, LineEntry]] = []
+        self._waiting: list[tuple[int, BranchLogEntry]] = []
         self._problem: PenstockError | None = None
         self._log = LogCoverage(commits={}, covered=())
         self._rests_on: set[int] = set()
@@ -54,7 +54,7 @@ class RetainedFiles:
         self._told: set[int] = set()
         """Versions of the default branch that commits have told, beyond those in the log."""
         self._latest = -1
-        self._owner: Owner | None = None
+        self._owner: TableOwner | None = None
         self._ids: set[UUID | None] = {content.id}
         """All that the table has had: one that was released and adopted again has another since."""
         try:

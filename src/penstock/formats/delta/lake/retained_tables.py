@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from penstock.formats.delta.ownership.tables import Tables
+from penstock.formats.delta.ownership.tables import DeltaTableStore
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.objects import content_of
 from penstock.kernel.reachable import Progress, silent
@@ -23,7 +23,7 @@ class RetainedDeltaTables:
     dropped and recovered, has another id since, and the same files.
     """
 
-    def __init__(self, kernel: Kernel, tables: Tables, progress: Progress = silent) -> None:
+    def __init__(self, kernel: Kernel, tables: DeltaTableStore, progress: Progress = silent) -> None:
         self._kernel, self._tables = kernel, tables
         self.neighbours = NeighbourTables(DeltaTable)
         self._history = RetainedHistory(kernel, self._tables_of_commit, progress)

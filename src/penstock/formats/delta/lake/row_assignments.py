@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.column_rules import GENERATED, identity_of
-from penstock.formats.delta.rows.filled_columns import IdentityNumberSource, RowFill
+from penstock.formats.delta.rows.filled_columns import ColumnFiller, IdentityNumberSource
 from penstock.formats.rows.arrow_types import arrow_schema, arrow_type, pa, pc
 from penstock.formats.rows.expression_text import assign_value, parse_expression
 from penstock.formats.rows.row_expressions import TABLE, RowFrames, SqlExpression
@@ -55,7 +55,9 @@ class RowAssignment:
                     "change",
                     column=field.name,
                 )
-        self._fill = RowFill(schema, arrow_schema(self._fields), kept=self._kept - assigned, numbers=numbers)
+        self._fill = ColumnFiller(
+            schema, arrow_schema(self._fields), kept=self._kept - assigned, numbers=numbers
+        )
 
     def columns_of(self, table: str) -> list[str]:
         """The columns of a table that are needed; of rows that are updated also those that stay."""

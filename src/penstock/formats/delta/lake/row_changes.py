@@ -2,7 +2,7 @@
 
 Which files may hold such rows is told by their partitions and statistics. These are looked into, with the
 columns alone that the condition names; only files that hold such rows are changed. What the commit rests on
-is as with Spark (``rewrite``).
+is as with Spark (``row_rewrite``).
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from penstock.formats.delta.lake import bin_rewrites
 from penstock.formats.delta.lake.auto_compaction import compact_if_due
 from penstock.formats.delta.lake.calls import WriterReads
 from penstock.formats.delta.lake.file_changes import ChangedFiles, RowOutcomes, no_rows, row_count
-from penstock.formats.delta.lake.identities import ReservedNumbers
-from penstock.formats.delta.lake.rewrite import (
-    Rewrite,
+from penstock.formats.delta.lake.identity_numbers import ReservedNumbers
+from penstock.formats.delta.lake.row_assignments import RowAssignment, parse_assignments
+from penstock.formats.delta.lake.row_rewrite import (
+    RowRewrite,
     check_changeable,
     commit_planned,
     done_before,
@@ -28,19 +29,18 @@ from penstock.formats.delta.lake.rewrite import (
     region,
     removals,
 )
-from penstock.formats.delta.lake.row_assignments import RowAssignment, parse_assignments
 from penstock.formats.delta.lake.table_job import DeltaJob
 from penstock.formats.delta.log.scan import FILE_NUMBER, numbered_batches
 from penstock.formats.delta.protocol.actions import Add, Metadata
-from penstock.formats.delta.protocol.mapping import stored_name
-from penstock.formats.delta.protocol.outcomes import partition_value
+from penstock.formats.delta.protocol.column_mapping import stored_name
+from penstock.formats.delta.protocol.predicate_outcomes import partition_value
 from penstock.formats.delta.protocol.predicate_sql import write_predicate
 from penstock.formats.delta.protocol.properties import is_auto_compacted
-from penstock.formats.delta.rows.filled_columns import RowFill
+from penstock.formats.delta.rows.filled_columns import ColumnFiller
 from penstock.formats.rows.arrow_types import arrow_type, pa, pc
 from penstock.formats.rows.expression_text import parse_condition_text
 from penstock.formats.rows.row_expressions import TABLE, RowFrames, SqlExpression, needed_predicate
-from penstock.lake.answers import Ratified
+from penstock.lake.answers import TableCommitResult
 from penstock.lake.call import CommitDescription
 from penstock.lake.row_changes import ChangedRows, RowValues
 from penstock.lake.row_input import rows_of
@@ -71,7 +71,7 @@ def update_rows(
 
 def replace_rows(
     table: Table, data: Any, where: str, description: CommitDescription, idempotency_key: str | None
-) -> Ratified:
+) -> TableCommitResult:
     """Put rows in the place of those for which a condition is true, which it is for all of the new ones."""
     job = DeltaJob(table.lake, table.key, table.require_branch())
     if (earlier := done_before(job, idempotency_key)) is not None:
@@ -82,7 +82,7 @@ def replace_rows(
 class PlannedChange(NamedTuple):
     """A change whose files are written, and how many rows it changes."""
 
-    rewrite: Rewrite
+    rewrite: RowRewrite
     deleted: int | None = 0
     updated: int | None = 0
     inserted: int | None = 0
@@ -107,7 +107,7 @@ def change_rows(
         )
     counts = ChangedRows(key=table.key)
 
-    def plan_once(current: DeltaJob) -> Rewrite | None:
+    def plan_once(current: DeltaJob) -> RowRewrite | None:
         nonlocal counts
         planned: PlannedChange | None = plan(current)
         if planned is None:
@@ -140,7 +140,7 @@ def _plan_delete(job: DeltaJob, where: str | None) -> PlannedChange | None:
         count = _count_rows(files)
         metrics = {} if count is None else {"numDeletedRows": count}
         metrics["numRemovedFiles"] = len(files)
-        return PlannedChange(Rewrite(job, "DELETE", parameters, removals(files), reads, metrics), count)
+        return PlannedChange(RowRewrite(job, "DELETE", parameters, removals(files), reads, metrics), count)
     touched = find_touched(job, condition)
     if not touched.files:
         return None
@@ -153,7 +153,9 @@ def _plan_delete(job: DeltaJob, where: str | None) -> PlannedChange | None:
         changes.rewrite(touched.files, partial(read_files, job), decide)
         actions = changes.finish()
     metrics = {"numDeletedRows": changes.deleted, **count_files(actions)}
-    return PlannedChange(Rewrite(job, "DELETE", parameters, actions, touched.reads, metrics), changes.deleted)
+    return PlannedChange(
+        RowRewrite(job, "DELETE", parameters, actions, touched.reads, metrics), changes.deleted
+    )
 
 
 def _plan_update(job: DeltaJob, values: RowValues, where: str | None) -> PlannedChange | None:
@@ -177,7 +179,7 @@ def _plan_update(job: DeltaJob, values: RowValues, where: str | None) -> Planned
         actions = changes.finish()
     parameters = {"predicate": condition.text}
     metrics = {"numUpdatedRows": changes.updated, **count_files(actions)}
-    rewrite = Rewrite(job, "UPDATE", parameters, actions, touched.reads, metrics)
+    rewrite = RowRewrite(job, "UPDATE", parameters, actions, touched.reads, metrics)
     return PlannedChange(rewrite, updated=changes.updated)
 
 
@@ -192,7 +194,7 @@ def _plan_replacement(job: DeltaJob, data: Any, where: str) -> PlannedChange:
 
     reader = rows_of(data)
     numbers = ReservedNumbers(job.lake, job.key, job.branch, job.metadata)
-    fill = RowFill(job.schema, reader.schema, numbers=numbers)
+    fill = ColumnFiller(job.schema, reader.schema, numbers=numbers)
     with ChangedFiles(job) as changes:
         for batch in reader:
             rows = fill.fill(batch)
@@ -206,7 +208,7 @@ def _plan_replacement(job: DeltaJob, data: Any, where: str) -> PlannedChange:
         actions = [*mark_numbers(job, numbers), *changes.finish()]
     parameters = {"mode": "Overwrite", "predicate": where}
     metrics = {"numDeletedRows": changes.deleted, "numOutputRows": changes.inserted}
-    rewrite = Rewrite(job, "WRITE", parameters, actions, touched.reads, metrics)
+    rewrite = RowRewrite(job, "WRITE", parameters, actions, touched.reads, metrics)
     return PlannedChange(rewrite, changes.deleted, inserted=changes.inserted)
 
 

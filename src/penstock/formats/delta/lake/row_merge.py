@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.lake.file_changes import ChangedFiles, RowOutcomes
-from penstock.formats.delta.lake.identities import ReservedNumbers
-from penstock.formats.delta.lake.rewrite import Rewrite, check_changeable, read_set_of, region
+from penstock.formats.delta.lake.identity_numbers import ReservedNumbers
 from penstock.formats.delta.lake.row_assignments import (
     TARGET,
     AssignedValues,
@@ -33,13 +32,14 @@ from penstock.formats.delta.lake.row_changes import (
     mark_numbers,
     read_files,
 )
+from penstock.formats.delta.lake.row_rewrite import RowRewrite, check_changeable, read_set_of, region
 from penstock.formats.delta.lake.table_job import DeltaJob
 from penstock.formats.delta.log.scan import FILE_NUMBER
 from penstock.formats.delta.protocol.actions import Add
 from penstock.formats.delta.protocol.column_rules import fills_itself, identity_of
 from penstock.formats.delta.protocol.predicate_sql import write_predicate
+from penstock.formats.delta.rows.file_writer import check_features
 from penstock.formats.delta.rows.row_checks import conform_batch
-from penstock.formats.delta.rows.writing import check_features
 from penstock.formats.rows.arrow_types import arrow_type, loosened, pa, pc, schema_of
 from penstock.formats.rows.conversions import REAL
 from penstock.formats.rows.expression_text import assign_value, parse_condition_text
@@ -219,7 +219,7 @@ class _Merge:
             **count_files(actions),
         }
         reads = read_set_of(region(job, text), stays)
-        rewrite = Rewrite(job, "MERGE", {"predicate": self._on.text}, actions, reads, metrics)
+        rewrite = RowRewrite(job, "MERGE", {"predicate": self._on.text}, actions, reads, metrics)
         return PlannedChange(rewrite, changes.deleted, changes.updated, changes.inserted)
 
     # -- the first look ------------------------------------------------------------------------------------

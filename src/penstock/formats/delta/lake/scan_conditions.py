@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.lake.snapshot import TableSnapshot
-from penstock.formats.delta.protocol.mapping import Mapping, mapping_of
+from penstock.formats.delta.protocol.column_mapping import ColumnMapping, mapping_of
 from penstock.formats.delta.rows.file_addresses import name_inside
-from penstock.formats.delta.rows.pruning import Pruner
+from penstock.formats.delta.rows.pruning import FilePruner
 from penstock.formats.rows.partition_values import Value
 from penstock.formats.rows.predicates import (
     And,
@@ -55,7 +55,7 @@ def skip_files(
     predicate = reader.read_all(conditions)
     if predicate is None:
         return SkippedFiles(is_kept=False, files=())
-    pruner = Pruner(predicate, snapshot.metadata)
+    pruner = FilePruner(predicate, snapshot.metadata)
     kept_names: list[str] = []
     skipped: list[str] = []
     place = snapshot.place
@@ -96,7 +96,7 @@ def _join(conditions: Sequence[ScanCondition]) -> _Node:
 class _ConditionReader:
     """Makes conditions on a table's columns of filters on the columns of its files."""
 
-    def __init__(self, schema: StructType, mapping: Mapping) -> None:
+    def __init__(self, schema: StructType, mapping: ColumnMapping) -> None:
         self._schema, self._mapping = schema, mapping
 
     def read_all(self, conditions: Sequence[ScanCondition]) -> Predicate | None:

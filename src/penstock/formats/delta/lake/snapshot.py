@@ -14,10 +14,10 @@ from penstock.formats.delta.branch_log.past_operations import PastOperation, rea
 from penstock.formats.delta.branch_log.read_check import NO_ROWS
 from penstock.formats.delta.lake.answers import TableVersions
 from penstock.formats.delta.lake.calls import GetTableVersions
-from penstock.formats.delta.log.files import OverlaidFiles, PlaceFiles, TableFiles
+from penstock.formats.delta.log.log_files import OverlaidFiles, PlaceFiles, TableFiles
 from penstock.formats.delta.log.segments import LogSegment, find_segment
 from penstock.formats.delta.log.snapshot import LogSnapshot, load_snapshot, replay
-from penstock.formats.delta.log.times import version_at
+from penstock.formats.delta.log.version_times import version_at
 from penstock.formats.delta.protocol.actions import (
     Add,
     CommitInfo,

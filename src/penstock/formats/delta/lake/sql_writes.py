@@ -17,23 +17,23 @@ import msgspec
 
 from penstock.errors import InvalidRequest, TableConflict, TableExists, TooLarge
 from penstock.formats.delta.lake.calls import CreateTable, WriterReads
-from penstock.formats.delta.lake.evolution import partition_names
 from penstock.formats.delta.lake.file_actions import file_actions
 from penstock.formats.delta.lake.footer_stats import leaves_in_footer
 from penstock.formats.delta.lake.job_outputs import ParquetOutput
 from penstock.formats.delta.lake.partition_folders import fields_of
 from penstock.formats.delta.lake.replaced_parts import decided_by_partitions, replaced_parts
-from penstock.formats.delta.lake.rewrite import check_changeable
+from penstock.formats.delta.lake.row_rewrite import check_changeable
+from penstock.formats.delta.lake.schema_evolution import partition_names
 from penstock.formats.delta.lake.table import data_folder, done_before, lines_of, lines_to_send
 from penstock.formats.delta.lake.table_job import DeltaJob
 from penstock.formats.delta.protocol.actions import CommitInfo, Metadata
+from penstock.formats.delta.protocol.column_mapping import ColumnMapping, assign_columns, mapping_of
 from penstock.formats.delta.protocol.column_rules import constraints_of, fills_itself
-from penstock.formats.delta.protocol.mapping import Mapping, assign_columns, mapping_of
 from penstock.formats.delta.protocol.properties import RANDOM_PREFIXES, is_on, materializes_partitions
-from penstock.formats.delta.publishing.scratch import note_creation
+from penstock.formats.delta.publishing.side_files import note_creation
+from penstock.formats.delta.rows.file_writer import NULL_FOLDER, check_features
 from penstock.formats.delta.rows.merged_schemas import check_names, new_table_schema
 from penstock.formats.delta.rows.stats import StatsLeaf, indexed_leaves
-from penstock.formats.delta.rows.writing import NULL_FOLDER, check_features
 from penstock.formats.rows.arrow_types import loosened
 from penstock.formats.rows.schema import Field, parse_schema, write_schema
 from penstock.lake.call import describe_commit
@@ -223,7 +223,7 @@ def _find_unsupported(metadata: Metadata) -> Iterator[str]:
         yield "constraints"
     if any(fills_itself(field) for field in schema.walk()):
         yield "generated, identity or default columns"
-    if mapping_of(metadata) is not Mapping.NONE:
+    if mapping_of(metadata) is not ColumnMapping.NONE:
         yield "mapped column names"
     if metadata.partition_columns and materializes_partitions(metadata.configuration):
         yield "partition columns in its files"

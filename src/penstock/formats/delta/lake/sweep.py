@@ -12,10 +12,10 @@ from typing import Final
 
 from penstock.errors import PenstockError, ReferenceNotFound
 from penstock.formats.delta import metrics
-from penstock.formats.delta.branch_log.line import OwnershipPhase, line_of
+from penstock.formats.delta.branch_log.branch_log import OwnershipPhase, line_of
 from penstock.formats.delta.lake.clone_needs import CloneNeeds
-from penstock.formats.delta.lake.parts import DeltaParts
 from penstock.formats.delta.lake.retained_files import RetainedFiles
+from penstock.formats.delta.lake.services import DeltaServices
 from penstock.formats.delta.lake.unlanded_tables import UnlandedTableSweeper
 from penstock.formats.delta.log.cleanup import GRACE_MS
 from penstock.formats.delta.publishing.leftovers import DeltaNeeds, is_needed, judge
@@ -28,7 +28,7 @@ from penstock.lake.sweep_engine import Listing, SweepEngine, SweepTally
 from penstock.model.encoding import NO_COMMIT, ObjectId
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable
-from penstock.storage.fates import FileFate, JudgedFile
+from penstock.storage.sweep_decisions import JudgedFile, SweepDecision
 
 NAMED_AT_ONCE: Final = 1_000_000
 """How many names are in memory, about, unless one table alone has more. The lake's history is walked for as
@@ -43,7 +43,7 @@ class DeltaSweep:
     def __init__(
         self,
         kernel: Kernel,
-        parts: DeltaParts,
+        parts: DeltaServices,
         call: SweepTables,
         progress: Progress = silent,
         foreign_notes: Collection[str] = (),
@@ -178,8 +178,8 @@ class _Folder:
         self._look.again()
         self._look.check(self._word)
 
-    def judge_again(self, candidate: JudgedFile) -> FileFate:
-        return FileFate.KEPT if is_needed(candidate, self._needs) else candidate.fate
+    def judge_again(self, candidate: JudgedFile) -> SweepDecision:
+        return SweepDecision.KEPT if is_needed(candidate, self._needs) else candidate.fate
 
     def remove(self, files: Sequence[JudgedFile]) -> None:
         self._word.place.delete([file.entry.key for file in files])

@@ -14,7 +14,7 @@ from uuid import UUID, uuid4
 import msgspec
 
 from penstock.errors import InvalidRequest, NotManaged, OutcomeUnknown, TableConflict, Unavailable
-from penstock.formats.delta.branch_log.line import FOLDER
+from penstock.formats.delta.branch_log.branch_log import FOLDER
 from penstock.formats.delta.lake.calls import (
     ActionsFile,
     CommitTables,
@@ -30,12 +30,12 @@ from penstock.formats.delta.protocol.actions import (
     parse_action,
     write_commit,
 )
-from penstock.formats.delta.protocol.agreement import agree
 from penstock.formats.delta.protocol.clustering import CLUSTERING
+from penstock.formats.delta.protocol.feature_alignment import agree
 from penstock.formats.delta.protocol.features import supported_features
 from penstock.formats.delta.protocol.lint_files import BRANCH_DATA
 from penstock.formats.delta.protocol.partition_conditions import condition_columns
-from penstock.lake.answers import Ratified
+from penstock.lake.answers import TableCommitResult
 from penstock.lake.call import CommitDescription
 from penstock.lake.calls import GetChanges, GetOutcome
 from penstock.lake.plugins import describe_usage
@@ -70,7 +70,7 @@ def commit(
     attempt: UUID | None = None,
     description: CommitDescription = CommitDescription(),
     idempotency_key: str | None = None,
-) -> Ratified:
+) -> TableCommitResult:
     """Ratify actions as a version of the table."""
     branch = table.require_branch()
     table_change = table_commit(table, actions, attempt=attempt, version=version)
@@ -107,7 +107,7 @@ def commit_tables(
     branch: str,
     description: CommitDescription,
     idempotency_key: str | None,
-) -> Ratified:
+) -> TableCommitResult:
     return lake.do(
         CommitTables(
             tables=tuple(tables),
@@ -127,7 +127,7 @@ def is_about_partitions(table: Table, where: str) -> bool:
     return bool(columns) and columns <= {name.lower() for name in metadata.partition_columns}
 
 
-def repair(table: Table, description: CommitDescription) -> Ratified | None:
+def repair(table: Table, description: CommitDescription) -> TableCommitResult | None:
     """Mend what other engines stumble over in a table that Penstock 0.1 wrote; ``None`` if there is nothing.
 
     The protocol gets what the metadata enables, and statistics that end at -0.0 end at 0.0.
@@ -189,7 +189,7 @@ def data_folder(lake: Lake, branch: str | None) -> str:
 
 def done_before(
     lake: Lake, tables: Sequence[Key], branch: str, idempotency_key: str | None
-) -> Ratified | None:
+) -> TableCommitResult | None:
     """What a write under an idempotency key came to, if it was done: data files have new names each time."""
     landing = None
     if idempotency_key is not None:

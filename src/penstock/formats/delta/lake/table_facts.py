@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from penstock.formats.delta.protocol.clones import OWNER_CONF
-from penstock.formats.delta.protocol.mapping import mapping_of
+from penstock.formats.delta.protocol.column_mapping import mapping_of
 from penstock.formats.delta.rows.pruning import read_stats
-from penstock.formats.plugin import ColumnBounds, DescribedTable, FileFacts, PastSize, VersionFacts
+from penstock.formats.plugin import ColumnBounds, DescribedTable, FileFacts, PastTableSize, VersionFacts
 
 if TYPE_CHECKING:
     from penstock.formats.delta.lake.snapshot import PastVersion, TableSnapshot
@@ -37,7 +37,7 @@ def describe_table(table: Table) -> DescribedTable:
         list_files=lambda: _list_files(snapshot),
         list_versions=lambda limit: [_describe_version(version) for version in snapshot.history(limit)],
         list_sizes=lambda limit: [
-            PastSize(size_bytes, version) for version, size_bytes in snapshot.past_sizes(limit).items()
+            PastTableSize(size_bytes, version) for version, size_bytes in snapshot.past_sizes(limit).items()
         ],
     )
 

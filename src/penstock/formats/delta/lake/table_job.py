@@ -20,7 +20,7 @@ from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, Met
 from penstock.formats.delta.protocol.row_ids import FileRowIds, ids_by_path, row_columns_of
 from penstock.formats.delta.rows.file_addresses import table_place
 from penstock.formats.rows.schema import StructType, parse_schema
-from penstock.lake.answers import Ratified
+from penstock.lake.answers import TableCommitResult
 from penstock.lake.call import CommitDescription
 from penstock.lake.job_files import JobStart
 from penstock.lake.transactions.read_set import is_serializable, note_reads
@@ -133,7 +133,7 @@ class DeltaJob:
         description: CommitDescription = CommitDescription(),
         idempotency_key: str | None = None,
         keep_files: bool = False,
-    ) -> Ratified:
+    ) -> TableCommitResult:
         """Make actions the table's next version, if nothing landed since that they cannot stand with.
 
         If it is refused, the files of the actions are removed, as far as possible: nobody else can name them.

@@ -6,10 +6,10 @@ import os
 from datetime import datetime
 
 from penstock.errors import InvalidRequest, KeyNotFound, LakeMoved, ManagedElsewhere, NotManaged
-from penstock.formats.delta.branch_log.ownership import PENSTOCK, Owner, owner_of
+from penstock.formats.delta.branch_log.ownership import PENSTOCK, TableOwner, owner_of
 from penstock.formats.delta.lake.calls import FindTable
 from penstock.formats.delta.lake.snapshot import TableSnapshot, load_published
-from penstock.formats.delta.log.files import PlaceFiles
+from penstock.formats.delta.log.log_files import PlaceFiles
 from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.lake.lake import Lake
 from penstock.lake.opener import open_lake
@@ -76,7 +76,7 @@ def open_table(
         raise
 
 
-def _require_trusted_address(location: str, owner: Owner) -> str:
+def _require_trusted_address(location: str, owner: TableOwner) -> str:
     """The address of the lake that owns a table, if the table's own metadata may be trusted with it."""
     if not owner.at:
         raise InvalidRequest(
@@ -96,7 +96,7 @@ def _require_trusted_address(location: str, owner: Owner) -> str:
     )
 
 
-def owner_at(location: str) -> Owner:
+def owner_at(location: str) -> TableOwner:
     """The owner that the published log of a table names."""
     places = Places()
     try:
@@ -115,7 +115,7 @@ def owner_at(location: str) -> Owner:
     return owner
 
 
-def _find_table(lake: Lake, location: str, owner: Owner, ref: str | None) -> Table:
+def _find_table(lake: Lake, location: str, owner: TableOwner, ref: str | None) -> Table:
     if target := lake.moving_to:
         raise LakeMoved(
             f"{location} belongs to a lake that is moving, or has moved, to {target}: open the table with "

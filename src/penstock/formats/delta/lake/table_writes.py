@@ -17,7 +17,7 @@ from penstock.errors import InvalidRequest, TableConflict
 from penstock.formats.delta.lake import bin_rewrites
 from penstock.formats.delta.lake.auto_compaction import compact_if_due
 from penstock.formats.delta.lake.calls import GetTableVersions, TableCommit, TablePart, WriterReads
-from penstock.formats.delta.lake.identities import IdentityNumbers, ReservedNumbers
+from penstock.formats.delta.lake.identity_numbers import IdentityNumbers, ReservedNumbers
 from penstock.formats.delta.lake.replaced_parts import Values, check_inside, parts_of
 from penstock.formats.delta.lake.table import (
     clustering_of,
@@ -29,8 +29,8 @@ from penstock.formats.delta.lake.table import (
 from penstock.formats.delta.lake.written_files import removed_if_refused
 from penstock.formats.delta.protocol.actions import CommitInfo, Metadata, parse_action, write_action
 from penstock.formats.delta.protocol.properties import is_auto_compacted
-from penstock.formats.delta.rows.writing import write_files
-from penstock.lake.answers import Ratified
+from penstock.formats.delta.rows.file_writer import write_files
+from penstock.lake.answers import TableCommitResult
 from penstock.lake.call import CommitDescription
 from penstock.lake.job_files import JobStart
 from penstock.lake.row_input import rows_of
@@ -46,7 +46,7 @@ COMMITS_MAX: Final = 50
 
 def append(
     table: Table, data: Any, *, description: CommitDescription, idempotency_key: str | None
-) -> Ratified:
+) -> TableCommitResult:
     """Add rows. Whatever else lands meanwhile, they are added, unless the table itself was changed, or its
     branch has another history by then."""
     branch = table.require_branch()
@@ -62,7 +62,7 @@ def append_all(
     *,
     description: CommitDescription,
     idempotency_key: str | None,
-) -> Ratified:
+) -> TableCommitResult:
     """Add rows to tables of one branch, in one commit.
 
     If it is refused, the files that were written are removed, as far as possible. If it is not known what
@@ -87,7 +87,7 @@ def overwrite(
     *,
     description: CommitDescription,
     idempotency_key: str | None,
-) -> Ratified:
+) -> TableCommitResult:
     """Put rows in the place of all that are there at the commit's turn: in some partitions, or everywhere.
 
     What becomes of the files if that is refused is as in ``append_all``.
@@ -165,7 +165,7 @@ class _TableWrite:
         branch: str,
         description: CommitDescription,
         idempotency_key: str | None,
-    ) -> Ratified:
+    ) -> TableCommitResult:
         for _ in range(COMMITS_MAX):
             self._began.check_in_time()
             try:
@@ -177,7 +177,7 @@ class _TableWrite:
                 tables = numbered
         return commit_tables(self._lake, tables, branch, description, idempotency_key)
 
-    def compact(self, ratified: Ratified) -> None:
+    def compact(self, ratified: TableCommitResult) -> None:
         """Put small files together in the tables that ask for it, if there are many by now."""
         for landed in ratified.tables:
             if landed.key in self._compacted:

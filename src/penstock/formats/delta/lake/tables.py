@@ -11,12 +11,12 @@ from uuid import UUID
 from penstock.errors import InvalidRequest, PenstockError, Unavailable
 from penstock.formats.delta.lake.alterations import TableAlterations
 from penstock.formats.delta.lake.answers import (
+    BulkOwnershipResult,
     CleanedLog,
     ConvertedFolder,
-    HandedOver,
+    OwnershipResult,
     PublishedTable,
     RecoveredTable,
-    TableMade,
     TableStatus,
     WrittenFile,
 )
@@ -48,11 +48,11 @@ from penstock.formats.delta.lake.table import (
 from penstock.formats.delta.lake.table_opener import absolute
 from penstock.formats.delta.protocol.actions import CommitInfo, Metadata
 from penstock.formats.delta.protocol.clustering import CLUSTERING, cluster_by, find_columns
-from penstock.formats.delta.protocol.mapping import assign_columns, stored_name
+from penstock.formats.delta.protocol.column_mapping import assign_columns, stored_name
 from penstock.formats.rows.schema import StructType, parse_schema
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake import calls
-from penstock.lake.answers import Ratified
+from penstock.lake.answers import TableCommitResult
 from penstock.lake.call import CommitOptions
 from penstock.lake.row_input import ROWS, rows_of, schema_text
 from penstock.lake.table import Table
@@ -113,7 +113,7 @@ class DeltaTables(TableAlterations):
             made = create_with(self._lake, call, rows)
         return self._lake.table(made.key, call.branch)
 
-    def create_filled(self, key: str | Key, data: Any, **wanted: Unpack[DeltaCreation]) -> TableMade:
+    def create_filled(self, key: str | Key, data: Any, **wanted: Unpack[DeltaCreation]) -> OwnershipResult:
         """Create a table with rows, and return the commit; takes what ``create`` takes."""
         rows = rows_of(data)
         text = schema_text(rows)
@@ -121,7 +121,7 @@ class DeltaTables(TableAlterations):
         self._lake.begin_write()
         return create_with(self._lake, self._make_create_call(key, text, **wanted), rows)
 
-    def create_empty(self, key: str | Key, schema: Any, **wanted: Unpack[DeltaCreation]) -> TableMade:
+    def create_empty(self, key: str | Key, schema: Any, **wanted: Unpack[DeltaCreation]) -> OwnershipResult:
         """Create an empty table, and return the commit; takes what ``create`` takes.
 
         Under an ``idempotency_key`` that is the first one, however often it is asked for.
@@ -173,7 +173,7 @@ class DeltaTables(TableAlterations):
         message: str | None = None,
         author: str | None = None,
         idempotency_key: str | None = None,
-    ) -> TableMade:
+    ) -> OwnershipResult:
         """Adopt a table: from now on the lake decides its commits.
 
         A relative path is one of this process. The answer of a table that was adopted already says so.
@@ -229,7 +229,7 @@ class DeltaTables(TableAlterations):
         version: int | None = None,
         branch: str | None = None,
         **options: Unpack[CommitOptions],
-    ) -> TableMade:
+    ) -> OwnershipResult:
         """Create a table that has the files of another one where they are: a shallow clone, in one commit.
 
         No row is read or copied, and both tables go their own ways from then on. The clone's rows stay
@@ -259,7 +259,7 @@ class DeltaTables(TableAlterations):
         progress: Progress = silent,
         message: str | None = None,
         author: str | None = None,
-    ) -> HandedOver:
+    ) -> BulkOwnershipResult:
         """Adopt all tables below a folder, each under its path from there on, by two commits.
 
         What came of each table is in the answer; one that cannot be adopted, or is lost to another writer,
@@ -284,7 +284,7 @@ class DeltaTables(TableAlterations):
         progress: Progress = silent,
         message: str | None = None,
         author: str | None = None,
-    ) -> HandedOver:
+    ) -> BulkOwnershipResult:
         """Release all tables, or those below a namespace, to the file system, by two commits."""
         call = ReleaseTables(
             namespace=None if namespace is None else Key.parse(namespace),
@@ -315,7 +315,7 @@ class DeltaTables(TableAlterations):
         message: str | None = None,
         author: str | None = None,
         idempotency_key: str | None = None,
-    ) -> TableMade:
+    ) -> OwnershipResult:
         """Release a table to the file system, with all its versions published to its log; its key is
         deleted."""
         call = ReleaseTable(
@@ -334,7 +334,7 @@ class DeltaTables(TableAlterations):
         message: str | None = None,
         author: str | None = None,
         idempotency_key: str | None = None,
-    ) -> Ratified:
+    ) -> TableCommitResult:
         """Add rows to several tables in one commit: readers of the lake see all of them, or none.
 
         ``rows`` are the rows of each table, by its key, as ``Table.append`` takes them.
@@ -355,7 +355,7 @@ class DeltaTables(TableAlterations):
         message: str | None = None,
         author: str | None = None,
         idempotency_key: str | None = None,
-    ) -> Ratified:
+    ) -> TableCommitResult:
         """Ratify the next versions of several tables, all or none.
 
         ``tables`` are the actions of each, by its key, and ``versions`` what they must become, where that
@@ -401,7 +401,7 @@ class DeltaTables(TableAlterations):
         branch: str | None = None,
         message: str | None = None,
         author: str | None = None,
-    ) -> Ratified | None:
+    ) -> TableCommitResult | None:
         """Repair a table that Penstock 0.1 wrote, by a version without rows; ``None`` if nothing is wrong.
 
         Its protocol lists all features that its columns and properties enable: Delta Spark opens no other

@@ -25,20 +25,20 @@ import msgspec
 
 from penstock.errors import Damaged, Denied, PenstockError, Unavailable
 from penstock.formats.delta.lake.clone_needs import CloneNeeds
-from penstock.formats.delta.lake.parts import DeltaParts
-from penstock.formats.delta.ownership.tables import Tables
+from penstock.formats.delta.lake.services import DeltaServices
+from penstock.formats.delta.ownership.tables import DeltaTableStore
 from penstock.formats.delta.protocol.names import LOG, VERSION_MAX, StagedName, parse_name
 from penstock.formats.delta.publishing.leftovers import DeltaNeeds, judge
-from penstock.formats.delta.publishing.scratch import CREATING
+from penstock.formats.delta.publishing.side_files import CREATING
 from penstock.kernel.description import read_description
 from penstock.kernel.kernel import Kernel
 from penstock.lake.answers import SweptTable
 from penstock.lake.sweep_engine import Listing, SweepEngine, SweepTally
 from penstock.model.keys import Key
 from penstock.storage.buckets import BucketEntry
-from penstock.storage.fates import FileFate, JudgedFile
 from penstock.storage.locations import own_place, table_of_place
 from penstock.storage.places import Place
+from penstock.storage.sweep_decisions import JudgedFile, SweepDecision
 
 FILES_MAX: Final = 100_000
 """A folder with more files is left to whoever looks after the warehouse."""
@@ -63,7 +63,7 @@ class UnlandedTableSweeper:
     """Finds them in a lake's warehouse, and removes them."""
 
     def __init__(
-        self, kernel: Kernel, parts: DeltaParts, data_us: int, foreign_notes: Collection[str]
+        self, kernel: Kernel, parts: DeltaServices, data_us: int, foreign_notes: Collection[str]
     ) -> None:
         """``data_us`` is the time before which a file must have been written to be judged;
         ``foreign_notes`` are files by which folders are known to be tables of other formats."""
@@ -144,20 +144,20 @@ class _UnlandedFolder:
 
     def judge(self, listing: Listing) -> Iterator[JudgedFile]:  # noqa: ARG002
         *files, _ = self._unlanded.entries
-        return (JudgedFile(entry, FileFate.DATA) for entry in files)
+        return (JudgedFile(entry, SweepDecision.DATA) for entry in files)
 
     def look_again(self) -> None:
         self._known.look()
 
-    def judge_again(self, candidate: JudgedFile) -> FileFate:
-        return FileFate.KEPT if self._known.has(self._unlanded.table) else candidate.fate
+    def judge_again(self, candidate: JudgedFile) -> SweepDecision:
+        return SweepDecision.KEPT if self._known.has(self._unlanded.table) else candidate.fate
 
     def remove(self, files: Sequence[JudgedFile]) -> None:
         self._unlanded.place.delete([file.entry.key for file in files])
 
     def finish(self, tally: SweepTally) -> None:
         """The note goes last: what an interrupted sweep leaves is still known to be this lake's."""
-        if self._engine.removes(FileFate.DATA) and not tally.stays:
+        if self._engine.removes(SweepDecision.DATA) and not tally.stays:
             self._known.look()
             if not self._known.has(self._unlanded.table):
                 self._unlanded.place.delete([self._unlanded.entries[-1].key])
@@ -168,7 +168,7 @@ class _KnownTables:
     """The tables that any kept commit has, or had and dropped; or that lie where a folder of that name is; or
     whose files a clone has."""
 
-    def __init__(self, clone_needs: CloneNeeds, tables: Tables, warehouse: str) -> None:
+    def __init__(self, clone_needs: CloneNeeds, tables: DeltaTableStore, warehouse: str) -> None:
         self._kept, self._tables, self._warehouse = clone_needs, tables, warehouse
         self._names: set[str] = set()
 

@@ -17,7 +17,7 @@ from penstock.formats.delta.lake import table as delta
 from penstock.formats.delta.lake.answers import TableVersions
 from penstock.formats.delta.lake.calls import CheckpointTable, GetTableVersions
 from penstock.formats.delta.lake.snapshot import load, pages
-from penstock.lake.answers import Ratified, RatifiedTable
+from penstock.lake.answers import CommittedTable, TableCommitResult
 from penstock.lake.calls import GetCommit
 from penstock.lake.row_changes import RowFunctions, RowStatements
 from penstock.lake.row_input import is_stream, rows_of
@@ -83,7 +83,7 @@ class DeltaView(RowStatements):
         attempt: UUID | None,
         description: CommitDescription,
         idempotency_key: str | None,
-    ) -> Ratified:
+    ) -> TableCommitResult:
         return delta.commit(
             self._table,
             actions,
@@ -93,7 +93,9 @@ class DeltaView(RowStatements):
             idempotency_key=idempotency_key,
         )
 
-    def append(self, data: Any, description: CommitDescription, idempotency_key: str | None) -> Ratified:
+    def append(
+        self, data: Any, description: CommitDescription, idempotency_key: str | None
+    ) -> TableCommitResult:
         from penstock.formats.delta.lake import table_writes
 
         return table_writes.append(
@@ -102,8 +104,8 @@ class DeltaView(RowStatements):
 
     def append_with_columns(
         self, data: Any, description: CommitDescription, idempotency_key: str | None
-    ) -> Ratified:
-        from penstock.formats.delta.lake.evolution import append_with_columns
+    ) -> TableCommitResult:
+        from penstock.formats.delta.lake.schema_evolution import append_with_columns
 
         return append_with_columns(
             self._table, data, description=description, idempotency_key=idempotency_key
@@ -116,7 +118,7 @@ class DeltaView(RowStatements):
         where: str | None,
         description: CommitDescription,
         idempotency_key: str | None,
-    ) -> Ratified:
+    ) -> TableCommitResult:
         from penstock.formats.delta.lake import row_changes, table_writes
 
         if where is not None and partitions is None and not delta.is_about_partitions(self._table, where):
@@ -145,7 +147,7 @@ class DeltaView(RowStatements):
     def checkpoint(self) -> int:
         return self._table.lake.do(CheckpointTable(key=self._table.key)).version
 
-    def write(self, rows: RowWrite) -> Ratified | None:
+    def write(self, rows: RowWrite) -> TableCommitResult | None:
         table, idempotency_key = self._table, rows.idempotency_key
         check_format(table.key, "delta", rows.format)
         ratified = delta.done_before(table.lake, [table.key], table.ref, idempotency_key)
@@ -172,7 +174,7 @@ class DeltaView(RowStatements):
             return self.overwrite(rows.data, None, None, rows.said, idempotency_key)
         return self.append(rows.data, rows.said, idempotency_key)
 
-    def _create(self, rows: RowWrite) -> Ratified:
+    def _create(self, rows: RowWrite) -> TableCommitResult:
         table, said = self._table, rows.said
         made = table.lake.delta.create_filled(
             table.key,
@@ -183,11 +185,11 @@ class DeltaView(RowStatements):
             author=said.authors[0] if said.authors else None,
             idempotency_key=rows.idempotency_key,
         )
-        created = RatifiedTable(
+        created = CommittedTable(
             key=made.key, version=made.version, name="", timestamp_ms=0, repeated=made.repeated
         )
         commit = table.lake.do(GetCommit(revision=made.commit, via=table.ref))
-        return Ratified(commit=commit, tables=(created,))
+        return TableCommitResult(commit=commit, tables=(created,))
 
     def _check_partitions(self, by: tuple[str, ...] | None) -> None:
         if by is None:

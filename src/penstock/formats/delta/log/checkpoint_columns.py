@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.formats.delta.log.checkpoint_stats import ParsedColumns
+from penstock.formats.delta.log.checkpoint_stats import ParsedStatsColumns
 from penstock.formats.delta.protocol.actions import (
     ACTION_NAMES,
     Action,
@@ -27,10 +27,10 @@ STATE: Final = (Txn, Metadata, Protocol, DomainMetadata)
 STATE_V2: Final = (*STATE, CheckpointMetadata, Sidecar)
 
 
-class Columns:
+class CheckpointColumns:
     """The rows of one file of a checkpoint, in which each of some kinds of actions has a column."""
 
-    def __init__(self, kinds: Sequence[type[Action]], parsed: ParsedColumns) -> None:
+    def __init__(self, kinds: Sequence[type[Action]], parsed: ParsedStatsColumns) -> None:
         self._parsed = parsed
         fields = _action_fields()
         if not parsed.has_json:

@@ -16,7 +16,7 @@ from penstock.formats.delta.errors import InvalidLog
 from penstock.formats.delta.log.snapshot import LogSnapshot
 from penstock.formats.delta.protocol.actions import Add
 from penstock.formats.delta.protocol.clustering import clustering_columns
-from penstock.formats.delta.protocol.mapping import mapping_of
+from penstock.formats.delta.protocol.column_mapping import mapping_of
 from penstock.formats.delta.rows.stats import indexed_leaves
 from penstock.formats.rows.arrow_types import DECIMAL, arrow_type, pa
 from penstock.formats.rows.partition_values import parse_value
@@ -34,7 +34,7 @@ _BOUNDED: Final = frozenset(
 _STATS: Final = json_decoder(Any, float_hook=str)
 
 
-class ParsedColumns:
+class ParsedStatsColumns:
     """The columns beside the usual ones that the files of a table have in its checkpoints."""
 
     def __init__(self, snapshot: LogSnapshot) -> None:

@@ -17,10 +17,10 @@ import msgspec
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.errors import InvalidLog
-from penstock.formats.delta.log.checkpoint_columns import FILES, STATE, STATE_V2, Columns
-from penstock.formats.delta.log.checkpoint_stats import ParsedColumns
+from penstock.formats.delta.log.checkpoint_columns import FILES, STATE, STATE_V2, CheckpointColumns
+from penstock.formats.delta.log.checkpoint_stats import ParsedStatsColumns
 from penstock.formats.delta.log.checksum import FileTotals, json_checksum
-from penstock.formats.delta.log.files import LogFile, PlaceFiles
+from penstock.formats.delta.log.log_files import LogFile, PlaceFiles
 from penstock.formats.delta.log.segments import read_hint, whole_checkpoints
 from penstock.formats.delta.log.snapshot import LogSnapshot
 from penstock.formats.delta.protocol.actions import Action, CheckpointMetadata, Remove, Sidecar, Txn
@@ -127,7 +127,7 @@ class _CheckpointBuild:
 
     def __init__(self, place: Place, snapshot: LogSnapshot, now_ms: int, *, anew: bool) -> None:
         self._place, self._snapshot, self._now_ms, self._anew = place, snapshot, now_ms, anew
-        self._parsed = ParsedColumns(snapshot)
+        self._parsed = ParsedStatsColumns(snapshot)
         self.totals = FileTotals()
         self.actions = 0
         self.size_bytes = 0
@@ -180,7 +180,7 @@ class _CheckpointBuild:
         return kept_ms is not None and since_ms is not None and since_ms < self._now_ms - kept_ms
 
     def _write_parquet(self, kinds: Sequence[type[Action]], actions: Iterable[Action]) -> bytes:
-        columns = Columns(kinds, self._parsed)
+        columns = CheckpointColumns(kinds, self._parsed)
         sink = BytesIO()
         with pq.ParquetWriter(sink, columns.schema) as writer:
             for batch in _batch_actions(actions):
@@ -190,7 +190,7 @@ class _CheckpointBuild:
         self.size_bytes += len(data)
         return data
 
-    def _make_rows(self, columns: Columns, batch: Sequence[Action]) -> Any:
+    def _make_rows(self, columns: CheckpointColumns, batch: Sequence[Action]) -> Any:
         try:
             return columns.batch(batch)
         except (ValueError, OverflowError) as problem:  # Arrow's errors are such, too

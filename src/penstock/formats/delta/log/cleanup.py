@@ -17,7 +17,7 @@ import msgspec
 from penstock.formats.delta.errors import InvalidLog
 from penstock.formats.delta.log.checkpoint import open_checkpoint
 from penstock.formats.delta.log.checksum import count_files
-from penstock.formats.delta.log.files import LogFile, PlaceFiles
+from penstock.formats.delta.log.log_files import LogFile, PlaceFiles
 from penstock.formats.delta.log.segments import Checkpoint, whole_checkpoints
 from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.formats.delta.protocol.actions import Sidecar
@@ -42,7 +42,7 @@ GRACE_MS: Final = DAY_MS
 ENABLED: Final = "delta.enableExpiredLogCleanup"
 
 
-class Cleanup(msgspec.Struct, frozen=True, kw_only=True):
+class LogCleanupPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What may be deleted."""
 
     first: int | None
@@ -61,7 +61,7 @@ def plan_cleanup(
     now_ms: int,
     pinned_us: int = -1,
     grace_ms: int = GRACE_MS,
-) -> Cleanup:
+) -> LogCleanupPlan:
     """What may be deleted of the log at a place. Nothing is: ``remove`` does it, with the names.
 
     ``published`` is the version up to which all commits are known to be in the log, ``keep_from`` the oldest
@@ -85,7 +85,7 @@ def plan_cleanup(
     gone = {entry.key for entry in entries}
     sidecars = unnamed_sidecars(place, [entry for entry in listed if entry.key not in gone], old_us)
     entries += (entry for entry in sidecars if entry.modified_us > pinned_us)
-    return Cleanup(
+    return LogCleanupPlan(
         first=checkpoint.version if checkpoint is not None and older else None,
         names=tuple(entry.key for entry in entries),
         size_bytes=sum(entry.size for entry in entries),

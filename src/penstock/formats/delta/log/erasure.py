@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from penstock.formats.delta.log.cleanup import older_files, remove, unnamed_sidecars
-from penstock.formats.delta.log.files import PlaceFiles
+from penstock.formats.delta.log.log_files import PlaceFiles
 from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.formats.delta.protocol.actions import Cdc, Remove, parse_commit
 from penstock.formats.delta.protocol.names import (
@@ -34,7 +34,7 @@ from penstock.storage.places import Place
 _CHECKPOINTS: Final = (ClassicName, PartName, UuidName)
 
 
-class LogEnd(msgspec.Struct, frozen=True, kw_only=True):
+class ErasedLogFiles(msgspec.Struct, frozen=True, kw_only=True):
     """What was removed of a log, and what is to follow."""
 
     removed: int
@@ -42,7 +42,7 @@ class LogEnd(msgspec.Struct, frozen=True, kw_only=True):
     """Sidecars that no checkpoint names and that are too young to go."""
 
 
-def end_log(place: Place, first_version: int, *, now_ms: int, grace_ms: int) -> LogEnd:
+def end_log(place: Place, first_version: int, *, now_ms: int, grace_ms: int) -> ErasedLogFiles:
     """Let the log at a place begin with a published version. May be done any number of times.
 
     Raises as ``load_snapshot`` if that version cannot be read as a whole: then nothing is removed.
@@ -75,7 +75,7 @@ def end_log(place: Place, first_version: int, *, now_ms: int, grace_ms: int) -> 
     place.delete([entry.key for entry in due])
     due_keys = {entry.key for entry in due}
     waiting = tuple(sidecar for sidecar in sidecars if sidecar.key not in due_keys)
-    return LogEnd(removed=len(old) + len(due), waiting=waiting)
+    return ErasedLogFiles(removed=len(old) + len(due), waiting=waiting)
 
 
 def earlier_files(place: Place, first_version: int) -> list[BucketEntry]:

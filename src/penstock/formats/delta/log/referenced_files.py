@@ -17,7 +17,7 @@ from urllib.parse import unquote
 import msgspec
 
 from penstock.formats.delta.errors import InvalidLog, MalformedAction
-from penstock.formats.delta.log.files import LogFile, PlaceFiles
+from penstock.formats.delta.log.log_files import LogFile, PlaceFiles
 from penstock.formats.delta.log.segments import whole_checkpoints
 from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.formats.delta.protocol.actions import (

@@ -25,19 +25,18 @@ from penstock.errors import InvalidRequest
 from penstock.formats.delta.errors import InvalidLog
 from penstock.formats.delta.log.snapshot import LogSnapshot
 from penstock.formats.delta.protocol.actions import Add
-from penstock.formats.delta.protocol.mapping import Mapping as ColumnMapping
-from penstock.formats.delta.protocol.mapping import mapping_of
-from penstock.formats.delta.protocol.outcomes import partition_value
+from penstock.formats.delta.protocol.column_mapping import ColumnMapping, mapping_of
+from penstock.formats.delta.protocol.predicate_outcomes import partition_value
 from penstock.formats.delta.protocol.row_ids import FileRowIds, row_columns_of
 from penstock.formats.delta.rows.file_addresses import name_inside
-from penstock.formats.delta.rows.pruning import Pruner, read_stats
+from penstock.formats.delta.rows.pruning import FilePruner, read_stats
 from penstock.formats.delta.rows.row_ids import RowIdReader
 from penstock.formats.delta.rows.vectors import deleted_rows
 from penstock.formats.rows.arrow_types import arrow_schema, arrow_type, loosened, pa, pc, pq, reshaped
-from penstock.formats.rows.filtering import rows_where
 from penstock.formats.rows.positions import row_positions
 from penstock.formats.rows.predicate_parser import parse_predicate
 from penstock.formats.rows.predicates import columns_of
+from penstock.formats.rows.row_filter import rows_where
 from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType, Type
 from penstock.model.similar_names import describe_names
 from penstock.storage.places import Place
@@ -58,7 +57,7 @@ def files(snapshot: LogSnapshot, where: str | None = None) -> Iterator[Add]:
     """
     if where is None:
         return snapshot.files()
-    pruner = Pruner(parse_predicate(where, snapshot.schema), snapshot.metadata)
+    pruner = FilePruner(parse_predicate(where, snapshot.schema), snapshot.metadata)
     return (file for file in snapshot.files() if pruner.keeps(file))
 
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from penstock.formats.delta.errors import LogGap, TableNotFound, VersionNotFound
-from penstock.formats.delta.log.files import LogFile, TableFiles
+from penstock.formats.delta.log.log_files import LogFile, TableFiles
 from penstock.formats.delta.protocol.names import (
     LAST_CHECKPOINT,
     VERSION_MAX,

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 from penstock.formats.delta.errors import InvalidLog, MalformedAction, UnsupportedFeature
 from penstock.formats.delta.log.checkpoint import NOTHING_NEWER, CheckpointFile, NewerActions, open_checkpoint
-from penstock.formats.delta.log.files import TableFiles
+from penstock.formats.delta.log.log_files import TableFiles
 from penstock.formats.delta.log.packed_lines import PackedLines, parse_adds
 from penstock.formats.delta.log.segments import LogSegment, find_segment
 from penstock.formats.delta.protocol.actions import (

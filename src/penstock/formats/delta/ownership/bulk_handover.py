@@ -16,15 +16,15 @@ from typing import Final, TypeVar
 import msgspec
 
 from penstock.errors import CommitConflict, InvalidRequest, PenstockError, Unavailable
-from penstock.formats.delta.branch_log.intents import Adopt, change
-from penstock.formats.delta.branch_log.line import OwnershipPhase, line_of
+from penstock.formats.delta.branch_log.branch_log import OwnershipPhase, line_of
+from penstock.formats.delta.branch_log.intents import AdoptIntent, change
 from penstock.formats.delta.branch_log.ownership import OwnerIdentity, owner_of
-from penstock.formats.delta.log.files import PlaceFiles
+from penstock.formats.delta.log.log_files import PlaceFiles
 from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.formats.delta.ownership.clones import require_releasable
 from penstock.formats.delta.ownership.handover import RELEASES_MAX, Handover, check_snapshot
 from penstock.formats.delta.ownership.handover_settler import TABLES_AT_ONCE
-from penstock.formats.delta.ownership.tables import TableRequest, Tables
+from penstock.formats.delta.ownership.tables import DeltaTableStore, TableRequest
 from penstock.formats.delta.protocol.features import supported_features
 from penstock.formats.delta.protocol.names import LOG
 from penstock.formats.delta.publishing.log_check import LogCheck
@@ -81,7 +81,7 @@ class TableHandover(msgspec.Struct, frozen=True, kw_only=True):
     """The version that it was done with; the newest one, if it was not done."""
     features: tuple[str, ...] = ()
     problem: str = ""
-    intent: Adopt | None = None
+    intent: AdoptIntent | None = None
     """What the lake would be asked for."""
 
 
@@ -89,7 +89,7 @@ class BulkHandover:
     """Adopts and releases many tables."""
 
     def __init__(
-        self, tables: Tables, handover: Handover, log_check: LogCheck, identity: OwnerIdentity
+        self, tables: DeltaTableStore, handover: Handover, log_check: LogCheck, identity: OwnerIdentity
     ) -> None:
         self._tables, self._handover = tables, handover
         self._log_check, self._identity = log_check, identity

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from penstock.errors import TableStateRefused
-from penstock.formats.delta.branch_log.line import line_of
-from penstock.formats.delta.ownership.tables import Tables
+from penstock.formats.delta.branch_log.branch_log import line_of
+from penstock.formats.delta.ownership.tables import DeltaTableStore
 from penstock.formats.delta.protocol.clones import clone_sources
 from penstock.kernel.description import CLONES_VERSION, find_description, raise_version
 from penstock.kernel.kernel import Kernel
@@ -32,7 +32,7 @@ def note_clone(kernel: Kernel, sources: Sequence[str]) -> None:
 class SourceFinder:
     """Says whose files tables have beside their own. Each state of a table's metadata is read once."""
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: DeltaTableStore) -> None:
         self._tables = tables
         self._sources: dict[ObjectId, tuple[str, ...]] = {}
 
@@ -45,7 +45,7 @@ class SourceFinder:
         return self._sources[line.declared]
 
 
-def require_releasable(tables: Tables, key: Key, content: DeltaTable) -> None:
+def require_releasable(tables: DeltaTableStore, key: Key, content: DeltaTable) -> None:
     """``TableStateRefused`` for a clone, and for a table whose files a clone has: outside of the lake nobody
     would know that the one needs the files of the other."""
     finder = SourceFinder(tables)
@@ -67,7 +67,7 @@ def require_releasable(tables: Tables, key: Key, content: DeltaTable) -> None:
         )
 
 
-def _tables_at_heads(tables: Tables) -> Iterator[tuple[Key, DeltaTable]]:
+def _tables_at_heads(tables: DeltaTableStore) -> Iterator[tuple[Key, DeltaTable]]:
     """The Delta tables that branches, tags and transactions have; none where no table was cloned."""
     if not has_clones(tables.kernel):
         return

@@ -25,7 +25,7 @@ from penstock.formats.delta.protocol.actions import (
     write_commit,
 )
 from penstock.formats.delta.protocol.clustering import DOMAIN
-from penstock.formats.delta.protocol.lint import WHOLE_COMMIT, LintRules, LintState, Problem, check_commit
+from penstock.formats.delta.protocol.lint import WHOLE_COMMIT, LintProblem, LintRules, LintState, check_commit
 from penstock.formats.delta.protocol.lint_files import Numbered
 from penstock.formats.delta.protocol.row_ids import (
     NO_ROW_ID,
@@ -89,10 +89,10 @@ def _writer_commit_info(proposal: DeltaProposal) -> CommitInfo:
     return CommitInfo(fields)
 
 
-def _find_unexpected_lines(proposal: DeltaProposal) -> list[Problem]:
+def _find_unexpected_lines(proposal: DeltaProposal) -> list[LintProblem]:
     """Lines that have no place in a first version, or that the owner writes itself."""
     return [
-        Problem(
+        LintProblem(
             number,
             ACTION_NAMES[type(action)],
             _ALONE,

@@ -26,29 +26,29 @@ from penstock.errors import (
     TableNotFound,
     Unavailable,
 )
+from penstock.formats.delta.branch_log.branch_log import FOLDER, BranchLog, OwnershipPhase, line_of
 from penstock.formats.delta.branch_log.commits import Commits
-from penstock.formats.delta.branch_log.intents import Adopt, CreateIntent, Release, change
-from penstock.formats.delta.branch_log.line import FOLDER, Line, OwnershipPhase, line_of
+from penstock.formats.delta.branch_log.intents import AdoptIntent, CreateIntent, ReleaseIntent, change
 from penstock.formats.delta.branch_log.ownership import (
     NewTable,
     OwnerIdentity,
-    TableBefore,
+    TableBeforeCommit,
     check_adoptable,
     conversion,
     is_timed,
     owner_of,
     release,
 )
-from penstock.formats.delta.log.files import PlaceFiles
+from penstock.formats.delta.log.log_files import PlaceFiles
 from penstock.formats.delta.log.snapshot import LogSnapshot, load_snapshot
 from penstock.formats.delta.ownership.clones import require_releasable
 from penstock.formats.delta.ownership.first_version import FirstVersion
 from penstock.formats.delta.ownership.handover_settler import HandoverSettler
-from penstock.formats.delta.ownership.tables import TableRequest, Tables, line_at
+from penstock.formats.delta.ownership.tables import DeltaTableStore, TableRequest, line_at
 from penstock.formats.delta.publishing.publisher import Publisher
 from penstock.formats.delta.rows.file_addresses import check_inside, name_inside
-from penstock.kernel.batch import Outcome
-from penstock.kernel.known_tables import NewId
+from penstock.kernel.batch import RequestOutcome
+from penstock.kernel.known_tables import NewTableId
 from penstock.model.conflicts import Conflict, ConflictKind
 from penstock.model.encoding import ObjectId
 from penstock.model.keys import Key
@@ -77,7 +77,7 @@ class Handover(HandoverSettler):
 
     def __init__(
         self,
-        tables: Tables,
+        tables: DeltaTableStore,
         places: Places,
         publisher: Publisher,
         commits: Commits,
@@ -114,10 +114,10 @@ class Handover(HandoverSettler):
         return None if outcome is None else self._made_table(key, outcome)
 
     @contextmanager
-    def _new_id(self, new: NewTable, branch: str, request: TableRequest) -> Iterator[NewId]:
+    def _new_id(self, new: NewTable, branch: str, request: TableRequest) -> Iterator[NewTableId]:
         """The id of a new table. One that is given is reserved until the request is decided."""
         if new.id is None:
-            yield NewId(uuid4())
+            yield NewTableId(uuid4())
             return
         with self._tables.known_tables.reserve(new.id, branch, request.key) as reserved:
             yield reserved
@@ -155,7 +155,7 @@ class Handover(HandoverSettler):
         with self._new_id(new, self._tables.default_branch, request) as made:
             uuid = uuid4()
             actions = self._first.of(key, new, made.id, place.location, uuid, self._now_ms())
-            intent = Adopt(id=made.id, location=place.location, version=0, actions=actions, uuid=uuid)
+            intent = AdoptIntent(id=made.id, location=place.location, version=0, actions=actions, uuid=uuid)
             self.check_writable(place)
             made.is_sent = True
             return self._commit_promise(key, intent, request)
@@ -188,9 +188,9 @@ class Handover(HandoverSettler):
         self.check_writable(place)
         return self._commit_promise(key, intent, request)
 
-    def adopt_intent(self, place: Place, snapshot: LogSnapshot) -> Adopt:
+    def adopt_intent(self, place: Place, snapshot: LogSnapshot) -> AdoptIntent:
         """What the lake is asked to promise of a table."""
-        before = TableBefore(
+        before = TableBeforeCommit(
             version=snapshot.version,
             protocol=snapshot.protocol,
             metadata=snapshot.metadata,
@@ -198,7 +198,7 @@ class Handover(HandoverSettler):
         )
         identity, uuid, version = uuid4(), uuid4(), snapshot.version + 1
         actions = conversion(before, self._identity, identity, uuid, self._now_ms())
-        return Adopt(id=identity, location=place.location, version=version, actions=actions, uuid=uuid)
+        return AdoptIntent(id=identity, location=place.location, version=version, actions=actions, uuid=uuid)
 
     def _finish_earlier(self, key: Key) -> None:
         """Finish what somebody else began at a key, before anything else is begun there."""
@@ -237,11 +237,11 @@ class Handover(HandoverSettler):
             )
         return key
 
-    def _commit_promise(self, key: Key, intent: Adopt, request: TableRequest) -> HandoverResult:
+    def _commit_promise(self, key: Key, intent: AdoptIntent, request: TableRequest) -> HandoverResult:
         """Have a promise committed, for a place that can be written, and kept."""
         return self._finish(key, self._tables.commit([change(key, intent)], request), request)
 
-    def _finish(self, key: Key, outcome: Outcome, request: TableRequest) -> HandoverResult:
+    def _finish(self, key: Key, outcome: RequestOutcome, request: TableRequest) -> HandoverResult:
         """Bring a promise to its end, which may lie behind it. ``TableConflict`` if it came to nothing."""
         made = self._made_table(key, outcome)
         now = self._tables.current(key, made.id)
@@ -256,7 +256,7 @@ class Handover(HandoverSettler):
         last = self._tables.last(head, identity)
         return last is not None and line_of(last).phase is not OwnershipPhase.ADOPTING
 
-    def _made_table(self, key: Key, outcome: Outcome) -> HandoverResult:
+    def _made_table(self, key: Key, outcome: RequestOutcome) -> HandoverResult:
         commit = outcome.commits[-1] if outcome.commits else outcome.head
         content = self._tables.require_managed(commit, key)
         line, identity = line_at(content)
@@ -279,13 +279,13 @@ class Handover(HandoverSettler):
             self.resolve(key, now, request.meta)
         return made
 
-    def _release(self, key: Key, request: TableRequest) -> Outcome:
+    def _release(self, key: Key, request: TableRequest) -> RequestOutcome:
         for attempt in range(1, RELEASES_MAX + 1):
             head = self._tables.head()
             content = self._tables.require_managed(head, key)
             line, _ = line_at(content)
             if line.phase is OwnershipPhase.RELEASED:
-                return Outcome((), head)
+                return RequestOutcome((), head)
             if line.phase is OwnershipPhase.ADOPTING:
                 self.resolve(key, content)
                 continue
@@ -298,14 +298,16 @@ class Handover(HandoverSettler):
                     raise
         raise InvalidRequest(f"'{key}' is being adopted at this moment; try again", key=str(key))
 
-    def release_intent(self, line: Line) -> Release:
+    def release_intent(self, line: BranchLog) -> ReleaseIntent:
         """What the lake is asked for to hand back a table."""
         protocol, metadata = self._tables.parse_declared(line)
-        before = TableBefore(
+        before = TableBeforeCommit(
             version=line.latest, protocol=protocol, metadata=metadata, timestamp_ms=line.timestamp_ms
         )
         uuid = uuid4()
-        return Release(version=line.latest + 1, actions=release(before, uuid, self._now_ms()), uuid=uuid)
+        return ReleaseIntent(
+            version=line.latest + 1, actions=release(before, uuid, self._now_ms()), uuid=uuid
+        )
 
     # -- places ----------------------------------------------------------------------------------------
 

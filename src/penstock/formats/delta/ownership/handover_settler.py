@@ -13,12 +13,12 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from penstock.errors import CommitConflict, OutcomeUnknown, PenstockError, Unavailable
+from penstock.formats.delta.branch_log.branch_log import OwnershipPhase, line_of
 from penstock.formats.delta.branch_log.commits import Commits
-from penstock.formats.delta.branch_log.intents import Settle, change
-from penstock.formats.delta.branch_log.line import OwnershipPhase, line_of
+from penstock.formats.delta.branch_log.intents import SettleIntent, change
 from penstock.formats.delta.branch_log.ownership import OwnerIdentity, owner_of
-from penstock.formats.delta.log.files import PlaceFiles
-from penstock.formats.delta.ownership.tables import TableRequest, Tables, line_at
+from penstock.formats.delta.log.log_files import PlaceFiles
+from penstock.formats.delta.ownership.tables import DeltaTableStore, TableRequest, line_at
 from penstock.formats.delta.protocol.names import (
     ClassicName,
     CommitName,
@@ -45,7 +45,7 @@ class _SettledTable(NamedTuple):
     """How an adoption or a release ended, which the lake is to note."""
 
     key: Key
-    intent: Settle
+    intent: SettleIntent
     phase: OwnershipPhase
     """Before that."""
 
@@ -55,7 +55,7 @@ class HandoverSettler:
 
     def __init__(
         self,
-        tables: Tables,
+        tables: DeltaTableStore,
         places: Places,
         publisher: Publisher,
         commits: Commits,
@@ -124,10 +124,10 @@ class HandoverSettler:
         line, identity = line_at(content)
         if line.phase is OwnershipPhase.RELEASED:
             self._publish(content)
-            return _SettledTable(key, Settle(id=identity, owned=False), line.phase)
+            return _SettledTable(key, SettleIntent(id=identity, owned=False), line.phase)
         if not self._is_in(line.phase, key, identity):
             return None
-        return _SettledTable(key, Settle(id=identity, owned=self._is_ours(key, content)), line.phase)
+        return _SettledTable(key, SettleIntent(id=identity, owned=self._is_ours(key, content)), line.phase)
 
     def _is_ours(self, key: Key, content: DeltaTable) -> bool:
         """Whether the log holds the promised commit. It does afterwards, unless somebody else's is there."""

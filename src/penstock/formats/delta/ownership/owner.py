@@ -14,20 +14,20 @@ from itertools import takewhile
 import msgspec
 
 from penstock.errors import CommitConflict, Denied, InvalidRequest, Unavailable, VersionNotFound
+from penstock.formats.delta.branch_log.branch_log import BranchLogEntry, OwnershipPhase, line_of
 from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.intents import NAME, CommitIntent, decode_intent
-from penstock.formats.delta.branch_log.line import LineEntry, OwnershipPhase, line_of
 from penstock.formats.delta.branch_log.ownership import NewTable, OwnerIdentity
 from penstock.formats.delta.ownership.bulk_handover import BulkHandover
 from penstock.formats.delta.ownership.handover import Handover, HandoverResult
 from penstock.formats.delta.ownership.recovery import Recovery, RecoveryResult
-from penstock.formats.delta.ownership.status import Status, StatusOverview
-from penstock.formats.delta.ownership.tables import TableRequest, Tables, line_at
+from penstock.formats.delta.ownership.status import PublicationStatus, StatusOverview
+from penstock.formats.delta.ownership.tables import DeltaTableStore, TableRequest, line_at
 from penstock.formats.delta.ownership.winners import WinnerLookup
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.publishing.log_check import LogCheck
 from penstock.formats.delta.publishing.publisher import Publisher
-from penstock.kernel.batch import Outcome
+from penstock.kernel.batch import RequestOutcome
 from penstock.kernel.description import require_unmoved
 from penstock.kernel.kernel import Kernel
 from penstock.model.commits import CommitMeta
@@ -98,7 +98,7 @@ class DeltaOwner:
         log_check: LogCheck | None = None,
     ) -> None:
         publisher.publish_for(identity)
-        self.tables = Tables(kernel)
+        self.tables = DeltaTableStore(kernel)
         log_check = log_check or LogCheck(
             places, publisher, self.tables.find_last, partial(require_unmoved, kernel.store)
         )
@@ -126,7 +126,7 @@ class DeltaOwner:
         ``TableConflict`` tells which commits came first.
         """
 
-        def ratify() -> Outcome:
+        def ratify() -> RequestOutcome:
             return self._kernel.commit(branch, changes, meta, key=key, fingerprint=fingerprint, base=base)
 
         wanted_changes = [
@@ -197,7 +197,7 @@ class DeltaOwner:
             )
         return published
 
-    def _ratified_answer(self, outcome: Outcome, changes: Sequence[Change]) -> OwnerRatified:
+    def _ratified_answer(self, outcome: RequestOutcome, changes: Sequence[Change]) -> OwnerRatified:
         commit = outcome.commits[-1] if outcome.commits else outcome.head
         parent = None
         if outcome.commits and len(changes) > 1:
@@ -206,7 +206,7 @@ class DeltaOwner:
         return OwnerRatified(commit=commit, tables=tables)
 
     def _ratified_table(
-        self, outcome: Outcome, commit: ObjectId, parent: ObjectId | None, change: Change
+        self, outcome: RequestOutcome, commit: ObjectId, parent: ObjectId | None, change: Change
     ) -> OwnerRatifiedTable:
         content = self.tables.require_managed(commit, change.key)
         line, identity = line_at(content)
@@ -230,7 +230,7 @@ class DeltaOwner:
             repeated=outcome.repeated or stayed,
         )
 
-    def _timestamp_ms(self, key: Key, content: DeltaTable, version: int, entry: LineEntry | None) -> int:
+    def _timestamp_ms(self, key: Key, content: DeltaTable, version: int, entry: BranchLogEntry | None) -> int:
         """Of a version; of one that is published and forgotten, its own commit has to tell.
 
         0 if the log has been cleaned up past it: it was committed all the same.
@@ -360,7 +360,7 @@ class DeltaOwner:
         """Finish and publish what earlier processes did not. See ``StatusOverview.catch_up``."""
         return self._overview.catch_up(is_wanted)
 
-    def status(self, key: Key | None = None) -> tuple[Status, ...]:
+    def status(self, key: Key | None = None) -> tuple[PublicationStatus, ...]:
         """How far tables are published. See ``StatusOverview.status``."""
         return self._overview.status(key)
 

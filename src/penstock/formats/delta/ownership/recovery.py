@@ -13,12 +13,12 @@ from uuid import UUID
 import msgspec
 
 from penstock.errors import InvalidRequest, ManagedElsewhere, NotManaged
-from penstock.formats.delta.branch_log.ownership import Owner, OwnerIdentity, check_writable, owner_of
-from penstock.formats.delta.log.files import PlaceFiles
+from penstock.formats.delta.branch_log.ownership import OwnerIdentity, TableOwner, check_writable, owner_of
+from penstock.formats.delta.log.log_files import PlaceFiles
 from penstock.formats.delta.log.snapshot import LogSnapshot, load_snapshot
 from penstock.formats.delta.ownership.clones import note_clone
 from penstock.formats.delta.ownership.handover import Handover, HandoverResult
-from penstock.formats.delta.ownership.tables import TableRequest, Tables
+from penstock.formats.delta.ownership.tables import DeltaTableStore, TableRequest
 from penstock.formats.delta.protocol.clones import clone_sources
 from penstock.formats.delta.protocol.names import LOG, STAGED_FOLDERS, StagedName, parse_name
 from penstock.model.keys import Key
@@ -41,7 +41,7 @@ class RecoveryResult(msgspec.Struct, frozen=True, kw_only=True):
     """A table that was recovered."""
 
     made: HandoverResult
-    lost: Owner
+    lost: TableOwner
     """Whose it was."""
     published: int
     """The last version that was published; everything up to it is there."""
@@ -52,7 +52,9 @@ class RecoveryResult(msgspec.Struct, frozen=True, kw_only=True):
 class Recovery:
     """Takes tables whose lake is lost for good."""
 
-    def __init__(self, tables: Tables, places: Places, handover: Handover, identity: OwnerIdentity) -> None:
+    def __init__(
+        self, tables: DeltaTableStore, places: Places, handover: Handover, identity: OwnerIdentity
+    ) -> None:
         self._tables, self._places, self._handover, self._identity = tables, places, handover, identity
 
     def recover(
@@ -79,7 +81,9 @@ class Recovery:
         made = self._handover.take(key, place, snapshot, request)
         return RecoveryResult(made=made, lost=owner, published=snapshot.version, doubtful=doubtful)
 
-    def _lost_owner(self, location: str, snapshot: LogSnapshot, lost: str | None, any_lake: bool) -> Owner:
+    def _lost_owner(
+        self, location: str, snapshot: LogSnapshot, lost: str | None, any_lake: bool
+    ) -> TableOwner:
         owner = owner_of(snapshot.protocol, snapshot.metadata, location)
         if owner is None:
             raise NotManaged(

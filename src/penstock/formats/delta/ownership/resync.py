@@ -19,23 +19,23 @@ from uuid import UUID, uuid4
 import msgspec
 
 from penstock.errors import CommitConflict, InvalidRequest, NotManaged
+from penstock.formats.delta.branch_log.branch_log import OwnershipPhase, line_of
 from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.intents import ResyncIntent, change
-from penstock.formats.delta.branch_log.line import OwnershipPhase, line_of
 from penstock.formats.delta.branch_log.ownership import (
     RESYNC,
     OwnerIdentity,
-    TableBefore,
+    TableBeforeCommit,
     check_writable,
     conversion,
     owner_of,
 )
 from penstock.formats.delta.branch_log.prepared_table import versions
-from penstock.formats.delta.log.files import PlaceFiles
+from penstock.formats.delta.log.log_files import PlaceFiles
 from penstock.formats.delta.log.snapshot import LogSnapshot, load_snapshot
 from penstock.formats.delta.ownership.clones import note_clone
 from penstock.formats.delta.ownership.recovery import doubtful_versions
-from penstock.formats.delta.ownership.tables import TableRequest, Tables, line_at
+from penstock.formats.delta.ownership.tables import DeltaTableStore, TableRequest, line_at
 from penstock.formats.delta.protocol.actions import (
     Action,
     Add,
@@ -97,7 +97,7 @@ class DeltaResync:
 
     def __init__(
         self,
-        tables: Tables,
+        tables: DeltaTableStore,
         places: Places,
         publisher: Publisher,
         commits: Commits,
@@ -212,7 +212,7 @@ class DeltaResync:
         if lines is None and not leave_own:
             raise own_versions_left(key, content.location, own[0], own[-1], head.hex())
         uuid, becomes = uuid4(), uuid4()
-        before = TableBefore(
+        before = TableBeforeCommit(
             version=snapshot.version,
             protocol=snapshot.protocol,
             metadata=snapshot.metadata,

@@ -10,11 +10,11 @@ from itertools import takewhile
 import msgspec
 
 from penstock.errors import PenstockError, ReferenceNotFound
-from penstock.formats.delta.branch_log.line import Line, OwnershipPhase, line_of
+from penstock.formats.delta.branch_log.branch_log import BranchLog, OwnershipPhase, line_of
 from penstock.formats.delta.branch_log.ownership import OwnerIdentity, owner_of_line
 from penstock.formats.delta.errors import ForeignCommit, InvalidLog, ManagedElsewhere
 from penstock.formats.delta.ownership.handover import Handover
-from penstock.formats.delta.ownership.tables import Tables, line_at
+from penstock.formats.delta.ownership.tables import DeltaTableStore, line_at
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.publishing.log_check import LogCheck, log_out_of_sync
 from penstock.formats.delta.publishing.publisher import Publisher
@@ -26,7 +26,7 @@ from penstock.storage.places import Places
 logger = logging.getLogger("penstock")
 
 
-class Status(msgspec.Struct, frozen=True, kw_only=True):
+class PublicationStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A table of the default branch, and how far it is published."""
 
     key: Key
@@ -51,7 +51,7 @@ class StatusOverview:
 
     def __init__(
         self,
-        tables: Tables,
+        tables: DeltaTableStore,
         places: Places,
         publisher: Publisher,
         handover: Handover,
@@ -117,7 +117,7 @@ class StatusOverview:
             return False
         return bool(place.list("")) if published < 0 else place.size(str(CommitName(published))) is not None
 
-    def status(self, key: Key | None = None) -> tuple[Status, ...]:
+    def status(self, key: Key | None = None) -> tuple[PublicationStatus, ...]:
         """The tables of the default branch, by key, or one of them. Nothing is changed."""
         if key is not None:
             return (self._describe_status(key, self._tables.require_managed(self._tables.head(), key)),)
@@ -142,7 +142,7 @@ class StatusOverview:
                 if self._tables.holder(head, content.location) in (None, content.id):
                     yield key, content
 
-    def _describe_status(self, key: Key, content: DeltaTable) -> Status:
+    def _describe_status(self, key: Key, content: DeltaTable) -> PublicationStatus:
         line, identity = line_at(content)
         alarm = owner = ""
         try:
@@ -169,7 +169,7 @@ class StatusOverview:
             and (entry := line.at(published + 1, self._tables.read)) is not None
         ):
             oldest_s = max(0.0, self._tables.kernel.clock() / 1e6 - entry.timestamp_ms / 1e3)
-        return Status(
+        return PublicationStatus(
             key=key,
             location=content.location,
             phase=line.phase,
@@ -180,7 +180,7 @@ class StatusOverview:
             owner=owner,
         )
 
-    def _is_owned(self, content: DeltaTable, line: Line) -> bool:
+    def _is_owned(self, content: DeltaTable, line: BranchLog) -> bool:
         """Whether a table names this lake, or has ceased to: in a copy of a lake, it names the other one."""
         owner = owner_of_line(line, self._tables.read, content.location)
         return self._identity.owns(owner) or line.phase is OwnershipPhase.RELEASED

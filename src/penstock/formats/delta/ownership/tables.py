@@ -7,14 +7,14 @@ from typing import NamedTuple
 from uuid import UUID
 
 from penstock.errors import Damaged, KeyNotFound, NotManaged
-from penstock.formats.delta.branch_log.line import Line, declared_of, line_of
+from penstock.formats.delta.branch_log.branch_log import BranchLog, declared_of, line_of
 from penstock.formats.delta.protocol.actions import Metadata, Protocol, parse_action
-from penstock.kernel.batch import Outcome
+from penstock.kernel.batch import RequestOutcome
 from penstock.kernel.format import Table
 from penstock.kernel.kernel import Kernel
+from penstock.kernel.lake_state import prefix_end
 from penstock.kernel.ledger import LEDGER, find_table, holder, last_content, ledger_entry
 from penstock.kernel.objects import content_of
-from penstock.kernel.state import prefix_end
 from penstock.kernel.table_horizons import TableHorizons, find_horizon
 from penstock.lake.plugins import describe_usage, suggest_use
 from penstock.model.commits import CommitMeta
@@ -35,7 +35,7 @@ class TableRequest(NamedTuple):
     """A hash of the request as it was put; with a key, the same request gives the same hash again."""
 
 
-class Tables:
+class DeltaTableStore:
     """Looks up the Delta tables of a lake, and commits changes to them."""
 
     def __init__(self, kernel: Kernel) -> None:
@@ -100,7 +100,7 @@ class Tables:
         name = branch or self.default_branch
         return Table(key, content, self.read, name, name == self.default_branch)
 
-    def parse_declared(self, line: Line) -> tuple[Protocol, Metadata]:
+    def parse_declared(self, line: BranchLog) -> tuple[Protocol, Metadata]:
         """Protocol and metadata at the end of a line."""
         declared = declared_of(line, self.read)
         protocol, metadata = parse_action(declared.protocol), parse_action(declared.metadata)
@@ -168,7 +168,7 @@ class Tables:
 
     def commit(
         self, operations: Sequence[Operation], request: TableRequest, branch: str | None = None
-    ) -> Outcome:
+    ) -> RequestOutcome:
         """Carry out operations on a branch, with the namespaces that they need."""
         return self.kernel.commit(
             branch or self.default_branch,
@@ -179,7 +179,7 @@ class Tables:
             fingerprint=request.digest,
         )
 
-    def find_outcome(self, request: TableRequest, branch: str | None = None) -> Outcome | None:
+    def find_outcome(self, request: TableRequest, branch: str | None = None) -> RequestOutcome | None:
         """The outcome of the same request, if it was sent before; else ``None``."""
         if request.key is None:
             return None
@@ -191,7 +191,7 @@ class Tables:
         return lambda stored: content_of(self.kernel.objects, state.get(stored))
 
 
-def line_at(content: DeltaTable) -> tuple[Line, UUID]:
+def line_at(content: DeltaTable) -> tuple[BranchLog, UUID]:
     """The line of a managed table, and the table's id."""
     if content.id is None:
         raise Damaged(f"the table at {content.location} has no id")

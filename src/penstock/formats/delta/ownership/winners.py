@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from penstock.errors import CommitConflict, MergeConflict, PenstockError, TableConflict
+from penstock.formats.delta.branch_log.branch_log import BranchLog, line_of
 from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.intents import CommitIntent, decode_intent
-from penstock.formats.delta.branch_log.line import Line, line_of
-from penstock.formats.delta.ownership.tables import Tables
+from penstock.formats.delta.ownership.tables import DeltaTableStore
 from penstock.model.clock import TIME_MAX_US, TIME_MIN_US, utc
 from penstock.model.keys import Key
 from penstock.model.nessie import DeltaTable
@@ -24,7 +24,7 @@ WINNERS_MAX_BYTES: Final = 256 * 1024
 class WinnerLookup:
     """Finds the commits that a conflict is about."""
 
-    def __init__(self, tables: Tables, commits: Commits, branch: str) -> None:
+    def __init__(self, tables: DeltaTableStore, commits: Commits, branch: str) -> None:
         self._tables, self._commits, self._branch = tables, commits, branch
         self._room = WINNERS_MAX_BYTES
 
@@ -69,7 +69,9 @@ class WinnerLookup:
         for version in range(first, min(line.latest, first + WINNERS_MAX - 1) + 1):
             yield self._describe_winner(key, content, line, version)
 
-    def _describe_winner(self, key: Key, content: DeltaTable, line: Line, version: int) -> dict[str, Any]:
+    def _describe_winner(
+        self, key: Key, content: DeltaTable, line: BranchLog, version: int
+    ) -> dict[str, Any]:
         entry = line.at(version, self._tables.read)
         winner_fields: dict[str, Any] = {"version": version}
         if entry is not None:

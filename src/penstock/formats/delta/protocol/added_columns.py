@@ -17,18 +17,18 @@ import msgspec
 
 from penstock.formats.delta.protocol.actions import Metadata
 from penstock.formats.delta.protocol.column_changes import is_named
-from penstock.formats.delta.protocol.column_rules import HIGH_WATER_MARK, IDENTITY_STEP
-from penstock.formats.delta.protocol.mapping import (
+from penstock.formats.delta.protocol.column_mapping import (
     COLUMN_NOTES,
     MAX_ID,
     PHYSICAL_NAME,
-    Mapping,
+    ColumnMapping,
     has_ids_in_files,
     mapping_of,
     max_id,
     renumber_columns,
     stored_name,
 )
+from penstock.formats.delta.protocol.column_rules import HIGH_WATER_MARK, IDENTITY_STEP
 from penstock.formats.delta.protocol.wider_types import TYPE_CHANGES, is_wider
 from penstock.formats.rows.schema import (
     ArrayType,
@@ -89,7 +89,7 @@ def unite(before: Metadata, ours: Metadata, theirs: Metadata) -> Metadata | None
     they go by ids, as Iceberg does, files have them already, and columns of the same id do not go together.
     """
     is_given_on_both = max_id(ours) != max_id(before) != max_id(theirs)
-    if mapping_of(ours) is not Mapping.NONE and is_given_on_both and not has_ids_in_files(ours):
+    if mapping_of(ours) is not ColumnMapping.NONE and is_given_on_both and not has_ids_in_files(ours):
         before_field, theirs_field = parse_schema(before.schema_string), parse_schema(theirs.schema_string)
         renumbered, last = renumber_columns(before_field, theirs_field, max_id(ours))
         configuration = {**theirs.configuration, MAX_ID: str(last)}

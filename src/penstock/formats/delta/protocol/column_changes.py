@@ -14,13 +14,19 @@ from msgspec.structs import replace
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.actions import Metadata
+from penstock.formats.delta.protocol.column_mapping import (
+    MODE,
+    ColumnMapping,
+    assign_columns,
+    mapping_of,
+    stored_name,
+)
 from penstock.formats.delta.protocol.column_rules import (
     CURRENT_DEFAULT,
     constraints_of,
     expressions_of,
     is_computed,
 )
-from penstock.formats.delta.protocol.mapping import MODE, Mapping, assign_columns, mapping_of, stored_name
 from penstock.formats.delta.protocol.wider_types import widen_type
 from penstock.formats.rows.schema import Field, StructType, Type, parse_schema, write_schema
 from penstock.model.similar_names import describe_names
@@ -199,7 +205,7 @@ def _set_note(field: Field, name: str, text: str | None) -> Field:
 
 
 def _check_mapped(metadata: Metadata, operation: str) -> None:
-    if mapping_of(metadata) is Mapping.NONE:
+    if mapping_of(metadata) is ColumnMapping.NONE:
         raise InvalidRequest(
             f"columns can be {operation} only in a table with mapped columns: set its property '{MODE}' "
             "to 'name'"

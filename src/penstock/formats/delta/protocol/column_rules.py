@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock.formats.delta.protocol.actions import Metadata
-from penstock.formats.delta.protocol.mapping import stored_name
+from penstock.formats.delta.protocol.column_mapping import stored_name
 from penstock.formats.rows.schema import Field, StructType, parse_schema, write_schema
 
 _DEFAULT: Final = 1

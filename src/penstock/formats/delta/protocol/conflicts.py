@@ -56,13 +56,13 @@ from penstock.formats.delta.protocol.actions import (
     Txn,
 )
 from penstock.formats.delta.protocol.added_columns import carries, only_adds_or_renames
+from penstock.formats.delta.protocol.column_mapping import MAX_ID
 from penstock.formats.delta.protocol.commit_summary import batch, places, some
 from penstock.formats.delta.protocol.feature_table import MANAGED_COMMITS
 from penstock.formats.delta.protocol.features import binds_writers, supported_features
-from penstock.formats.delta.protocol.mapping import MAX_ID
 from penstock.formats.delta.protocol.row_ids import DOMAIN as ROW_IDS
 from penstock.formats.delta.protocol.row_ids import ENABLED, ID_COLUMN, VERSION_COLUMN
-from penstock.formats.delta.protocol.transaction import DeltaIsolation, DeltaTransaction, Winner, last
+from penstock.formats.delta.protocol.transaction import DeltaIsolation, DeltaTransaction, WinningCommit, last
 
 HARMLESS_PROPERTIES: Final = frozenset(
     {
@@ -154,7 +154,7 @@ _TOLD: Final = {
 }
 
 
-def rebase(winners: Iterable[Winner], mine: DeltaTransaction) -> RebasedTransaction | DeltaConflict:
+def rebase(winners: Iterable[WinningCommit], mine: DeltaTransaction) -> RebasedTransaction | DeltaConflict:
     """The transaction on top of all winners, which come in the order of their versions, or a conflict.
 
     What is rebased is checked like any other commit before it is ratified: the table may have become one
@@ -169,7 +169,7 @@ def rebase(winners: Iterable[Winner], mine: DeltaTransaction) -> RebasedTransact
     return rebased
 
 
-def check_winner(winner: Winner, mine: DeltaTransaction) -> RebasedTransaction | DeltaConflict:
+def check_winner(winner: WinningCommit, mine: DeltaTransaction) -> RebasedTransaction | DeltaConflict:
     """The transaction on top of one winner, or the first conflict with it."""
     for rule in _RULES:
         conflict = rule(winner, mine)
@@ -178,7 +178,7 @@ def check_winner(winner: Winner, mine: DeltaTransaction) -> RebasedTransaction |
     return RebasedTransaction(_rebase_on_winner(winner, mine), winner.version)
 
 
-def _rebase_on_winner(winner: Winner, mine: DeltaTransaction) -> DeltaTransaction:
+def _rebase_on_winner(winner: WinningCommit, mine: DeltaTransaction) -> DeltaTransaction:
     """The transaction with the winner's protocol and metadata, later than the winner."""
     protocol, metadata = last(winner.actions, Protocol), last(winner.actions, Metadata)
     return msgspec.structs.replace(
@@ -189,7 +189,7 @@ def _rebase_on_winner(winner: Winner, mine: DeltaTransaction) -> DeltaTransactio
     )
 
 
-def _move_timestamp_later(winner: Winner, actions: tuple[Action, ...]) -> tuple[Action, ...]:
+def _move_timestamp_later(winner: WinningCommit, actions: tuple[Action, ...]) -> tuple[Action, ...]:
     info = winner.info
     if info is None or info.in_commit_timestamp is None:
         return actions
@@ -204,7 +204,7 @@ def _move_timestamp_later(winner: Winner, actions: tuple[Action, ...]) -> tuple[
 # --- the rules ------------------------------------------------------------------------------------------
 
 
-def _check_takeover(winner: Winner, mine: DeltaTransaction) -> DeltaConflict | None:
+def _check_takeover(winner: WinningCommit, mine: DeltaTransaction) -> DeltaConflict | None:
     new_protocol = last(mine.actions, Protocol)
     if new_protocol is None or MANAGED_COMMITS not in supported_features(new_protocol) - supported_features(
         mine.protocol
@@ -213,7 +213,7 @@ def _check_takeover(winner: Winner, mine: DeltaTransaction) -> DeltaConflict | N
     return _make_conflict(DeltaConflictKind.PROTOCOL_CHANGED, 16, winner, mine, names=(MANAGED_COMMITS,))
 
 
-def _check_protocol(winner: Winner, mine: DeltaTransaction) -> DeltaConflict | None:
+def _check_protocol(winner: WinningCommit, mine: DeltaTransaction) -> DeltaConflict | None:
     theirs = last(winner.actions, Protocol)
     if theirs is None:
         return None
@@ -240,7 +240,7 @@ def _is_covered_by(required: Protocol, theirs: Protocol) -> bool:
     )
 
 
-def _check_metadata(winner: Winner, mine: DeltaTransaction) -> DeltaConflict | None:
+def _check_metadata(winner: WinningCommit, mine: DeltaTransaction) -> DeltaConflict | None:
     theirs = last(winner.actions, Metadata)
     if theirs is None:
         return None
@@ -268,7 +268,7 @@ def _only_adds(before: Metadata, after: Metadata) -> bool:
     return changed <= {_SCHEMA} and only_adds_or_renames(before.schema_string, after.schema_string)
 
 
-def _check_domains(winner: Winner, mine: DeltaTransaction) -> DeltaConflict | None:
+def _check_domains(winner: WinningCommit, mine: DeltaTransaction) -> DeltaConflict | None:
     ours, theirs = (
         {action.domain for action in actions if isinstance(action, DomainMetadata)}
         for actions in (mine.actions, winner.actions)
@@ -280,7 +280,7 @@ def _check_domains(winner: Winner, mine: DeltaTransaction) -> DeltaConflict | No
     return _make_conflict(DeltaConflictKind.CONCURRENT_TRANSACTION, 7, winner, mine, names=names)
 
 
-def _check_applications(winner: Winner, mine: DeltaTransaction) -> DeltaConflict | None:
+def _check_applications(winner: WinningCommit, mine: DeltaTransaction) -> DeltaConflict | None:
     """Whoever records a batch has looked up the one before, or ought to have."""
     ours = {action.app_id: action.version for action in mine.actions if isinstance(action, Txn)}
     theirs = {action.app_id: action for action in winner.actions if isinstance(action, Txn)}
@@ -294,7 +294,7 @@ def _check_applications(winner: Winner, mine: DeltaTransaction) -> DeltaConflict
     )
 
 
-def _check_appends(winner: Winner, mine: DeltaTransaction) -> DeltaConflict | None:
+def _check_appends(winner: WinningCommit, mine: DeltaTransaction) -> DeltaConflict | None:
     if mine.isolation is DeltaIsolation.SNAPSHOT:
         return None
     blind = winner.is_blind_append
@@ -310,7 +310,7 @@ def _check_appends(winner: Winner, mine: DeltaTransaction) -> DeltaConflict | No
     return _make_file_conflict(DeltaConflictKind.CONCURRENT_APPEND, 9 if blind else 10, winner, mine, clash)
 
 
-def _deletes_of_reads(winner: Winner, mine: DeltaTransaction) -> DeltaConflict | None:
+def _deletes_of_reads(winner: WinningCommit, mine: DeltaTransaction) -> DeltaConflict | None:
     added = {action.key.path for action in mine.actions if isinstance(action, Add)}
     removed = [action for action in winner.actions if isinstance(action, Remove)]
     read_files = [remove for remove in removed if remove.key.path in added or mine.has_read(remove)]
@@ -323,13 +323,13 @@ def _deletes_of_reads(winner: Winner, mine: DeltaTransaction) -> DeltaConflict |
     )
 
 
-def _deletes_of_deletes(winner: Winner, mine: DeltaTransaction) -> DeltaConflict | None:
+def _deletes_of_deletes(winner: WinningCommit, mine: DeltaTransaction) -> DeltaConflict | None:
     ours = {action.key.path for action in mine.actions if isinstance(action, Remove)}
     both = [action for action in winner.actions if isinstance(action, Remove) and action.key.path in ours]
     return _make_file_conflict(DeltaConflictKind.CONCURRENT_DELETE_DELETE, 13, winner, mine, both)
 
 
-_RULES: Final[Sequence[Callable[[Winner, DeltaTransaction], DeltaConflict | None]]] = (
+_RULES: Final[Sequence[Callable[[WinningCommit, DeltaTransaction], DeltaConflict | None]]] = (
     _check_takeover,
     _check_protocol,
     _check_metadata,
@@ -354,7 +354,11 @@ def _list_differences(before: Metadata, after: Metadata) -> tuple[str, ...]:
 
 
 def _make_file_conflict(
-    kind: DeltaConflictKind, rule: int, winner: Winner, mine: DeltaTransaction, clash: Sequence[Add | Remove]
+    kind: DeltaConflictKind,
+    rule: int,
+    winner: WinningCommit,
+    mine: DeltaTransaction,
+    clash: Sequence[Add | Remove],
 ) -> DeltaConflict | None:
     if not clash:
         return None
@@ -365,7 +369,7 @@ def _make_file_conflict(
 def _make_conflict(
     kind: DeltaConflictKind,
     rule: int,
-    winner: Winner,
+    winner: WinningCommit,
     mine: DeltaTransaction,
     *,
     files: tuple[str, ...] = (),

@@ -21,7 +21,7 @@ ROW_TRACKING: Final = "rowTracking"
 DOMAIN_METADATA: Final = "domainMetadata"
 
 
-class Support(StrEnum):
+class FeatureSupport(StrEnum):
     """Whether a table with a feature is read, or written."""
 
     ALWAYS = "always"
@@ -39,8 +39,8 @@ class Feature(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     reader: bool = False
     """Readers must understand it too; the table then lists it twice."""
-    reading: Support = Support.ALWAYS
-    writing: Support = Support.ALWAYS
+    reading: FeatureSupport = FeatureSupport.ALWAYS
+    writing: FeatureSupport = FeatureSupport.ALWAYS
     why: str = ""
     """Why it is not read, or not written: the end of a sentence that begins with its name."""
     advice: str = ""
@@ -101,8 +101,8 @@ def _catalogue_feature(name: str, *, reader: bool, properties: Mapping[str, tupl
     return Feature(
         name=name,
         reader=reader,
-        reading=Support.NEVER if reader else Support.ALWAYS,
-        writing=Support.NEVER,
+        reading=FeatureSupport.NEVER if reader else FeatureSupport.ALWAYS,
+        writing=FeatureSupport.NEVER,
         why="another catalog manages its commits",
         advice=_CATALOGUE,
         properties=properties,
@@ -113,8 +113,8 @@ def _redirect_feature(name: str, *, reader: bool) -> Feature:
     return Feature(
         name=name,
         reader=reader,
-        reading=Support.NEVER if reader else Support.ALWAYS,
-        writing=Support.NEVER,
+        reading=FeatureSupport.NEVER if reader else FeatureSupport.ALWAYS,
+        writing=FeatureSupport.NEVER,
         why="it is moving to another location",
         advice="use it there, as its owner says",
         properties={f"delta.{name}": ()},
@@ -201,7 +201,7 @@ _ALL: Final = (
     _iceberg_feature(1),
     _iceberg_feature(2),
     _iceberg_feature(3, ROW_TRACKING, DOMAIN_METADATA),
-    # Writers go by the property, which a table of a lake that lists the feature has (``agreement``).
+    # Writers go by the property, which a table of a lake that lists the feature has (``feature_alignment``).
     Feature(name=MATERIALIZE_PARTITIONS, properties={MATERIALIZED_PARTITIONS: _ON}, binds_rows=True),
     *map(
         _widening_feature, ("typeWidening", "typeWidening-preview"), ({"delta.enableTypeWidening": _ON}, {})
@@ -224,7 +224,7 @@ _ALL: Final = (
     *(
         Feature(
             name=f"icebergWriterCompat{version}",
-            writing=Support.UNUSED,
+            writing=FeatureSupport.UNUSED,
             why="its files must also be valid for Iceberg, which Penstock does not check",
             advice=ENGINE,
             properties={f"delta.enableIcebergWriterCompat{version}": _ON},

@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 
 from penstock.formats.delta.protocol.actions import Metadata, Protocol
-from penstock.formats.delta.protocol.feature_table import BASIC, FEATURES, Feature, Support
+from penstock.formats.delta.protocol.feature_table import BASIC, FEATURES, Feature, FeatureSupport
 from penstock.formats.rows.schema import parse_schema
 
 READER_FEATURES_VERSION: Final = 3
@@ -62,8 +62,8 @@ def with_required(names: Set[str]) -> frozenset[str]:
 
 
 def in_use(metadata: Metadata) -> frozenset[str]:
-    """Those of the features that a table makes use of, as ``Support.UNUSED`` means it, whether it lists them
-    or not. Raises as ``enabled_features``."""
+    """Those of the features that a table makes use of, as ``FeatureSupport.UNUSED`` means it, whether it
+    lists them or not. Raises as ``enabled_features``."""
     return _features_in_use(metadata, binding=True)
 
 
@@ -202,19 +202,19 @@ def _is_implied(feature: Feature, protocol: Protocol) -> bool:
     return feature.writer_version <= writer < WRITER_FEATURES_VERSION
 
 
-def _reading_support(name: str) -> Support:
-    return FEATURES[name].reading if name in FEATURES else Support.NEVER
+def _reading_support(name: str) -> FeatureSupport:
+    return FEATURES[name].reading if name in FEATURES else FeatureSupport.NEVER
 
 
-def _writing_support(name: str) -> Support:
-    return FEATURES[name].writing if name in FEATURES else Support.NEVER
+def _writing_support(name: str) -> FeatureSupport:
+    return FEATURES[name].writing if name in FEATURES else FeatureSupport.NEVER
 
 
 def _unsupported_features(
-    names: Set[str], support: Callable[[str], Support], metadata: Metadata | None
+    names: Set[str], support: Callable[[str], FeatureSupport], metadata: Metadata | None
 ) -> list[str]:
-    never = {name for name in names if support(name) is Support.NEVER}
-    unless_used = {name for name in names if support(name) is Support.UNUSED}
+    never = {name for name in names if support(name) is FeatureSupport.NEVER}
+    unless_used = {name for name in names if support(name) is FeatureSupport.UNUSED}
     if unless_used and metadata is not None:
         unless_used &= in_use(metadata)
     return sorted(never | unless_used)

@@ -31,6 +31,7 @@ from penstock.formats.delta.protocol.actions import (
 from penstock.formats.delta.protocol.clones import clone_sources
 from penstock.formats.delta.protocol.clustering import CLUSTERING, lacking_statistics, parse_clustering
 from penstock.formats.delta.protocol.clustering import DOMAIN as CLUSTERING_DOMAIN
+from penstock.formats.delta.protocol.column_mapping import stored_name
 from penstock.formats.delta.protocol.feature_table import (
     DOMAIN_METADATA,
     FEATURES,
@@ -48,7 +49,6 @@ from penstock.formats.delta.protocol.iceberg_compat import allows_vectors
 from penstock.formats.delta.protocol.lint_files import ExpectedFiles, Fault, Lookup, Numbered, file_faults
 from penstock.formats.delta.protocol.lint_lines import info_faults, read_lines
 from penstock.formats.delta.protocol.lint_metadata import metadata_faults
-from penstock.formats.delta.protocol.mapping import stored_name
 from penstock.formats.delta.protocol.properties import (
     APPEND_ONLY,
     ICEBERG_COMPAT,
@@ -109,7 +109,7 @@ class LintRules(msgspec.Struct, frozen=True, kw_only=True):
     """Features that this commit may drop: that of managed commits, when a table is handed back."""
 
 
-class Problem(msgspec.Struct, frozen=True, order=True):
+class LintProblem(msgspec.Struct, frozen=True, order=True):
     """One thing that is wrong."""
 
     line: int
@@ -124,7 +124,7 @@ class Problem(msgspec.Struct, frozen=True, order=True):
         return f"line {self.line}{', ' + self.action if self.action else ''}: {self.reason}"
 
 
-def check_bytes(data: bytes, before: LintState, rules: LintRules = LintRules()) -> tuple[Problem, ...]:
+def check_bytes(data: bytes, before: LintState, rules: LintRules = LintRules()) -> tuple[LintProblem, ...]:
     """As ``check_commit``, for the bytes of a commit, whose lines may not even be actions.
 
     Where a line cannot be read, rules that depend on the whole commit may tell of what only that line lacks.
@@ -132,13 +132,13 @@ def check_bytes(data: bytes, before: LintState, rules: LintRules = LintRules()) 
     faults: list[Fault] = []
     lines = read_lines(data, faults)
     actions = [(line.number, line.action) for line in lines if line.action is not None]
-    unread = (Problem(number, "", reason) for number, reason in faults)
+    unread = (LintProblem(number, "", reason) for number, reason in faults)
     return tuple(sorted((*unread, *check_commit(actions, before, rules))))
 
 
 def check_commit(
     actions: Iterable[Numbered], before: LintState, rules: LintRules = LintRules()
-) -> tuple[Problem, ...]:
+) -> tuple[LintProblem, ...]:
     """Everything that is wrong with a commit of these actions on top of a table, in the order of the lines.
 
     Each action comes with its number, which is what a problem names. No problem means that the commit may be
@@ -153,7 +153,7 @@ def check_commit(
     if len(faults) >= PROBLEMS_MAX:
         faults.add((WHOLE_COMMIT, f"only the first {PROBLEMS_MAX} problems of each kind are shown"))
     names = {line: ACTION_NAMES[type(action)] for line, action in commit.actions}
-    return tuple(sorted(Problem(line, names.get(line, ""), reason) for line, reason in faults))
+    return tuple(sorted(LintProblem(line, names.get(line, ""), reason) for line, reason in faults))
 
 
 _Kind = TypeVar("_Kind", bound=Action)

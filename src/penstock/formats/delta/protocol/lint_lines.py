@@ -29,7 +29,7 @@ UNREAD_MAX: Final = 1000
 """After so many lines that cannot be read no more are looked at."""
 
 
-class ReadLine(NamedTuple):
+class NumberedLine(NamedTuple):
     """A line, with its number from 1 and the action that it holds, if that is of a known kind."""
 
     number: int
@@ -37,7 +37,7 @@ class ReadLine(NamedTuple):
     action: Action | None
 
 
-def read_lines(data: bytes, faults: list[Fault]) -> Iterator[ReadLine]:
+def read_lines(data: bytes, faults: list[Fault]) -> Iterator[NumberedLine]:
     """The lines of a commit that can be read. What is wrong with the others is added to ``faults``."""
     unread = 0
     for number, raw in commit_lines(data):
@@ -52,7 +52,7 @@ def read_lines(data: bytes, faults: list[Fault]) -> Iterator[ReadLine]:
         except msgspec.MsgspecError as problem:
             reason = str(problem)
         else:
-            yield ReadLine(number, raw, action)
+            yield NumberedLine(number, raw, action)
             continue
         faults.append((number, reason))
         unread += 1

@@ -15,6 +15,7 @@ import msgspec
 from penstock.errors import InvalidContent, InvalidRequest
 from penstock.formats.delta.errors import MalformedAction
 from penstock.formats.delta.protocol.actions import INT64_MAX, Metadata
+from penstock.formats.delta.protocol.column_mapping import MAX_ID, MODE, mapping_faults
 from penstock.formats.delta.protocol.durations import (
     LOG_RETENTION,
     TOMBSTONE_RETENTION,
@@ -22,7 +23,6 @@ from penstock.formats.delta.protocol.durations import (
     duration_ms,
 )
 from penstock.formats.delta.protocol.iceberg_compat import iceberg_faults
-from penstock.formats.delta.protocol.mapping import MAX_ID, MODE, mapping_faults
 from penstock.formats.delta.protocol.properties import ICEBERG_COMPAT, MATERIALIZED_PARTITIONS
 from penstock.formats.delta.protocol.transaction import ISOLATION_PROPERTY, table_isolation
 from penstock.formats.rows.schema import (

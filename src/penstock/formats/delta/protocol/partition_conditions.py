@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from penstock.errors import InvalidRequest, MalformedAction
-from penstock.formats.delta.protocol.mapping import stored_name
-from penstock.formats.delta.protocol.outcomes import KnownValue, Outcomes, outcomes, partition_known
+from penstock.formats.delta.protocol.column_mapping import stored_name
+from penstock.formats.delta.protocol.predicate_outcomes import KnownValue, Outcomes, outcomes, partition_known
 from penstock.formats.delta.protocol.predicate_sql import write_predicate
 from penstock.formats.rows.predicate_parser import parse_predicate
 from penstock.formats.rows.predicates import And, Column, Predicate, columns_of

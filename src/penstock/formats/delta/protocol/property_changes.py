@@ -15,18 +15,18 @@ from msgspec.structs import replace
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.actions import Metadata
 from penstock.formats.delta.protocol.change_feed import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
-from penstock.formats.delta.protocol.column_rules import CONSTRAINTS, Constraint
-from penstock.formats.delta.protocol.feature_table import FEATURES
-from penstock.formats.delta.protocol.lint_metadata import JUDGED_PROPERTIES
-from penstock.formats.delta.protocol.mapping import (
+from penstock.formats.delta.protocol.column_mapping import (
     MAX_ID,
     MODE,
+    ColumnMapping,
     assign_columns,
     has_nested_ids,
     map_columns,
     mapping_of,
 )
-from penstock.formats.delta.protocol.mapping import Mapping as ColumnMapping
+from penstock.formats.delta.protocol.column_rules import CONSTRAINTS, Constraint
+from penstock.formats.delta.protocol.feature_table import FEATURES
+from penstock.formats.delta.protocol.lint_metadata import JUDGED_PROPERTIES
 from penstock.formats.delta.protocol.properties import CHANGE_DATA_FEED, complete_properties, is_on
 from penstock.formats.delta.protocol.row_ids import name_row_columns
 from penstock.formats.rows.schema import parse_schema

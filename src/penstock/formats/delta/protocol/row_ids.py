@@ -49,7 +49,7 @@ ROW_COMMIT_VERSION: Final = "_row_commit_version"
 """The version at which a row was last written, likewise."""
 
 
-class RowColumns(NamedTuple):
+class RowTrackingColumns(NamedTuple):
     """The columns of data files that hold materialized ids and versions."""
 
     row_id: str
@@ -73,7 +73,7 @@ def has_row_tracking(metadata: Metadata) -> bool:
     return is_on(metadata.configuration, ENABLED)
 
 
-def row_columns_of(metadata: Metadata) -> RowColumns | None:
+def row_columns_of(metadata: Metadata) -> RowTrackingColumns | None:
     """Where files of the table keep ids of rows that were in other files; ``None`` if rows are not tracked.
 
     Also ``None`` for a table that lacks the names: then nothing can be materialized.
@@ -81,7 +81,7 @@ def row_columns_of(metadata: Metadata) -> RowColumns | None:
     names = metadata.configuration.get(ID_COLUMN), metadata.configuration.get(VERSION_COLUMN)
     if not has_row_tracking(metadata) or names[0] is None or names[1] is None:
         return None
-    return RowColumns(names[0], names[1])
+    return RowTrackingColumns(names[0], names[1])
 
 
 def row_id_names(metadata: Metadata, columns: Iterable[str]) -> list[str]:

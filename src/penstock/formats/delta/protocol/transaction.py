@@ -20,19 +20,19 @@ from penstock.formats.delta.protocol.actions import (
     Remove,
     Values,
 )
+from penstock.formats.delta.protocol.column_mapping import stored_name
 from penstock.formats.delta.protocol.column_rules import added_constraints
-from penstock.formats.delta.protocol.mapping import stored_name
-from penstock.formats.delta.protocol.outcomes import (
+from penstock.formats.delta.protocol.partition_conditions import condition_outcomes
+from penstock.formats.delta.protocol.predicate_outcomes import (
     Outcomes,
     both,
     is_same_value,
     may_be_same_value,
 )
-from penstock.formats.delta.protocol.partition_conditions import condition_outcomes
 from penstock.formats.rows.schema import Field, parse_schema
 
 
-class Partitions(msgspec.Struct, frozen=True, omit_defaults=True):
+class PartitionFilter(msgspec.Struct, frozen=True, omit_defaults=True):
     """The files whose partition values are among these, column by column, and for whose values a condition on
     partition columns is true. Without either: all files."""
 
@@ -45,7 +45,7 @@ class DeltaReads(msgspec.Struct, frozen=True, kw_only=True):
 
     whole_table: bool = False
     """Whether the writer does not know what it read: then the whole table counts as read."""
-    partitions: tuple[Partitions, ...] = ()
+    partitions: tuple[PartitionFilter, ...] = ()
     """Everything in them was looked for, so that a new file there would have been read."""
     files: frozenset[str] | None = None
     """The decoded paths of the files that were read; ``None``: all there were in ``partitions``."""
@@ -61,7 +61,7 @@ class PartitionRegion(msgspec.Struct, frozen=True):
     """Partitions of a table with a schema."""
 
     schema_string: str
-    partitions: tuple[Partitions, ...]
+    partitions: tuple[PartitionFilter, ...]
     doubts_zones: bool = False
     """A time without a zone may be any time, as to somebody who must not miss a file. Otherwise it is UTC, as
     it is when rows are read."""
@@ -84,7 +84,7 @@ class PartitionRegion(msgspec.Struct, frozen=True):
             yield result
 
     def _match_partitions(
-        self, partitions: Partitions, values: Values, columns: Mapping[str, Field]
+        self, partitions: PartitionFilter, values: Values, columns: Mapping[str, Field]
     ) -> Outcomes:
         """Whether a file's values are among the given. A column that it lacks decides nothing."""
         result = _TRUE
@@ -150,7 +150,7 @@ class DeltaTransaction(msgspec.Struct, frozen=True, kw_only=True):
         return region.holds(values)
 
 
-class Winner(msgspec.Struct, frozen=True):
+class WinningCommit(msgspec.Struct, frozen=True):
     """A commit that came after the version that a transaction read."""
 
     version: int

@@ -15,13 +15,13 @@ from typing import Final
 
 import msgspec
 
-from penstock.formats.delta.branch_log.line import FOLDER
+from penstock.formats.delta.branch_log.branch_log import FOLDER
 from penstock.formats.delta.log.cleanup import is_superseded
 from penstock.formats.delta.protocol.lint_files import BRANCH_DATA
 from penstock.formats.delta.protocol.names import LOG
-from penstock.formats.delta.publishing.scratch import is_scratch
+from penstock.formats.delta.publishing.side_files import is_scratch
 from penstock.storage.buckets import BucketEntry
-from penstock.storage.fates import FileFate, JudgedFile
+from penstock.storage.sweep_decisions import JudgedFile, SweepDecision
 
 PREFIX_LENGTH: Final = 2
 """How many letters a random prefix has, unless a table says otherwise."""
@@ -81,12 +81,12 @@ def judge(entries: Iterable[BucketEntry], needs: DeltaNeeds) -> Iterator[JudgedF
             continue
         yield from inner.hold_back(JudgedFile(entry, fate))
         own = sums.pop(entry.key, None)
-        if own is not None and fate is FileFate.DATA and own.modified_us < needs.data_us:
-            yield from inner.hold_back(JudgedFile(own, FileFate.DATA))
+        if own is not None and fate is SweepDecision.DATA and own.modified_us < needs.data_us:
+            yield from inner.hold_back(JudgedFile(own, SweepDecision.DATA))
     yield from inner.all_passed()
     for name, entry in sums.items():
         if entry.modified_us < needs.data_us and name not in needs.named and not inner.contains(name):
-            yield JudgedFile(entry, FileFate.DATA)
+            yield JudgedFile(entry, SweepDecision.DATA)
 
 
 def is_needed(file: JudgedFile, needs: DeltaNeeds) -> bool:
@@ -150,18 +150,18 @@ def _end_of_logs(key: str) -> str:
     return next((end for end in ends if key < end), "")  # those of outer folders come later
 
 
-def _decide_fate(entry: BucketEntry, needs: DeltaNeeds) -> FileFate | None:
+def _decide_fate(entry: BucketEntry, needs: DeltaNeeds) -> SweepDecision | None:
     name = entry.key
     if _is_data(name, needs):
         if name in needs.named or name in needs.beside:
-            return FileFate.KEPT
-        return FileFate.DATA if entry.modified_us < needs.data_us else FileFate.WAITING
+            return SweepDecision.KEPT
+        return SweepDecision.DATA if entry.modified_us < needs.data_us else SweepDecision.WAITING
     if entry.modified_us >= needs.scratch_us:
         return None
     if name.startswith(LOG):
-        return FileFate.SCRATCH if is_superseded(name, needs.published) else None
+        return SweepDecision.SCRATCH if is_superseded(name, needs.published) else None
     if name.startswith(READS) or (is_scratch(name) and name not in needs.beside):
-        return FileFate.SCRATCH
+        return SweepDecision.SCRATCH
     return None
 
 

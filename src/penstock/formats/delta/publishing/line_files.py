@@ -13,7 +13,7 @@ from threading import Lock
 from typing import Final
 
 from penstock.errors import OutcomeUnknown
-from penstock.formats.delta.branch_log.line import LineEntry, Read, held_of
+from penstock.formats.delta.branch_log.branch_log import BranchLogEntry, Read, held_of
 from penstock.formats.delta.errors import InvalidLog
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.publishing.log_writer import batches, bytes_of
@@ -35,7 +35,7 @@ class LineFiles:
         self._places, self._read = places, read
         self._seen = _Names(NAMES_MAX)
 
-    def have(self, content: DeltaTable, entries: Sequence[tuple[int, LineEntry]]) -> dict[int, str]:
+    def have(self, content: DeltaTable, entries: Sequence[tuple[int, BranchLogEntry]]) -> dict[int, str]:
         """Have a file for each of some versions of a line, and give their names below the table's root.
 
         ``InvalidLog`` if one has other bytes than were ratified, or can be made of nothing that is there.
@@ -49,11 +49,11 @@ class LineFiles:
         return names
 
     def _find_unlisted_versions(
-        self, location: str, entries: Sequence[tuple[int, LineEntry]]
-    ) -> list[tuple[int, LineEntry]]:
+        self, location: str, entries: Sequence[tuple[int, BranchLogEntry]]
+    ) -> list[tuple[int, BranchLogEntry]]:
         """Those of some versions whose files are not in their folders with the sizes that they must have."""
         place = self._places.at(location)
-        folders: dict[str, list[tuple[int, LineEntry]]] = {}
+        folders: dict[str, list[tuple[int, BranchLogEntry]]] = {}
         for version, entry in entries:
             folders.setdefault(entry.name(version).rpartition("/")[0] + "/", []).append((version, entry))
         sizes: dict[str, int] = {}
@@ -65,12 +65,14 @@ class LineFiles:
         listed_versions = {version for version, _ in listed_entries}
         return [entry for entry in entries if entry[0] not in listed_versions]
 
-    def _ensure_files(self, content: DeltaTable, entries: Sequence[tuple[int, LineEntry]]) -> dict[int, str]:
+    def _ensure_files(
+        self, content: DeltaTable, entries: Sequence[tuple[int, BranchLogEntry]]
+    ) -> dict[int, str]:
         """Write the files that can be made of held bytes, and see that the others are there."""
         place = self._places.at(content.location)
         read_ahead(entries, self._read)
-        held: list[tuple[int, LineEntry]] = []
-        staged: list[tuple[int, LineEntry]] = []
+        held: list[tuple[int, BranchLogEntry]] = []
+        staged: list[tuple[int, BranchLogEntry]] = []
         for line_entry in entries:
             (staged if held_of(line_entry[1], self._read).head is None else held).append(line_entry)
         names = {version: entry.name(version) for version, entry in entries}

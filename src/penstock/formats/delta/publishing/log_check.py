@@ -6,7 +6,7 @@ from collections.abc import Callable
 from uuid import UUID
 
 from penstock.errors import OutOfSync
-from penstock.formats.delta.branch_log.line import OwnershipPhase, line_of
+from penstock.formats.delta.branch_log.branch_log import OwnershipPhase, line_of
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.publishing.log_writer import newest_after
 from penstock.formats.delta.publishing.publisher import Publisher

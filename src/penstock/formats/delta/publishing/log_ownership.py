@@ -7,8 +7,8 @@ come to the place, of this lake or of nobody. Its versions have the same names.
 from __future__ import annotations
 
 from penstock.errors import PenstockError
-from penstock.formats.delta.branch_log.line import line_of
-from penstock.formats.delta.branch_log.ownership import Owner, owner_of
+from penstock.formats.delta.branch_log.branch_log import line_of
+from penstock.formats.delta.branch_log.ownership import TableOwner, owner_of
 from penstock.formats.delta.errors import (
     ForeignCommit,
     InvalidLog,
@@ -16,7 +16,7 @@ from penstock.formats.delta.errors import (
     TableNotFound,
     VersionNotFound,
 )
-from penstock.formats.delta.log.files import PlaceFiles
+from penstock.formats.delta.log.log_files import PlaceFiles
 from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.model.nessie import DeltaTable
 from penstock.storage.places import Place
@@ -44,7 +44,7 @@ def check_named(place: Place, content: DeltaTable) -> None:
         raise _another_table_error(content, f"it names table {owner.table or '(none)'} of {owner}")
 
 
-def named_owner(place: Place, version: int | None = None) -> Owner | None:
+def named_owner(place: Place, version: int | None = None) -> TableOwner | None:
     """The owner that a version of a log names, or its newest. Raises as ``load_snapshot``, ``owner_of``."""
     snapshot = load_snapshot(PlaceFiles(place), version)
     return owner_of(snapshot.protocol, snapshot.metadata, place.url)

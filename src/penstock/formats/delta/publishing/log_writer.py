@@ -21,7 +21,13 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from penstock.errors import OutcomeUnknown, Unavailable
-from penstock.formats.delta.branch_log.line import LineEntry, Read, held_of, is_named_after, line_of
+from penstock.formats.delta.branch_log.branch_log import (
+    BranchLogEntry,
+    Read,
+    held_of,
+    is_named_after,
+    line_of,
+)
 from penstock.formats.delta.errors import ForeignCommit, InvalidLog
 from penstock.formats.delta.protocol.names import (
     END_OF_VERSIONS,
@@ -51,7 +57,7 @@ Guard = Callable[[], None]
 """Called before every write where storage itself keeps nobody apart; raises if another may be writing."""
 
 
-class LookedLog(NamedTuple):
+class LogListing(NamedTuple):
     """What a look at a log tells."""
 
     published: int
@@ -62,7 +68,7 @@ class LookedLog(NamedTuple):
     """The newest version of the log that is newer than all that the line has; -1 if there is none."""
 
 
-def look(place: Place, content: DeltaTable, read: Read, check: Check) -> LookedLog:
+def look(place: Place, content: DeltaTable, read: Read, check: Check) -> LogListing:
     """How far a table's log is published, by looking at it. Of versions that the line does not have, only
     ``beyond`` tells.
 
@@ -74,21 +80,21 @@ def look(place: Place, content: DeltaTable, read: Read, check: Check) -> LookedL
     if not listed.commits:
         # A line that somebody held on to for so long that the log begins behind it has nothing to publish.
         if listed.is_past and not _is_published(place, line.published):
-            return LookedLog(line.fork, beyond=listed.newest)
+            return LogListing(line.fork, beyond=listed.newest)
         if line.published >= 0 or not listed.is_empty:
             check(place, content)
-        return LookedLog(line.published, beyond=listed.newest)
+        return LogListing(line.published, beyond=listed.newest)
     entries = [entry for entry in line.since(line.published, read) if entry[0] in listed.commits]
     end = _end_of_run(listed.commits)
     sizes_fit = all(listed.commits[version] == entry.size for version, entry in entries)
     if sizes_fit and _find_foreign_version(place, content, entries[-1:], read) is None:
-        return LookedLog(end, beyond=listed.newest)
+        return LogListing(end, beyond=listed.newest)
     other = _find_foreign_version(place, content, entries, read)
     if other is None:
-        return LookedLog(end, beyond=listed.newest)
+        return LogListing(end, beyond=listed.newest)
     # The first file of a log tells that those before it were right only if it is right itself.
     is_first = other == entries[0][0]
-    return LookedLog(
+    return LogListing(
         line.published if is_first else min(end, other - 1), foreign(content, other), listed.newest
     )
 
@@ -140,12 +146,12 @@ class RatifiedCommit(NamedTuple):
     """A version of a line with the bytes of its file."""
 
     version: int
-    entry: LineEntry
+    entry: BranchLogEntry
     data: bytes
 
 
 def bytes_of(
-    place: Place, content: DeltaTable, entries: Sequence[tuple[int, LineEntry]], read: Read
+    place: Place, content: DeltaTable, entries: Sequence[tuple[int, BranchLogEntry]], read: Read
 ) -> Iterator[RatifiedCommit]:
     """The bytes of some versions, each whole; ``InvalidLog`` if they are gone, or not what was ratified."""
     read_ahead(entries, read)
@@ -182,9 +188,9 @@ def _take_readable(versions: Iterator[RatifiedCommit]) -> list[RatifiedCommit]:
     return ratified_commits
 
 
-def batches(entries: Iterable[tuple[int, LineEntry]]) -> Iterator[list[tuple[int, LineEntry]]]:
+def batches(entries: Iterable[tuple[int, BranchLogEntry]]) -> Iterator[list[tuple[int, BranchLogEntry]]]:
     """Versions in a row, as many at a time as are held in memory."""
-    batch: list[tuple[int, LineEntry]] = []
+    batch: list[tuple[int, BranchLogEntry]] = []
     size = 0
     for version, entry in entries:
         if batch and (len(batch) == BATCH_MAX or size + entry.size > BATCH_MAX_BYTES):
@@ -218,7 +224,7 @@ def _count_same(place: Place, content: DeltaTable, ratified_commits: Sequence[Ra
 
 
 def _find_foreign_version(
-    place: Place, content: DeltaTable, entries: Sequence[tuple[int, LineEntry]], read: Read
+    place: Place, content: DeltaTable, entries: Sequence[tuple[int, BranchLogEntry]], read: Read
 ) -> int | None:
     """The first of some published versions whose file is not what was ratified."""
     for some in batches(entries):

@@ -19,10 +19,10 @@ from uuid import UUID
 import msgspec
 
 from penstock.errors import PenstockError
-from penstock.formats.delta.branch_log.line import Read, declared_of, line_of
+from penstock.formats.delta.branch_log.branch_log import Read, declared_of, line_of
 from penstock.formats.delta.log.checksum import write_checksum
 from penstock.formats.delta.log.cleanup import GRACE_MS
-from penstock.formats.delta.log.files import PlaceFiles
+from penstock.formats.delta.log.log_files import PlaceFiles
 from penstock.formats.delta.log.segments import find_segment
 from penstock.formats.delta.log.snapshot import load_snapshot
 from penstock.formats.delta.protocol.actions import Metadata, parse_action
@@ -69,7 +69,7 @@ def checkpoint_interval(properties: Mapping[str, str]) -> int:
     return interval if interval > 0 else INTERVAL_DEFAULT
 
 
-class Maintenance:
+class CheckpointMaintenance:
     """Makes checkpoints of tables that were published, in one thread. May be told by many.
 
     ``read`` reads kernel objects.

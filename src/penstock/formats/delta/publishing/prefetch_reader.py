@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
-from penstock.formats.delta.branch_log.line import LineEntry, Read
+from penstock.formats.delta.branch_log.branch_log import BranchLogEntry, Read
 from penstock.model.encoding import ObjectId
 
 Fetch = Callable[[Collection[ObjectId]], object]
@@ -26,7 +26,7 @@ class PrefetchReader:
             self._fetch(ids)
 
 
-def read_ahead(entries: Iterable[tuple[int, LineEntry]], read: Read) -> None:
+def read_ahead(entries: Iterable[tuple[int, BranchLogEntry]], read: Read) -> None:
     """Have in memory what the kernel holds of some versions, where there is a way."""
     if isinstance(read, PrefetchReader):
         read.ahead({entry.held for _, entry in entries if entry.held is not None})

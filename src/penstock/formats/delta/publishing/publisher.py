@@ -18,16 +18,16 @@ from uuid import UUID
 
 from penstock.errors import AdministratorError, PenstockError
 from penstock.formats.delta import metrics
-from penstock.formats.delta.branch_log.line import Line, OwnershipPhase, Read, line_of
+from penstock.formats.delta.branch_log.branch_log import BranchLog, OwnershipPhase, Read, line_of
 from penstock.formats.delta.branch_log.ownership import RESYNC, OwnerIdentity, owner_of_line
 from penstock.formats.delta.errors import ForeignCommit, ManagedElsewhere
 from penstock.formats.delta.protocol.actions import CommitInfo, parse_action
 from penstock.formats.delta.protocol.names import CommitName
 from penstock.formats.delta.publishing.line_files import LineFiles
 from penstock.formats.delta.publishing.log_ownership import check_named, named_owner
-from penstock.formats.delta.publishing.log_writer import LookedLog, bytes_of, look, publish_versions
+from penstock.formats.delta.publishing.log_writer import LogListing, bytes_of, look, publish_versions
 from penstock.formats.delta.publishing.prefetch_reader import Fetch, PrefetchReader
-from penstock.formats.publisher import BackgroundPublisher, Behind, JobId, PublisherProfile
+from penstock.formats.publisher import BackgroundPublisher, JobId, PublisherProfile, TableBacklog
 from penstock.kernel.leases import Leases
 from penstock.metrics.meter import SILENT, Meter
 from penstock.model.clock import Clock, elapsed_s, now_us
@@ -61,7 +61,7 @@ AfterPublish: TypeAlias = Callable[[Key, DeltaTable, int], None]
 """Told the table, its line and how far that is published by now. Whatever it raises is logged."""
 
 
-class Unpublished(Behind, frozen=True, kw_only=True):
+class UnpublishedVersions(TableBacklog, frozen=True, kw_only=True):
     """A table of the default branch that is not published to its latest version, as far as is known here."""
 
     published: int
@@ -74,7 +74,7 @@ class PublishTask(NamedTuple):
 
     key: Key
     content: DeltaTable
-    line: Line
+    line: BranchLog
     own: bytes = b""
     """The branch whose own files are written; none for the default branch, and the log."""
     is_follow_up: bool = False
@@ -98,7 +98,7 @@ class LogProgress(NamedTuple):
     """When that was last seen, by ``elapsed_s``."""
 
 
-class Publisher(BackgroundPublisher[PublishTask, Unpublished]):
+class Publisher(BackgroundPublisher[PublishTask, UnpublishedVersions]):
     """Publishes lines that it is told. May be used by many threads.
 
     ``read`` reads kernel objects, ``fetch`` brings several of them into memory at once. ``leases`` keep
@@ -333,7 +333,7 @@ class Publisher(BackgroundPublisher[PublishTask, Unpublished]):
                 task.key,
             )
 
-    def describe_task(self, task: PublishTask, problem: PenstockError | None) -> Unpublished | None:
+    def describe_task(self, task: PublishTask, problem: PenstockError | None) -> UnpublishedVersions | None:
         if task.own or task.is_follow_up or self._is_published(task):
             return None
         published = max(self._log_progress(task.id).published, task.line.published)
@@ -342,7 +342,7 @@ class Publisher(BackgroundPublisher[PublishTask, Unpublished]):
         except PenstockError:  # the store is away, and the newest is all that is known
             oldest = None
         timestamp_ms = task.line.timestamp_ms if oldest is None else oldest.timestamp_ms
-        return Unpublished(
+        return UnpublishedVersions(
             key=task.key,
             id=task.id.table,
             location=task.location,
@@ -401,7 +401,7 @@ class Publisher(BackgroundPublisher[PublishTask, Unpublished]):
             raise comparison.problem
         return published
 
-    def compare(self, content: DeltaTable) -> LookedLog:
+    def compare(self, content: DeltaTable) -> LogListing:
         """What a log has of a line, and beyond it, by what is there now. Raises as storage does."""
         log_state = look(self._places.at(content.location), content, self._read, self._check_named)
         with self.changed:
@@ -486,6 +486,6 @@ def _table_id(content: DeltaTable) -> UUID:
     return content.id
 
 
-def _find_branch_line(line: Line) -> bytes | None:
+def _find_branch_line(line: BranchLog) -> bytes | None:
     """Whose files a branch's newest versions are; ``None`` if all of them are the default branch's."""
     return line.entries[-1].line or None if line.entries else None

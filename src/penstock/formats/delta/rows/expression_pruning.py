@@ -14,8 +14,8 @@ from operator import and_
 from typing import Any, Final
 
 from penstock.formats.delta.protocol.actions import Add, Metadata
-from penstock.formats.delta.protocol.mapping import mapping_of
-from penstock.formats.delta.protocol.outcomes import KnownValue, partition_known
+from penstock.formats.delta.protocol.column_mapping import mapping_of
+from penstock.formats.delta.protocol.predicate_outcomes import KnownValue, partition_known
 from penstock.formats.delta.rows.pruning import read_stats, stats_known
 from penstock.formats.rows.arrow_types import arrow_type, loosened, pa, pc
 from penstock.formats.rows.predicates import Column

@@ -39,7 +39,7 @@ class IdentityNumberSource(Protocol):
         """Remember that a row came with a number."""
 
 
-class RowFill:
+class ColumnFiller:
     """Makes rows of a table from rows that may lack some of its columns.
 
     ``UnsupportedFeature`` names an expression that cannot be evaluated here. ``InvalidRequest`` as
@@ -142,13 +142,13 @@ class RowFill:
 
 
 def check_fit(rows: Any, schema_string: str) -> bool:
-    """Check the columns of rows against a schema, by their names, as ``RowFill`` does.
+    """Check the columns of rows against a schema, by their names, as ``ColumnFiller`` does.
 
     ``False`` for something that is no stream of rows.
     """
     if not isinstance(rows, pa.RecordBatchReader):
         return False
-    RowFill(parse_schema(schema_string), rows.schema)
+    ColumnFiller(parse_schema(schema_string), rows.schema)
     return True
 
 

@@ -23,8 +23,8 @@ from typing import Any, Final, TypedDict
 import msgspec
 
 from penstock.formats.delta.protocol.actions import Add, Metadata
-from penstock.formats.delta.protocol.mapping import mapping_of
-from penstock.formats.delta.protocol.outcomes import KnownValue, outcomes, partition_known
+from penstock.formats.delta.protocol.column_mapping import mapping_of
+from penstock.formats.delta.protocol.predicate_outcomes import KnownValue, outcomes, partition_known
 from penstock.formats.rows.predicates import And, Column, Predicate, as_float, columns_of, in_utc
 from penstock.formats.rows.schema import Type
 from penstock.model.decoders import own_json_decoder
@@ -50,7 +50,7 @@ _STATS: Final = json.JSONDecoder(parse_float=Decimal)
 _DECIMAL: Final = re.compile(r"decimal\(\s*([0-9]+)\s*,.*")
 
 
-class Pruner:
+class FilePruner:
     """Tells which files of a table a condition cannot leave out."""
 
     def __init__(self, predicate: Predicate, metadata: Metadata) -> None:

@@ -20,7 +20,7 @@ import msgspec
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.actions import Metadata
-from penstock.formats.delta.protocol.mapping import Mapping, mapping_of
+from penstock.formats.delta.protocol.column_mapping import ColumnMapping, mapping_of
 from penstock.formats.rows.arrow_types import pa, pc
 from penstock.formats.rows.schema import Field, StructType, Type, parse_schema
 
@@ -213,7 +213,7 @@ class _StatsColumn:
 
 def _list_leaves(
     fields: Sequence[Field],
-    mapping: Mapping,
+    mapping: ColumnMapping,
     above: tuple[str, ...] = (),
     stored_above: tuple[str, ...] = (),
 ) -> Iterator[StatsLeaf]:

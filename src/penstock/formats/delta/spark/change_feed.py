@@ -35,7 +35,7 @@ from penstock.formats.delta.rows.deletion_words import NONE, BitmapWords, with_d
 from penstock.formats.delta.rows.file_addresses import name_inside, table_place
 from penstock.formats.delta.spark.scan import scans
 from penstock.formats.delta.spark.scan.older_schemas import unreadable
-from penstock.formats.delta.spark.scan.scans import Piece
+from penstock.formats.delta.spark.scan.scans import FilePiece
 from penstock.formats.rows.schema import Field
 from penstock.lake.table import Table
 from penstock.model.clock import now_us, utc
@@ -63,7 +63,7 @@ def read_changes(spark: SparkSession, table: Table, first: int, last: int | None
     metadata = table.snapshot(wanted[-1]).metadata
     place = table_place(table.lake.places, log.location, metadata.configuration)
     feed = _Feed(table, log, place, metadata)
-    groups: dict[Group, list[Piece]] = {}
+    groups: dict[Group, list[FilePiece]] = {}
     for piece in feed.pieces(wanted):
         held = piece.file.partition_values or {}
         groups.setdefault((isinstance(piece.file, Cdc), frozenset(held)), []).append(piece)
@@ -102,7 +102,7 @@ class _Feed:
         self._shown = shown
         """Its columns are those of all rows."""
 
-    def pieces(self, versions: range) -> Iterator[Piece]:
+    def pieces(self, versions: range) -> Iterator[FilePiece]:
         metadata = self._table.snapshot(versions[0]).metadata
         for commit in self._read_commits(versions):
             stated = [action for action in commit.actions if isinstance(action, Metadata)]
@@ -145,10 +145,10 @@ class _Feed:
         there = self.place.look(name)
         return 0 if there is None else there.modified_us // 1000
 
-    def _pieces_of_commit(self, commit: _FeedCommit) -> Iterator[Piece]:
+    def _pieces_of_commit(self, commit: _FeedCommit) -> Iterator[FilePiece]:
         written = [action for action in commit.actions if isinstance(action, Cdc)]
         if written:
-            yield from (Piece(file, commit.origin) for file in written)
+            yield from (FilePiece(file, commit.origin) for file in written)
             return
         adds = [action for action in commit.actions if isinstance(action, Add) and action.data_change]
         before = {
@@ -159,11 +159,11 @@ class _Feed:
             was = before.pop(decode_path(file.path), None)
             if was is None:
                 # All rows of the file that are in the table.
-                yield Piece(file, ("insert", *commit.origin), gone, is_inverse=True)
+                yield FilePiece(file, ("insert", *commit.origin), gone, is_inverse=True)
             else:
                 yield from _rows_between_vectors(file, was[1] or NONE, gone or NONE, commit)
         for left, gone in before.values():
-            yield Piece(left, ("delete", *commit.origin), gone, is_inverse=True)
+            yield FilePiece(left, ("delete", *commit.origin), gone, is_inverse=True)
 
     def _removed_files(self, commit: _FeedCommit) -> Iterator[Remove]:
         """The files that a version removed, with partition values and sizes."""
@@ -238,7 +238,7 @@ class _Feed:
                 version=commit.version,
             )
 
-    def _check_there(self, metadata: Metadata, commit: _FeedCommit, pieces: Sequence[Piece]) -> None:
+    def _check_there(self, metadata: Metadata, commit: _FeedCommit, pieces: Sequence[FilePiece]) -> None:
         """``VersionNotFound`` if files of a version are gone. They may be, once nobody has to keep them."""
         kept_ms = duration_ms(metadata.configuration, TOMBSTONE_RETENTION)
         if kept_ms is None or commit.timestamp_ms > now_us() // 1000 - kept_ms:
@@ -259,11 +259,11 @@ class _Feed:
 
 def _rows_between_vectors(
     file: Add, old: BitmapWords, new: BitmapWords, commit: _FeedCommit
-) -> Iterator[Piece]:
+) -> Iterator[FilePiece]:
     """The rows of a file that only one of its two deletion vectors names."""
     for change, picked in (("delete", new.without(old)), ("insert", old.without(new))):
         if picked.rows:
-            yield Piece(file, (change, *commit.origin), picked)
+            yield FilePiece(file, (change, *commit.origin), picked)
 
 
 def _requested_versions(log: TableVersions, first: int, last: int | None) -> range:

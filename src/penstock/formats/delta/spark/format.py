@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from penstock.formats.delta.lake import file_upkeep, rewrite
+from penstock.formats.delta.lake import file_upkeep, row_rewrite
 from penstock.formats.delta.lake.auto_compaction import compact_if_due
-from penstock.formats.delta.lake.evolution import with_columns
 from penstock.formats.delta.lake.file_columns import FileColumns, shown_schema
-from penstock.formats.delta.lake.rewrite import Rewrite
-from penstock.formats.delta.lake.rows import DeltaTableRows
+from penstock.formats.delta.lake.row_rewrite import RowRewrite
 from penstock.formats.delta.lake.scan_plan import plan_scan
+from penstock.formats.delta.lake.schema_evolution import with_columns
 from penstock.formats.delta.lake.snapshot import TableSnapshot
 from penstock.formats.delta.lake.sql_format import DeltaSql, readable_condition
+from penstock.formats.delta.lake.table_rows import DeltaTableRows
 from penstock.formats.delta.protocol.actions import Add
 from penstock.formats.delta.protocol.row_ids import (
     ROW_COMMIT_VERSION,
@@ -27,11 +27,11 @@ from penstock.formats.delta.spark.job.tables import JobTable
 from penstock.formats.delta.spark.rewrites import change_plans, compaction, merges
 from penstock.formats.delta.spark.scan import scans
 from penstock.formats.delta.spark.scan.log_values import are_log_values
-from penstock.formats.delta.spark.writes import orders
+from penstock.formats.delta.spark.writes import delta_write_options
 from penstock.formats.delta.spark.writes.row_writes import write_rows
 from penstock.formats.rows.row_difference import StoredRows
 from penstock.formats.rows.schema import parse_schema, write_schema
-from penstock.lake.answers import Ratified
+from penstock.lake.answers import TableCommitResult
 from penstock.lake.scan_files import TableScan
 from penstock.lake.sql_catalog.requests import EmptyTable, StatementChange, TableDescription
 from penstock.model.keys import Key
@@ -46,16 +46,16 @@ from penstock.spark.requests import (
     WriteRequest,
     WriteResult,
 )
-from penstock.spark.scan.origins import Origin, origin_of, version_origin
+from penstock.spark.scan.origins import TableOrigin, origin_of, version_origin
 from penstock.spark.schemas import is_case_sensitive
-from penstock.spark.source.options import Options
+from penstock.spark.source.options import SourceOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from penstock.formats.rows.reader import RowPart
+    from penstock.formats.rows.reader import StoredRowPart
     from penstock.lake.lake import Lake
     from penstock.lake.table import Table
     from penstock.lake.upkeep import OptimizedTable, OptimizeOrder
@@ -78,7 +78,7 @@ class DeltaSpark(SparkFormat):
     others_options = "is only for jobs that write files, in a format such as 'parquet'"
 
     def write(self, df: DataFrame, request: WriteRequest) -> WriteResult | None:
-        order = orders.order_of(df.sparkSession, request)
+        order = delta_write_options.order_of(df.sparkSession, request)
         lake, key = request.lake, request.key
         ratified = write_rows(df, lake, key, request.branch, order, create=request.create)
         _compact_if_due(df.sparkSession, lake.table(key, request.branch), ratified)
@@ -97,10 +97,10 @@ class DeltaSpark(SparkFormat):
 
     def scan(self, spark: SparkSession, table: Table) -> ScannedTable:
         snapshot = table.snapshot()
-        stored, origin = DeltaTableRows(table.key, snapshot), Origin(origin_of(table))
+        stored, origin = DeltaTableRows(table.key, snapshot), TableOrigin(origin_of(table))
         parts = list(stored.parts())
 
-        def read(chosen: Sequence[RowPart] | None) -> DataFrame:
+        def read(chosen: Sequence[StoredRowPart] | None) -> DataFrame:
             files = [part.source for part in (parts if chosen is None else chosen)]
             return scans.rows(spark, snapshot.outside_read_set, files, origin=origin)
 
@@ -147,7 +147,7 @@ class DeltaSpark(SparkFormat):
     def changes(self, spark: SparkSession, table: Table, first: int, last: int | None) -> DataFrame:
         return read_changes(spark, table, first, last)
 
-    def source(self, options: Options) -> TableSource:
+    def source(self, options: SourceOptions) -> TableSource:
         # Only processes of Spark's that use it can import what it takes.
         from penstock.formats.delta.spark.source.tables import DeltaSource
 
@@ -161,7 +161,7 @@ class _NeededFiles(NamedTuple):
     files: list[Add]
     row_columns: list[str]
     """The columns that tell what the table keeps of its rows, as far as the reader names them."""
-    origin: Origin
+    origin: TableOrigin
 
     def plan(self) -> TableScan | None:
         """What Spark is to read, as data; ``None`` where that takes plans of Spark, or Spark to say what is
@@ -197,16 +197,16 @@ def _choose_files(table: Table, request: ReadRequest, zone: str | None) -> _Need
     )
 
 
-def _rewrite_rows(change: ChangeRequest, plan: Callable[[JobTable], Rewrite | None]) -> WriteResult | None:
+def _rewrite_rows(change: ChangeRequest, plan: Callable[[JobTable], RowRewrite | None]) -> WriteResult | None:
     table = JobTable(change.lake, change.key, change.branch)
-    ratified = rewrite.done_before(table, change.idempotency_key)
+    ratified = row_rewrite.done_before(table, change.idempotency_key)
     if ratified is None:
-        ratified = rewrite.commit_planned(table, plan, change.commit_meta, change.idempotency_key)
+        ratified = row_rewrite.commit_planned(table, plan, change.commit_meta, change.idempotency_key)
         _compact_if_due(change.spark, change.table, ratified)
     return _make_result(ratified, change.key, table.branch)
 
 
-def _compact_if_due(spark: SparkSession, table: Table, ratified: Ratified | None) -> None:
+def _compact_if_due(spark: SparkSession, table: Table, ratified: TableCommitResult | None) -> None:
     """Put small files together after a commit, if the table asks for it and there are many."""
     if ratified is None:
         return
@@ -215,7 +215,7 @@ def _compact_if_due(spark: SparkSession, table: Table, ratified: Ratified | None
         compact_if_due(table, landed.version, compaction.spark_engine(spark))
 
 
-def _make_result(ratified: Ratified | None, key: Key, branch: str) -> WriteResult | None:
+def _make_result(ratified: TableCommitResult | None, key: Key, branch: str) -> WriteResult | None:
     if ratified is None:
         return None
     (table,) = ratified.tables

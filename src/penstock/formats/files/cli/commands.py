@@ -13,17 +13,17 @@ import click
 import msgspec
 
 from penstock.cli.answers import ListPage
-from penstock.cli.call import Call, pass_call
-from penstock.cli.declaration import command, group, limit_option, ref_option
-from penstock.cli.rendering.columns import Cell, Row, columns
+from penstock.cli.command_context import CommandContext, pass_call
+from penstock.cli.command_declaration import command, group, limit_option, ref_option
 from penstock.cli.rendering.screen import Screen, printable
+from penstock.cli.rendering.text_columns import Row, StyledText, columns
 from penstock.cli.rendering.times import ago, format_count, iso, size
 from penstock.formats.files.cli.download_commands import files_export, files_get
 from penstock.formats.files.cli.path_arguments import complete_path, files_at, not_found_error, place_of
 from penstock.formats.files.cli.write_commands import files_cp, files_mv, files_put, files_rm
 from penstock.formats.files.content import FilesTable
 from penstock.formats.files.files import is_managed
-from penstock.formats.files.lake.answers import FileEntry, FilesAbout, FilesTotal
+from penstock.formats.files.lake.answers import FileEntry, FilesTableInfo, FilesTotal
 from penstock.formats.files.lake.calls import GetFilesTable, ListFiles
 from penstock.formats.files.lake.paths import FilesPath
 from penstock.lake.calls import Resolve
@@ -60,7 +60,7 @@ class FilesAmount(FilesTotal, frozen=True, kw_only=True):
 
 @group(
     "files",
-    prints=ListPage[FilesAbout],
+    prints=ListPage[FilesTableInfo],
     examples="""
 $ echo day,amount > mon.csv
 $ penstock files put mon.csv raw.visits/day=1/
@@ -77,10 +77,10 @@ def files(ctx: click.Context) -> None:
     writes. Without a subcommand, the tables of files on the default branch are listed.
     """
     if ctx.invoked_subcommand is None:
-        _print_tables(ctx.ensure_object(Call))
+        _print_tables(ctx.ensure_object(CommandContext))
 
 
-def _print_tables(call: Call) -> None:
+def _print_tables(call: CommandContext) -> None:
     lake = call.open()
     at = lake.at()
     keys = [key for key, content in at.entries() if isinstance(content, FilesTable) and is_managed(content)]
@@ -91,11 +91,11 @@ def _print_tables(call: Call) -> None:
             yield "no tables of files"
         rows: list[Row] = [
             [
-                Cell(printable(str(table.key)), "strong"),
+                StyledText(printable(str(table.key)), "strong"),
                 format_count(table.files, "file"),
                 size(table.size),
                 printable(table.layout.format),
-                Cell(printable(", ".join(table.layout.partition_by)), "dim"),
+                StyledText(printable(", ".join(table.layout.partition_by)), "dim"),
             ]
             for table in tables
         ]
@@ -118,7 +118,9 @@ $ penstock files ls -r raw.visits --ref main
 @limit_option(LIST_LIMIT)
 @click.option("--after", metavar="PATH", default="", help="List only paths after this one.")
 @pass_call
-def files_ls(call: Call, place: str, recursive: bool, ref: str | None, limit: int, after: str) -> None:
+def files_ls(
+    call: CommandContext, place: str, recursive: bool, ref: str | None, limit: int, after: str
+) -> None:
     """List the files and folders of a table, or of a folder of it."""
     lake, where = call.open(), place_of(place)
     commit = lake.do(Resolve(revision=ref))  # all pages are of one
@@ -152,8 +154,8 @@ def _format_file_row(screen: Screen, entry: FileEntry) -> Row:
     when = "" if entry.modified is None else ago(entry.modified, screen.now)
     return [
         "" if entry.is_folder else size(entry.size),
-        Cell(when, "dim"),
-        Cell(printable(entry.path), "name" if entry.is_folder else "strong"),
+        StyledText(when, "dim"),
+        StyledText(printable(entry.path), "name" if entry.is_folder else "strong"),
     ]
 
 
@@ -168,14 +170,14 @@ def _find_file(table: Files, path: FilesPath, ref: str | None) -> FileEntry:
 @click.argument("place", metavar="TABLE/PATH", shell_complete=complete_path)
 @ref_option
 @pass_call
-def files_stat(call: Call, place: str, ref: str | None) -> None:
+def files_stat(call: CommandContext, place: str, ref: str | None) -> None:
     """Show the properties of a file, and where its bytes are stored."""
     lake, where = call.open(), place_of(place, needs_path=True)
     file = _find_file(files_at(lake, where, ref), where, ref)
 
     def text(screen: Screen) -> Iterator[str]:
         rows: list[Row] = [
-            ["path", Cell(printable(file.path), "strong")],
+            ["path", StyledText(printable(file.path), "strong")],
             ["size", f"{size(file.size)}" + (f" ({file.size:,} bytes)" if file.size >= 1024 else "")],
             ["modified", "" if file.modified is None else iso(file.modified)],
             ["checksum", file.checksum or "not known"],
@@ -217,7 +219,7 @@ $ penstock files cat raw.visits/day=1/mon.csv --range=-7:
     ),
 )
 @pass_call
-def files_cat(call: Call, place: str, ref: str | None, part: slice) -> None:
+def files_cat(call: CommandContext, place: str, ref: str | None, part: slice) -> None:
     """Write the bytes of a file to standard output."""
     lake, where = call.open(), place_of(place, needs_path=True)
     table = files_at(lake, where, ref)
@@ -261,7 +263,7 @@ $ penstock files du raw.visits --folders
 @ref_option
 @click.option("--folders", is_flag=True, help="Also show each direct subfolder.")
 @pass_call
-def files_du(call: Call, place: str, ref: str | None, folders: bool) -> None:
+def files_du(call: CommandContext, place: str, ref: str | None, folders: bool) -> None:
     """Show the number and the total size of the files in a table or folder."""
     lake, where = call.open(), place_of(place)
     table = files_at(lake, where, ref)
@@ -277,13 +279,13 @@ def _total_of_file(file: FileEntry) -> tuple[str, FilesTotal]:
     return file.path, FilesTotal(files=1, size=file.size)
 
 
-def _show_sizes(call: Call, where: FilesPath, totals: Sequence[tuple[str, FilesTotal]]) -> None:
+def _show_sizes(call: CommandContext, where: FilesPath, totals: Sequence[tuple[str, FilesTotal]]) -> None:
     def text(screen: Screen) -> Iterator[str]:
         rows: list[Row] = [
             [
                 size(total.size),
                 format_count(total.files, "file"),
-                Cell(printable(f"{where.key}/{path}"), "strong"),
+                StyledText(printable(f"{where.key}/{path}"), "strong"),
             ]
             for path, total in totals
         ]

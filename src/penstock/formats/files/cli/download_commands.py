@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from penstock.cli.call import Call, pass_call
-from penstock.cli.declaration import command, ref_option
-from penstock.cli.progress import Bar, WaitingLine
+from penstock.cli.command_context import CommandContext, pass_call
+from penstock.cli.command_declaration import command, ref_option
+from penstock.cli.progress import ProgressBar, WaitingLine
 from penstock.cli.rendering.screen import Screen, printable
 from penstock.cli.rendering.times import format_count, size
 from penstock.errors import InvalidRequest
@@ -51,7 +51,9 @@ $ penstock files get -r raw.visits/day=2/ second
 @click.option("-r", "--recursive", is_flag=True, help="Copy a folder with all files in it.")
 @ref_option
 @pass_call
-def files_get(call: Call, place: str, target: Path | None, recursive: bool, ref: str | None) -> None:
+def files_get(
+    call: CommandContext, place: str, target: Path | None, recursive: bool, ref: str | None
+) -> None:
     """Write a file of a table, or with -r a folder, to TARGET on this machine.
 
     TARGET is a file or directory; without it, the current directory. The files of a folder keep their paths
@@ -84,7 +86,7 @@ def files_get(call: Call, place: str, target: Path | None, recursive: bool, ref:
 @click.argument("directory", metavar="DIRECTORY", type=click.Path(path_type=Path))
 @ref_option
 @pass_call
-def files_export(call: Call, place: str, directory: Path, ref: str | None) -> None:
+def files_export(call: CommandContext, place: str, directory: Path, ref: str | None) -> None:
     """Write the files of a table, or of a folder of it, into DIRECTORY, under the same paths.
 
     This is for programs that need a directory. All files are those of one commit.
@@ -96,13 +98,13 @@ def files_export(call: Call, place: str, directory: Path, ref: str | None) -> No
     _export(call, files, where, directory, ref or lake.default_branch)
 
 
-def _export(call: Call, files: Files, where: FilesPath, directory: Path, ref: str) -> None:
-    with Bar(call.json) as progress:
+def _export(call: CommandContext, files: Files, where: FilesPath, directory: Path, ref: str) -> None:
+    with ProgressBar(call.json) as progress:
         total = files.export(directory, where.path, progress=progress)
     _show_download(call, where, directory, total, ref)
 
 
-def _show_download(call: Call, where: FilesPath, to: Path, total: FilesTotal, ref: str) -> None:
+def _show_download(call: CommandContext, where: FilesPath, to: Path, total: FilesTotal, ref: str) -> None:
     def text(screen: Screen) -> Iterator[str]:
         name = screen.paint(printable(str(to)), "strong")
         yield f"wrote {format_count(total.files, 'file')}, {size(total.size)}, to {name}"

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 import click
 
 from penstock.cli.answers import ListPage
-from penstock.cli.call import Call, pass_call
+from penstock.cli.command_context import CommandContext, pass_call
+from penstock.cli.command_declaration import group
 from penstock.cli.completions import complete_branch, complete_key, offering
-from penstock.cli.declaration import group
-from penstock.cli.ids import ID_CHARS, whole_id
-from penstock.cli.rendering.columns import Cell, Row, columns
+from penstock.cli.id_prefixes import ID_CHARS, whole_id
 from penstock.cli.rendering.history import short
 from penstock.cli.rendering.screen import Screen, printable
+from penstock.cli.rendering.text_columns import Row, StyledText, columns
 from penstock.cli.rendering.times import ago
 from penstock.errors import JobNotFound
 from penstock.formats.files.lake.answers import JobInfo
@@ -32,7 +32,7 @@ def jobs(ctx: click.Context) -> None:
     not at all. Without a subcommand, running jobs are listed.
     """
     if ctx.invoked_subcommand is None:
-        _show_jobs(ctx.ensure_object(Call), ctx.ensure_object(Call).open().jobs())
+        _show_jobs(ctx.ensure_object(CommandContext), ctx.ensure_object(CommandContext).open().jobs())
 
 
 @jobs.command(
@@ -51,7 +51,7 @@ $ penstock jobs list --all --table raw.visits --branch main
     "--branch", metavar="BRANCH", shell_complete=complete_branch, help="Only jobs that write to this branch."
 )
 @pass_call
-def jobs_list(call: Call, also_ended: bool, key: str | None, branch: str | None) -> None:
+def jobs_list(call: CommandContext, also_ended: bool, key: str | None, branch: str | None) -> None:
     """List running jobs, newest first: their tables, who runs them, and their time limit."""
     _show_jobs(call, call.open().jobs(key, branch, all=also_ended))
 
@@ -71,7 +71,7 @@ $ penstock jobs abort --late
 @click.option("--late", is_flag=True, help="Abort all jobs that timed out.")
 @click.option("--why", metavar="TEXT", default="", help="The reason, which is stored with the job.")
 @pass_call
-def jobs_abort(call: Call, ids: tuple[str, ...], late: bool, why: str) -> None:
+def jobs_abort(call: CommandContext, ids: tuple[str, ...], late: bool, why: str) -> None:
     """Abort jobs, so that they never land. The first 8 digits of an ID are enough.
 
     The branch does not change, and no reader ever sees the files of the job. A job that is committing, or has
@@ -98,7 +98,7 @@ def _find_job_id(lake: Lake, start: str) -> str:
     )
 
 
-def _show_jobs(call: Call, jobs: Sequence[JobInfo]) -> None:
+def _show_jobs(call: CommandContext, jobs: Sequence[JobInfo]) -> None:
     call.answer(lambda: ListPage.of(jobs), lambda screen: _format_jobs(screen, jobs))
 
 
@@ -113,15 +113,15 @@ def _format_job_row(screen: Screen, job: JobInfo) -> Row:
         job.why if job.state is JobState.ABORTED else " ".join(filter(None, (job.what, job.application)))
     )
     return [
-        Cell(job.id[:ID_CHARS], "id"),
-        Cell(
+        StyledText(job.id[:ID_CHARS], "id"),
+        StyledText(
             "late" if job.is_late else job.state.value,
             "warning" if job.is_late else _STYLES.get(job.state, ""),
         ),
-        Cell(printable(job.key), "strong"),
-        Cell(printable(job.branch), "name"),
-        Cell(short(job.commit) if job.commit else "", "id"),
-        Cell(f"began {ago(job.began, screen.now)}", "dim"),
+        StyledText(printable(job.key), "strong"),
+        StyledText(printable(job.branch), "name"),
+        StyledText(short(job.commit) if job.commit else "", "id"),
+        StyledText(f"began {ago(job.began, screen.now)}", "dim"),
         printable(job.who),
         printable(description),
     ]

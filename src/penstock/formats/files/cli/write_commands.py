@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from penstock.cli.call import Call, pass_call
+from penstock.cli.command_context import CommandContext, pass_call
+from penstock.cli.command_declaration import branch_option, command, key_option, message_option
 from penstock.cli.completions import complete_revision
-from penstock.cli.declaration import branch_option, command, key_option, message_option
 from penstock.cli.progress import WaitingLine
 from penstock.cli.rendering.history import short
 from penstock.cli.rendering.screen import Screen, printable
@@ -89,7 +89,7 @@ $ echo done | penstock files put - raw.visits/_NOTE
 @key_option
 @pass_call
 def files_put(
-    call: Call,
+    call: CommandContext,
     sources: tuple[str, ...],
     target: str,
     recursive: bool,
@@ -215,7 +215,7 @@ $ penstock files cp --from main~1 raw.visits/day=2/mon.csv raw.visits/day=2/mon.
 @key_option
 @pass_call
 def files_cp(
-    call: Call,
+    call: CommandContext,
     source: str,
     target: str,
     recursive: bool,
@@ -257,7 +257,7 @@ $ penstock files mv -r raw.visits/day=4/ raw.visits/day=5/
 @key_option
 @pass_call
 def files_mv(
-    call: Call,
+    call: CommandContext,
     source: str,
     target: str,
     recursive: bool,
@@ -320,7 +320,7 @@ $ penstock files rm -r raw.visits/day=5/ -m 'loaded twice'
 @key_option
 @pass_call
 def files_rm(
-    call: Call,
+    call: CommandContext,
     places: tuple[str, ...],
     recursive: bool,
     dry_run: bool,
@@ -370,7 +370,7 @@ def files_rm(
 
 
 def _show_change(
-    call: Call,
+    call: CommandContext,
     where: FilesPath,
     branch: str,
     written: FilesWritten | None,

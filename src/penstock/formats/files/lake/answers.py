@@ -67,7 +67,7 @@ class TableLayout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Options that a reader needs, such as `header`."""
 
 
-class FilesAbout(msgspec.Struct, frozen=True, kw_only=True):
+class FilesTableInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A table of files as a whole."""
 
     key: Key

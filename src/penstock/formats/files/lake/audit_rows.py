@@ -21,7 +21,7 @@ from penstock.formats.rows.schema import parse_schema
 from penstock.model.keys import Key
 
 if TYPE_CHECKING:
-    from penstock.formats.files.files import Layout
+    from penstock.formats.files.files import FilesLayout
     from penstock.formats.files.lake.answers import FileEntry, TableLayout
 
 FORMATS: Final = ("parquet", "csv", "json", "orc", "arrow", "feather")
@@ -30,7 +30,7 @@ _PARTITION: Final = re.compile(r"([^/=]+)=([^/]*)/")
 _WHOLE: Final = re.compile(r"-?\d{1,18}")
 
 
-class ManyFiles(Protocol):
+class FileCollection(Protocol):
     """The files of a table, in one state."""
 
     def walk(self, folder: str = "") -> Iterator[FileEntry]: ...
@@ -41,7 +41,7 @@ class ManyFiles(Protocol):
 class FileRows:
     """Reads a table of files, in one state."""
 
-    def __init__(self, key: Key, files: ManyFiles, layout: Layout | TableLayout) -> None:
+    def __init__(self, key: Key, files: FileCollection, layout: FilesLayout | TableLayout) -> None:
         self._key, self._files, self._layout = key, files, layout
 
     def begin(

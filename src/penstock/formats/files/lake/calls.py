@@ -14,16 +14,16 @@ import msgspec
 from penstock.formats.files.intents import WriteCondition
 from penstock.formats.files.lake.answers import (
     FileEntry,
-    FilesAbout,
+    FilesTableInfo,
     FilesTotal,
     FilesWritten,
     JobBegun,
     JobInfo,
     TableLayout,
 )
-from penstock.lake.answers import Landing
-from penstock.lake.call import Ask, Call, CommitDescription, ReadAt, Retry, Write
-from penstock.lake.outcomes import landed_commit
+from penstock.lake.answers import LandedRequest
+from penstock.lake.call import Ask, Call, CommitDescription, ReadAt, RetrySafety, WriteCall
+from penstock.lake.recovered_answers import landed_commit
 from penstock.model.encoding import ObjectId, encode, object_id
 from penstock.model.keys import Key
 
@@ -80,7 +80,7 @@ def hash_of_files(new: Iterable[NewFile]) -> ObjectId | None:
     return object_id(encode(facts))
 
 
-class WriteFiles(Write[FilesWritten], frozen=True, kw_only=True):
+class WriteFiles(WriteCall[FilesWritten], frozen=True, kw_only=True):
     """Change the files of a table in one commit.
 
     It acts on the table as it is when its turn comes: first what lies below `replaced` goes, then `removed`,
@@ -145,7 +145,7 @@ class WriteFiles(Write[FilesWritten], frozen=True, kw_only=True):
         where = {} if None in files.values() else {"folder": "", **files}
         return {**super().unhashed_values(), **where}
 
-    def recover(self, ask: Ask, landing: Landing) -> FilesWritten:
+    def recover(self, ask: Ask, landing: LandedRequest) -> FilesWritten:
         commit = landed_commit(ask, self, landing) if landing.commits else None
         return FilesWritten(commit=commit, head=landing.head)
 
@@ -196,11 +196,11 @@ class SumFiles(ReadAt[FilesTotal], frozen=True, kw_only=True):
     """How the paths begin."""
 
 
-class GetFilesTable(ReadAt[FilesAbout], frozen=True, kw_only=True):
+class GetFilesTable(ReadAt[FilesTableInfo], frozen=True, kw_only=True):
     """A table of files as a whole."""
 
     path = "/files/table"
-    answer = FilesAbout
+    answer = FilesTableInfo
     pinned_by = ("at",)
 
     key: Key
@@ -215,7 +215,7 @@ class BeginJob(Call[JobBegun], frozen=True, kw_only=True):
     method = "POST"
     path = "/jobs"
     answer = JobBegun
-    retry = Retry.SAFE
+    retry = RetrySafety.SAFE
     makes_lake = True
 
     id: str
@@ -246,7 +246,7 @@ class AbortJob(Call[JobInfo], frozen=True, kw_only=True):
     method = "POST"
     path = "/jobs/{id}/abort"
     answer = JobInfo
-    retry = Retry.SAFE
+    retry = RetrySafety.SAFE
     makes_lake = False
 
     id: str

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from penstock.formats.files.lake.erase import FilesErasure
 from penstock.lake.answers import SweptTable
 from penstock.lake.dropped_erase import DroppedErasure
-from penstock.lake.erase import Leftovers, TableHolder
+from penstock.lake.erase import LeftoverFiles, TableHolder
 
 if TYPE_CHECKING:
     from penstock.kernel.reachable import Progress
@@ -27,7 +27,7 @@ class DroppedFiles(DroppedErasure):
     def sweep(self, progress: Progress) -> SweptTable:
         return self._files.sweep(progress)
 
-    def find_leftovers(self, horizon: TableHorizon) -> Leftovers:
+    def find_leftovers(self, horizon: TableHorizon) -> LeftoverFiles:
         return self._files.find_leftovers(horizon)
 
     @property

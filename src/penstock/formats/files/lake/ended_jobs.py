@@ -13,9 +13,9 @@ from uuid import UUID
 import msgspec
 
 from penstock.formats.files.files import new_folder
-from penstock.kernel.attempts import Attempts
+from penstock.kernel.job_attempts import JobAttempts
 from penstock.kernel.kernel import Kernel
-from penstock.kernel.records import Keep
+from penstock.kernel.records import KeepRow
 from penstock.kernel.reference_rows import branch_or_tag_in
 from penstock.kernel.references import ReferenceDecision
 from penstock.model.jobs import OWN_BRANCH, Job, JobState, attempt_of
@@ -52,7 +52,7 @@ class EndedJobs:
 
     def __init__(self, kernel: Kernel, lake_id: str, *, dry_run: bool) -> None:
         self._kernel, self._lake_id, self._dry_run = kernel, lake_id, dry_run
-        self._attempts = Attempts(kernel)
+        self._attempts = JobAttempts(kernel)
         self._now_us = kernel.clock()
         self._grace_us = kernel.graces.of_sweeps().data_us
         self._settled = 0
@@ -144,9 +144,9 @@ def drop_branch(kernel: Kernel, branch: Reference) -> bool:
     """Delete the branch of an attempt with its log, and say whether it was there: this very one, and not
     another one of its name."""
 
-    def decide(row: Row | None) -> ReferenceDecision | Keep[None]:
+    def decide(row: Row | None) -> ReferenceDecision | KeepRow[None]:
         branch_or_tag = branch_or_tag_in(row)
         is_same = branch_or_tag is not None and branch_or_tag.incarnation == branch.incarnation
-        return ReferenceDecision(None, Event.DELETE) if is_same else Keep(None)
+        return ReferenceDecision(None, Event.DELETE) if is_same else KeepRow(None)
 
     return kernel.references.swap(branch.name, decide) is not None

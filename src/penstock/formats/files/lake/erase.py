@@ -22,7 +22,7 @@ from penstock.kernel.description import read_description
 from penstock.kernel.objects import content_of
 from penstock.kernel.table_horizons import TableHorizons, state_hash
 from penstock.lake.answers import SweptTable
-from penstock.lake.erase import FirstVersionKept, Leftovers, TableHolder, dated_states_of, states_of
+from penstock.lake.erase import FirstVersionKept, LeftoverFiles, TableHolder, dated_states_of, states_of
 from penstock.model.commits import CommitMeta
 from penstock.model.content import ManagedTable
 from penstock.model.encoding import NO_COMMIT, ObjectId
@@ -178,7 +178,7 @@ class FilesErasure:
         """The files of the newest state; none if the table was dropped."""
         return set() if self._is_dropped else {file.at(path) for path, file in self._list_files(self.content)}
 
-    def find_leftovers(self, horizon: TableHorizon) -> Leftovers:
+    def find_leftovers(self, horizon: TableHorizon) -> LeftoverFiles:
         """Files that only earlier states name and that are there still.
 
         All of them were written before the erase began, so that a grace period later none can be left. Until
@@ -186,7 +186,7 @@ class FilesErasure:
         """
         until_us = horizon.begun_us + self._kernel.graces.of_sweeps().data_us
         if self._kernel.clock() > until_us:
-            return Leftovers(forked=self._forked)
+            return LeftoverFiles(forked=self._forked)
         gone, live_files = set[str](), self._list_live_files()
         horizons = TableHorizons.read(self._kernel.store, self._kernel.formats)
         try:
@@ -194,9 +194,9 @@ class FilesErasure:
                 addresses = gone if horizons.is_behind(content) else live_files
                 addresses.update(self._list_addresses(content))
         except Damaged:  # a sweep has taken trees meanwhile
-            return Leftovers(1, until_us, forked=self._forked)
+            return LeftoverFiles(1, until_us, forked=self._forked)
         sizes = self._pool.sizes(sorted(gone - live_files))
-        return Leftovers(sum(size is not None for size in sizes), until_us, forked=self._forked)
+        return LeftoverFiles(sum(size is not None for size in sizes), until_us, forked=self._forked)
 
     def _list_states(self) -> Iterator[FilesTable]:
         """The states of the table that kept commits have, each once."""

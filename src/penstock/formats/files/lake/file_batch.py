@@ -28,7 +28,7 @@ IN_MEMORY_MAX_BYTES: Final = 8 * 1024 * 1024
 """A file that is written takes at most so much of it; a larger one is on disk meanwhile."""
 
 
-class Target(NamedTuple):
+class BatchTarget(NamedTuple):
     """What a commit is made to."""
 
     key: Key
@@ -39,7 +39,7 @@ class FileBatch:
     """The changes that one commit makes to the files of one table on one branch."""
 
     def __init__(self) -> None:
-        self.target: Target | None = None
+        self.target: BatchTarget | None = None
         self.puts: dict[str, Data] = {}
         self.new: set[str] = set()
         """Those of them that must not be there before."""
@@ -54,7 +54,7 @@ class FileBatch:
     def __bool__(self) -> bool:
         return bool(self.puts or self.copies or self.removed or self.replaced)
 
-    def require_target(self, target: Target) -> None:
+    def require_target(self, target: BatchTarget) -> None:
         """Set the table that the commit changes; ``OSError`` if it is another one than before."""
         if self.target is not None and self.target != target:
             raise OSError(
@@ -64,14 +64,14 @@ class FileBatch:
             )
         self.target = target
 
-    def put(self, target: Target, path: str, data: Data, *, is_new: bool = False) -> None:
+    def put(self, target: BatchTarget, path: str, data: Data, *, is_new: bool = False) -> None:
         self.require_target(target)
         self._discard_pending(path)
         self.puts[path] = data
         if is_new:
             self.new.add(path)
 
-    def copy(self, target: Target, copied: CopiedFile, entry: FileEntry) -> None:
+    def copy(self, target: BatchTarget, copied: CopiedFile, entry: FileEntry) -> None:
         self.require_target(target)
         if copied.source in self.puts and copied.key is None:
             raise OSError(
@@ -81,7 +81,7 @@ class FileBatch:
         self.copies[copied.path] = copied
         self.sources[copied.source] = entry
 
-    def remove(self, target: Target, path: str, moved: FileEntry | None = None) -> None:
+    def remove(self, target: BatchTarget, path: str, moved: FileEntry | None = None) -> None:
         """Let a file go that is there, unless it goes with its folder."""
         self.require_target(target)
         self._discard_pending(path)
@@ -91,7 +91,7 @@ class FileBatch:
         if moved is not None:
             self.moved[path] = moved
 
-    def remove_folder(self, target: Target, prefix: str) -> None:
+    def remove_folder(self, target: BatchTarget, prefix: str) -> None:
         """Let all go that is below a folder when the commit has its turn, and what was to be put there."""
         self.require_target(target)
         for path in [*self.puts, *self.copies, *self.removed]:

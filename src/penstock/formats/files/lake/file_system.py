@@ -30,10 +30,10 @@ from penstock.errors import InvalidName, ReferenceNotFound
 from penstock.formats.files.lake.answers import FileEntry
 from penstock.formats.files.lake.calls import CopiedFile
 from penstock.formats.files.lake.file_batch import (
+    BatchTarget,
     BufferedFile,
     CompressedFile,
     FileBatch,
-    Target,
     WrittenText,
 )
 from penstock.formats.files.lake.paths import FilesPath, parse_path
@@ -113,7 +113,7 @@ class FilesSystem(ReadFilesSystem):
 
         return BufferedFile(place, mode, put_file)
 
-    def _count_alone(self, target: Target) -> None:
+    def _count_alone(self, target: BatchTarget) -> None:
         """Count a file that became a commit of its own; with the tenth of a table it is said once what that
         means."""
         with self._pinning:
@@ -164,9 +164,9 @@ class FilesSystem(ReadFilesSystem):
             yield changes
             self.commit(changes)
 
-    def _find_target(self, files_path: FilesPath, changes: FileBatch | None = None) -> Target:
+    def _find_target(self, files_path: FilesPath, changes: FileBatch | None = None) -> BatchTarget:
         """The table and branch of a path that is written; ``PermissionError`` where nothing can be."""
-        target = Target(files_path.key, self.ref if files_path.ref is None else files_path.ref)
+        target = BatchTarget(files_path.key, self.ref if files_path.ref is None else files_path.ref)
         if changes is not None and changes.target == target:
             return target  # it was asked for the first of its files
         with os_errors(files_path.with_path(files_path.path)):

@@ -15,8 +15,8 @@ from penstock.formats.files import trees
 from penstock.formats.files.content import FilesTable
 from penstock.formats.files.files import (
     File,
+    FilesLayout,
     FilesState,
-    Layout,
     check_path,
     day_of,
     decode_file,
@@ -26,13 +26,19 @@ from penstock.formats.files.files import (
 )
 from penstock.formats.files.intents import NAME, WriteIntent, check, encode_write
 from penstock.formats.files.lake import calls as files_calls
-from penstock.formats.files.lake.answers import FileEntry, FilesAbout, FilesTotal, FilesWritten, TableLayout
+from penstock.formats.files.lake.answers import (
+    FileEntry,
+    FilesTableInfo,
+    FilesTotal,
+    FilesWritten,
+    TableLayout,
+)
 from penstock.formats.files.lake.calls import ListOfFiles, NewFile, hash_of_files
 from penstock.formats.files.lake.jobs import JobHandlers, describe_written
 from penstock.formats.files.lake.pool import pool_of, require_fence
 from penstock.kernel import tree
+from penstock.kernel.lake_state import prefix_end
 from penstock.kernel.settings import DAY_US
-from penstock.kernel.state import prefix_end
 from penstock.kernel.table_horizons import find_horizon
 from penstock.lake.call import Call, commit_meta, first, request_digest
 from penstock.lake.embedded import Embedded
@@ -130,10 +136,10 @@ class FilesHandlers:
             files, size = files + 1, size + file.size
         return FilesTotal(files=files, size=size)
 
-    def _describe_table(self, call: files_calls.GetFilesTable) -> FilesAbout:
+    def _describe_table(self, call: files_calls.GetFilesTable) -> FilesTableInfo:
         content, state = self._read_table(call.at, call.key, call.via)
         assert content.id is not None
-        return FilesAbout(
+        return FilesTableInfo(
             key=call.key,
             id=content.id,
             files=state.files,
@@ -178,7 +184,7 @@ class FilesHandlers:
             put=(*((file.path, _make_file(call.folder, file, now_us)) for file in put), *copied.items()),
             when=call.when,
             expected=tuple(expected.items()),
-            layout=None if layout is None else Layout(**msgspec.structs.asdict(layout)),
+            layout=None if layout is None else FilesLayout(**msgspec.structs.asdict(layout)),
             creates=call.create,
         )
 

@@ -13,14 +13,14 @@ from penstock.formats.files.files import MARKER
 from penstock.formats.files.lake import save_job as files_save_job
 from penstock.formats.files.lake.calls import ListOfFiles, NewFile, WriteFiles
 from penstock.formats.files.lake.pending_changes import SENT_MAX, write_file_list
-from penstock.formats.files.lake.save_job import FilesJob, Output
+from penstock.formats.files.lake.save_job import FilesJob, JobOutput
 
 if TYPE_CHECKING:
     from penstock.storage.places import Place
 
 
 def put_marker(
-    pool: Place, folder: str, job: FilesJob, job_id: str, output: Output, began: datetime
+    pool: Place, folder: str, job: FilesJob, job_id: str, output: JobOutput, began: datetime
 ) -> NewFile:
     """Put the file that tells that a job is done into its folder. It is in the table once the others are."""
     now_us = time.time_ns() // 1000

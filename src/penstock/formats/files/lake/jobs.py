@@ -32,8 +32,8 @@ from penstock.formats.files.lake import calls as files_calls
 from penstock.formats.files.lake.answers import FilesWritten, JobBegun, JobInfo
 from penstock.formats.files.lake.ended_jobs import drop_branch
 from penstock.formats.files.lake.pool import pool_of, require_fence
-from penstock.kernel.attempts import SUPERSEDED, Attempts
-from penstock.kernel.batch import Outcome
+from penstock.kernel.batch import RequestOutcome
+from penstock.kernel.job_attempts import SUPERSEDED, JobAttempts
 from penstock.kernel.reference_rows import branch_or_tag_in
 from penstock.kernel.three_way import MergeOptions
 from penstock.lake.call import Call, first, request_digest
@@ -69,7 +69,7 @@ class JobHandlers:
 
     def __init__(self, lake: Embedded) -> None:
         self._lake, self._kernel = lake, lake.kernel
-        self._attempts = Attempts(lake.kernel)
+        self._attempts = JobAttempts(lake.kernel)
         self._jobs = self._attempts.jobs
         self.ways: dict[type[Call[Any]], Callable[[Any], Any]] = {
             files_calls.BeginJob: self._begin,
@@ -180,7 +180,7 @@ class JobHandlers:
 
     def _commit_on_own_branch(
         self, call: files_calls.WriteFiles, change: Change, meta: CommitMeta, job: Job
-    ) -> Outcome:
+    ) -> RequestOutcome:
         """The commit on the branch that the attempt has made; ``JobOver`` if that is gone."""
         try:
             own = self._kernel.references.get(job.own_branch)
@@ -368,7 +368,7 @@ def _storable_text(text: str) -> str:
     return text[:TEXT_MAX_CHARS].encode(errors="replace").decode()
 
 
-def describe_written(lake: Embedded, outcome: Outcome) -> FilesWritten:
+def describe_written(lake: Embedded, outcome: RequestOutcome) -> FilesWritten:
     """What a write came to, as it is answered."""
     if not outcome.commits:
         return FilesWritten(head=outcome.head.hex())

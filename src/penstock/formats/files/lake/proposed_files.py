@@ -20,7 +20,7 @@ from penstock.model.keys import Key
 from penstock.storage.places import Places
 
 if TYPE_CHECKING:
-    from penstock.kernel.checks import Proposal
+    from penstock.kernel.checks import BranchProposal
     from penstock.lake.embedded import Embedded
 
 
@@ -54,7 +54,9 @@ class ProposedFiles:
         return TableBytes(self._places, self._warehouse, self._key).open(entry)
 
 
-def find_proposed_files(lake: Embedded, proposal: Proposal, key: Key, content: AnyContent) -> ProposedFiles:
+def find_proposed_files(
+    lake: Embedded, proposal: BranchProposal, key: Key, content: AnyContent
+) -> ProposedFiles:
     """The files that a table would have; ``NotManaged`` if it is not a table of files."""
     if not isinstance(content, FilesTable) or not is_managed(content):
         raise NotManaged(f"'{key}' is {content.type_in_words}, not a table of files", table=str(key))

@@ -17,7 +17,7 @@ import msgspec
 from penstock.errors import InvalidRequest, KeyNotFound, RequestError
 from penstock.formats.files.intents import WriteCondition
 from penstock.formats.files.lake import save_job
-from penstock.formats.files.lake.answers import FilesAbout, FilesWritten, TableLayout
+from penstock.formats.files.lake.answers import FilesTableInfo, FilesWritten, TableLayout
 from penstock.formats.files.lake.calls import GetFilesTable
 from penstock.formats.files.lake.pending_changes import PendingFileChanges, commit
 from penstock.formats.files.lake.save_job import FilesJob
@@ -44,7 +44,7 @@ def format_of(table: Table) -> str:
     return "" if about is None else about.layout.format.lower()
 
 
-def _find_table(table: Table) -> FilesAbout | None:
+def _find_table(table: Table) -> FilesTableInfo | None:
     try:
         return table.lake.do(GetFilesTable(key=table.key, at=table.ref))
     except KeyNotFound:

@@ -13,9 +13,9 @@ from typing import Final
 import msgspec
 
 from penstock.errors import InvalidRequest
-from penstock.formats.files.files import Layout
+from penstock.formats.files.files import FilesLayout
 from penstock.formats.files.intents import WriteCondition
-from penstock.formats.files.lake.answers import FilesAbout, JobInfo, TableLayout
+from penstock.formats.files.lake.answers import FilesTableInfo, JobInfo, TableLayout
 from penstock.formats.files.lake.calls import BeginJob, ListOfFiles, NewFile, WriteFiles
 from penstock.formats.files.layouts import find_difference
 from penstock.lake.call import CommitDescription
@@ -112,7 +112,7 @@ class TaskFile(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Output(msgspec.Struct, frozen=True, kw_only=True):
+class JobOutput(msgspec.Struct, frozen=True, kw_only=True):
     """What a job has written."""
 
     added: tuple[NewFile, ...] | ListOfFiles = ()
@@ -125,7 +125,7 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
     """Nothing if nobody knows."""
 
 
-def output(files: Iterable[JobFile], rows: int | None) -> Output:
+def output(files: Iterable[JobFile], rows: int | None) -> JobOutput:
     """What a job has written, from its files and the number of its rows, if that is known.
 
     Without rows there are no files, though Spark may have written one that tells only the columns. It never
@@ -135,8 +135,8 @@ def output(files: Iterable[JobFile], rows: int | None) -> Output:
     if rows == 0 and (len(written) > 1 or any(file.partition for file in written)):
         rows = None
     if rows == 0:
-        return Output(rows=0)
-    return Output(
+        return JobOutput(rows=0)
+    return JobOutput(
         added=tuple(_make_new_file(file) for file in written),
         files=len(written),
         bytes=sum(file.size for file in written),
@@ -160,7 +160,7 @@ def begin(job: FilesJob, job_id: str, fence: str) -> BeginJob:
 
 
 def commit(
-    job: FilesJob, job_id: str, fence: str, folder: str, output: Output, marker: NewFile | None = None
+    job: FilesJob, job_id: str, fence: str, folder: str, output: JobOutput, marker: NewFile | None = None
 ) -> WriteFiles:
     """The one commit of a job.
 
@@ -195,7 +195,7 @@ def replaced_folders(job: FilesJob, partitions: Sequence[str]) -> Iterator[str]:
         yield f"{job.folder}{partition}/" if partition else job.folder
 
 
-def commit_properties(job: FilesJob, job_id: str, output: Output) -> CommitDescription:
+def commit_properties(job: FilesJob, job_id: str, output: JobOutput) -> CommitDescription:
     """Message and properties of the job's commit: job id, mode, counts, application."""
     partitions = [partition for partition in output.partitions if partition]
     properties: dict[str, tuple[str, ...]] = {name: (value,) for name, value in job.properties.items()}
@@ -262,7 +262,7 @@ def _commit_message(job: FilesJob, files: int, partitions: int) -> str:
             return f"write {count} to {job.key}"
 
 
-def success_marker(job: FilesJob, job_id: str, output: Output, began: datetime, now_us: int) -> bytes:
+def success_marker(job: FilesJob, job_id: str, output: JobOutput, began: datetime, now_us: int) -> bytes:
     """The content of the marker: a summary of the job, for programs that wait for one."""
     files = () if isinstance(output.added, ListOfFiles) else output.added
     return msgspec.json.encode(
@@ -282,7 +282,7 @@ def success_marker(job: FilesJob, job_id: str, output: Output, began: datetime, 
     )
 
 
-def check_fits(job: FilesJob, about: FilesAbout) -> None:
+def check_fits(job: FilesJob, about: FilesTableInfo) -> None:
     """``InvalidRequest`` if a job would lay files beside others that could not be read together with them.
 
     It only saves work: what is there when the job commits decides.
@@ -313,7 +313,7 @@ def reader_options(options: dict[str, str]) -> dict[str, str]:
     return {name: value for name, value in options.items() if name.lower() in READER_OPTIONS}
 
 
-def _write_condition(job: FilesJob, output: Output) -> WriteCondition:
+def _write_condition(job: FilesJob, output: JobOutput) -> WriteCondition:
     if not output.files and (job.mode is SaveMode.APPEND or job.is_by_partition):
         # A table that has files stays as it is; one that is not there is created, with its columns alone.
         return WriteCondition.IGNORE
@@ -328,8 +328,8 @@ def _make_new_file(file: JobFile) -> NewFile:
     return NewFile(path=file.path, size=file.size, modified_us=file.modified_us, checksum=file.checksum)
 
 
-def _make_layout(table_layout: TableLayout) -> Layout:
-    return Layout(**msgspec.structs.asdict(table_layout))
+def _make_layout(table_layout: TableLayout) -> FilesLayout:
+    return FilesLayout(**msgspec.structs.asdict(table_layout))
 
 
 _WHEN: Final = {

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from penstock.errors import InvalidRequest
-from penstock.formats.files.lake.answers import FileEntry, FilesAbout, TableLayout
+from penstock.formats.files.lake.answers import FileEntry, FilesTableInfo, TableLayout
 from penstock.formats.files.lake.data_files import is_hidden
 from penstock.formats.files.lake.partition_columns import PartitionColumns
 from penstock.formats.files.lake.pool import pool_of
@@ -34,7 +34,9 @@ _INFERENCE_OPTIONS: Final = ("mergeschema", "inferschema")
 """Options by which columns are to be those of the files, whatever the last job said."""
 
 
-def scan_layout(about: FilesAbout, requested_format: str | None, options: Mapping[str, str]) -> TableLayout:
+def scan_layout(
+    about: FilesTableInfo, requested_format: str | None, options: Mapping[str, str]
+) -> TableLayout:
     """How files are read, as the table's last job said and as the reader says otherwise.
 
     The schema is empty if Spark is to look into the files for it. ``InvalidRequest`` if it is not known which

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from penstock.errors import InvalidRequest, KeyNotFound, TransactionNotFound, TransactionOver
-from penstock.formats.files.lake.answers import FileEntry, FilesAbout
+from penstock.formats.files.lake.answers import FileEntry, FilesTableInfo
 from penstock.formats.files.lake.calls import GetFiles, GetFilesTable, ListFiles
 from penstock.formats.files.lake.data_files import is_data
 from penstock.formats.files.lake.partition_columns import (
@@ -28,9 +28,9 @@ from penstock.formats.files.lake.paths import as_folder
 from penstock.formats.files.lake.scan import LISTING_OPTIONS, scan_files, scan_layout
 from penstock.formats.files.lake.session_facts import check_table_named, lake_options, table_at
 from penstock.formats.files.lake.sessions import SessionCaller
-from penstock.lake.answers import About, Resolved
+from penstock.lake.answers import About, ResolvedCommit
 from penstock.lake.calls import GetAbout, Resolve
-from penstock.lake.query_pins import Pin
+from penstock.lake.query_pins import PinnedCommit
 from penstock.lake.scan_files import STRICT, pack_scan_files
 from penstock.lake.session_settings import OPTION, check_settings, parse_tables
 from penstock.lake.transactions.calls import NoteReads
@@ -74,7 +74,7 @@ class ReadFacts(msgspec.Struct, frozen=True, kw_only=True):
     partition_by: tuple[str, ...] | None = None
     """Of a table in Spark's catalogue; nothing if only paths are read."""
     is_stream: bool = False
-    pinned: dict[str, Pin] = {}
+    pinned: dict[str, PinnedCommit] = {}
     """The commits that the same query reads already, by revision."""
     zone: str = "UTC"
     """Of times among the values of partition columns."""
@@ -98,7 +98,7 @@ class FilesToRead(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it is a table of the lake. Any other read is Spark's own affair."""
     ref: str = ""
     """The revision that was asked for, empty for the default branch, …"""
-    pin: Pin | None = None
+    pin: PinnedCommit | None = None
     """… and the commit there."""
     refusal: str = ""
     """Why the read is to be refused if any file is at the paths: the lake has no such table yet."""
@@ -214,8 +214,8 @@ class _Reader:
         self._lake: About = by.do(GetAbout())
         pin = facts.pinned.get(ref)
         if pin is None:
-            resolved: Resolved = by.do(Resolve(revision=ref or None))
-            pin = Pin(commit=resolved.commit, via=resolved.name)
+            resolved: ResolvedCommit = by.do(Resolve(revision=ref or None))
+            pin = PinnedCommit(commit=resolved.commit, via=resolved.name)
         self._pin = pin
         self._rules = PartitionRules(
             infers=facts.infers,
@@ -226,7 +226,7 @@ class _Reader:
     def answer(self, folders: tuple[str, ...]) -> FilesToRead:
         self._note_read(folders)
         try:
-            about: FilesAbout = self._by.do(
+            about: FilesTableInfo = self._by.do(
                 GetFilesTable(key=self._key, at=self._pin.commit, via=self._pin.via)
             )
         except KeyNotFound:
@@ -280,7 +280,7 @@ class _Reader:
         )
 
     def _make_answer(
-        self, about: FilesAbout, above: set[str], files: list[tuple[str, FileEntry]]
+        self, about: FilesTableInfo, above: set[str], files: list[tuple[str, FileEntry]]
     ) -> FilesToRead:
         """``above`` are the partition columns whose values the paths that are read have in themselves."""
         facts = self._facts
@@ -315,7 +315,7 @@ class _Reader:
             how=self._scan_settings(layout.format, layout.options),
         )
 
-    def _check_format(self, about: FilesAbout) -> None:
+    def _check_format(self, about: FilesTableInfo) -> None:
         table_format, read_format = about.layout.format.lower(), self._facts.format.lower()
         if about.files and table_format and read_format != table_format and read_format not in _OF_ANY_BYTES:
             raise InvalidRequest(
@@ -327,7 +327,7 @@ class _Reader:
 
     def _as_in_catalogue(
         self,
-        about: FilesAbout,
+        about: FilesTableInfo,
         fields: list[dict[str, Any]],
         constants: list[dict[str, Any]],
         *,

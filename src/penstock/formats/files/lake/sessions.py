@@ -19,10 +19,10 @@ from penstock.errors import InvalidRequest, JobNotFound, KeyNotFound, PenstockEr
 from penstock.formats.files.files import fence_for
 from penstock.formats.files.lake import job_markers as files_beside
 from penstock.formats.files.lake import save_job as files_save_job
-from penstock.formats.files.lake.answers import FilesAbout, FilesWritten, JobBegun, JobInfo
+from penstock.formats.files.lake.answers import FilesTableInfo, FilesWritten, JobBegun, JobInfo
 from penstock.formats.files.lake.calls import AbortJob, GetFilesTable, ListJobs, ListOfFiles
 from penstock.formats.files.lake.pending_changes import SENT_MAX
-from penstock.formats.files.lake.save_job import FilesJob, Output, TaskFile
+from penstock.formats.files.lake.save_job import FilesJob, JobOutput, TaskFile
 from penstock.formats.files.lake.session_facts import WriteFacts, job_of
 from penstock.lake.call import Call
 from penstock.lake.calls import GetAbout
@@ -224,7 +224,7 @@ def _require_begun(session_write: SessionWrite) -> BegunSession:
 def _check_table(by: SessionCaller, job: FilesJob) -> None:
     """Refuse what cannot be done to the table as it is now; ``NotManaged`` if the key is something else's."""
     try:
-        about: FilesAbout = by.do(GetFilesTable(key=job.key, at=job.branch))
+        about: FilesTableInfo = by.do(GetFilesTable(key=job.key, at=job.branch))
     except KeyNotFound:
         check_new_key(job.key)
         return
@@ -236,7 +236,7 @@ def _has_landed(by: SessionCaller, job_id: str) -> bool:
     return any(job.state is JobState.COMMITTED for job in jobs)
 
 
-def _make_output(session_write: SessionWrite) -> Output:
+def _make_output(session_write: SessionWrite) -> JobOutput:
     listed_files = session_write.listed
     if listed_files is None:
         return files_save_job.output((file.job_file for file in session_write.files), session_write.rows)
@@ -248,7 +248,7 @@ def _make_output(session_write: SessionWrite) -> Output:
         raise InvalidRequest(
             f"the SHA-256 of the list of files must be 64 hexadecimal digits, got '{listed_files.sha256}'"
         ) from None
-    return Output(
+    return JobOutput(
         added=added,
         files=listed_files.files,
         bytes=listed_files.bytes,

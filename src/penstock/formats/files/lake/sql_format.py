@@ -8,7 +8,7 @@ import msgspec
 
 from penstock.errors import InvalidRequest, TableExists
 from penstock.formats.files.content import FilesTable
-from penstock.formats.files.lake.answers import FilesAbout
+from penstock.formats.files.lake.answers import FilesTableInfo
 from penstock.formats.files.lake.calls import GetFilesTable
 from penstock.formats.files.lake.session_reads import ReadFacts, read_table
 from penstock.formats.files.lake.sessions import SessionCaller
@@ -141,7 +141,7 @@ class FilesSql(SqlFormat):
         )
 
 
-def _describe(table: Table) -> FilesAbout:
+def _describe(table: Table) -> FilesTableInfo:
     return table.lake.do(GetFilesTable(key=table.key, at=table.ref, via=table.via))
 
 

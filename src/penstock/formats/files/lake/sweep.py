@@ -38,9 +38,9 @@ from penstock.lake.read_lists import sweep_reads
 from penstock.lake.sweep_engine import Listing, SweepEngine, SweepTally
 from penstock.model.jobs import ID
 from penstock.storage.buckets import BucketEntry
-from penstock.storage.fates import FileFate, JudgedFile
 from penstock.storage.name_hashes import name_hash
 from penstock.storage.places import Place, Places
+from penstock.storage.sweep_decisions import JudgedFile, SweepDecision
 
 TOLD_MAX: Final = 10
 """How many things an answer tells that are wrong."""
@@ -118,7 +118,7 @@ class FilesSweep:
             folders = _Folders(self._kernel, place, named, law, chosen, self._tally)
             self._engine.sweep(folders, self._tally)
             after = named.before
-        for day in sorted(self._tally.emptied & {*days}) if self._engine.removes(FileFate.DATA) else ():
+        for day in sorted(self._tally.emptied & {*days}) if self._engine.removes(SweepDecision.DATA) else ():
             # No attempt of that day can be writing any more.
             self._places.at(f"{self._pool}{day}").prune()
 
@@ -177,10 +177,10 @@ class _Folders:
             if not folders:
                 self._tally.emptied.add(chosen)
 
-    def judge_again(self, candidate: JudgedFile) -> FileFate:
+    def judge_again(self, candidate: JudgedFile) -> SweepDecision:
         key = candidate.entry.key
         is_named = _is_named(key, self._named.name_hashes_in(key[:FOLDER_CHARS]))
-        return FileFate.KEPT if is_named else candidate.fate
+        return SweepDecision.KEPT if is_named else candidate.fate
 
     def remove(self, files: Sequence[JudgedFile]) -> None:
         self._place.delete([file.entry.key for file in files])
@@ -198,15 +198,15 @@ class _Folders:
         for entry in entries:
             if name_hash(entry.key[FOLDER_CHARS + 1 :]) in named:
                 kept_files += 1
-                yield JudgedFile(entry, FileFate.KEPT)
+                yield JudgedFile(entry, SweepDecision.KEPT)
             elif _is_named(entry.key, named):
                 continue  # the checksum of one that stays
             elif not self._law.is_ripe(folder, entry.modified_us):
-                yield JudgedFile(entry, FileFate.WAITING)
+                yield JudgedFile(entry, SweepDecision.WAITING)
             elif named:
-                candidates.append(JudgedFile(entry, FileFate.DATA))
+                candidates.append(JudgedFile(entry, SweepDecision.DATA))
             else:
-                yield JudgedFile(entry, FileFate.DATA)
+                yield JudgedFile(entry, SweepDecision.DATA)
         if kept_files < len(named):
             self._report_missing(folder, len(named) - kept_files)
         else:
@@ -248,11 +248,11 @@ class _PoolTally(SweepTally):
         more = len(self.problems) - TOLD_MAX
         shown_problems = [*self.problems[:TOLD_MAX], *([f"and {more} more like these"] if more > 0 else ())]
         return SweptFiles(
-            data_files=self.files[FileFate.DATA],
-            data_bytes=self.bytes[FileFate.DATA],
-            waiting=self.files[FileFate.WAITING],
-            kept=self.files[FileFate.KEPT],
-            forked=self.files[FileFate.FORKED],
+            data_files=self.files[SweepDecision.DATA],
+            data_bytes=self.bytes[SweepDecision.DATA],
+            waiting=self.files[SweepDecision.WAITING],
+            kept=self.files[SweepDecision.KEPT],
+            forked=self.files[SweepDecision.FORKED],
             missing=self.missing,
             names=tuple(self.names),
             jobs_settled=ended.settled,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from penstock.lake.answers import SweptFiles
-from penstock.lake.call import Call, Retry
+from penstock.lake.call import Call, RetrySafety
 
 
 class SweepFiles(Call[SweptFiles], frozen=True, kw_only=True):
@@ -19,7 +19,7 @@ class SweepFiles(Call[SweptFiles], frozen=True, kw_only=True):
     method = "POST"
     path = "/sweep/files"
     answer = SweptFiles
-    retry = Retry.ONCE  # it answers what it removed
+    retry = RetrySafety.ONCE  # it answers what it removed
     makes_lake = False
     is_long = True
     goes_on = True

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 from penstock.errors import FileNotFound, InvalidRequest
-from penstock.formats.files.lake.answers import FileEntry, FilesAbout, FilesTotal, FilesWritten
+from penstock.formats.files.lake.answers import FileEntry, FilesTableInfo, FilesTotal, FilesWritten
 from penstock.formats.files.lake.calls import CopiedFile, GetFiles, GetFilesTable, ListFiles, SumFiles
 from penstock.formats.files.lake.export import export, export_one
 from penstock.formats.files.lake.file_bytes import TableBytes
@@ -81,7 +81,7 @@ class Files:
             SumFiles(key=self._key, at=self._table.ref, via=self._table.via, prefix=as_folder(folder))
         )
 
-    def about(self) -> FilesAbout:
+    def about(self) -> FilesTableInfo:
         """The table as a whole: how much it has, and how it is to be read."""
         self._table.note_read()
         return self._lake.do(GetFilesTable(key=self._key, at=self._table.ref, via=self._table.via))

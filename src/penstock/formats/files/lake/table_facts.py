@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.errors import KeyNotFound
 from penstock.formats.files.lake.calls import GetFilesTable
-from penstock.formats.plugin import DescribedTable, FileFacts, PastSize
+from penstock.formats.plugin import DescribedTable, FileFacts, PastTableSize
 from penstock.lake.calls import SearchLog
 
 if TYPE_CHECKING:
-    from penstock.formats.files.lake.answers import FilesAbout
+    from penstock.formats.files.lake.answers import FilesTableInfo
     from penstock.lake.table import Table
 
 SEARCHED_COMMITS: Final = 500
@@ -38,7 +38,7 @@ def _list_files(table: Table) -> Iterator[FileFacts]:
     )
 
 
-def _list_sizes(table: Table, about: FilesAbout, limit: int) -> list[PastSize]:
+def _list_sizes(table: Table, about: FilesTableInfo, limit: int) -> list[PastTableSize]:
     """After the latest commits that changed it, since it was created."""
     log = SearchLog(ref=table.ref, via=table.via, table=table.key, limit=limit, within=SEARCHED_COMMITS)
     sizes = []
@@ -49,5 +49,5 @@ def _list_sizes(table: Table, about: FilesAbout, limit: int) -> list[PastSize]:
             break
         if past.id != about.id:
             break
-        sizes.append(PastSize(past.size, commit=commit.id, time=commit.time))
+        sizes.append(PastTableSize(past.size, commit=commit.id, time=commit.time))
     return sizes

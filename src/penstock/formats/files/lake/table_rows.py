@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.errors import InvalidRequest
 from penstock.formats.files.lake.audit_rows import FileRows
 from penstock.formats.rows.arrow_expressions import check_columns, select_rows
-from penstock.formats.rows.reader import RowPart, TableRows
+from penstock.formats.rows.reader import StoredRowPart, TableRows
 from penstock.lake.calls import Resolve
 from penstock.model.keys import Key
 
@@ -40,11 +40,11 @@ class FilesTableRows(TableRows):
     def count(self, where: str | None = None) -> int:
         return self._files.count() if where is None else super().count(where)
 
-    def parts(self) -> Iterator[RowPart]:
+    def parts(self) -> Iterator[StoredRowPart]:
         # The path as well: it tells the values of partition columns.
-        return (RowPart((entry.path, entry.address), entry.path) for entry in self._files.entries)
+        return (StoredRowPart((entry.path, entry.address), entry.path) for entry in self._files.entries)
 
-    def read_parts(self, parts: Sequence[RowPart], columns: Sequence[str]) -> Any:
+    def read_parts(self, parts: Sequence[StoredRowPart], columns: Sequence[str]) -> Any:
         return self._files.begin(columns, paths=[part.source for part in parts])
 
 

@@ -9,7 +9,7 @@ from penstock.errors import InvalidRequest, NotManaged
 from penstock.formats.files import FORMAT
 from penstock.formats.files.files import USAGE, is_managed
 from penstock.formats.files.lake.answers import FilesWritten
-from penstock.lake.answers import Ratified
+from penstock.lake.answers import TableCommitResult
 from penstock.lake.calls import GetCommit
 from penstock.lake.row_input import arrow_rows
 from penstock.lake.table_writer import RowWrite, find_content, no_rows_written_error, other_format_error
@@ -38,7 +38,9 @@ class FilesView:
     def to_arrow(self, columns: Sequence[str] | None, where: str | None) -> Any:
         return self._table.scan().to_arrow(columns, where)
 
-    def append(self, data: Any, description: CommitDescription, idempotency_key: str | None) -> Ratified:
+    def append(
+        self, data: Any, description: CommitDescription, idempotency_key: str | None
+    ) -> TableCommitResult:
         return self._change_rows(data, SaveMode.APPEND, description, idempotency_key)
 
     def overwrite(
@@ -48,7 +50,7 @@ class FilesView:
         where: str | None,
         description: CommitDescription,
         idempotency_key: str | None,
-    ) -> Ratified:
+    ) -> TableCommitResult:
         if partitions is not None or where is not None:
             key = self._table.key
             raise NotManaged(
@@ -60,7 +62,7 @@ class FilesView:
 
     def _change_rows(
         self, data: Any, mode: SaveMode, description: CommitDescription, idempotency_key: str | None
-    ) -> Ratified:
+    ) -> TableCommitResult:
         """As ``write`` does. If there is nothing to write, the head of the branch has all of the rows."""
         table = self._table
         table.require_branch()
@@ -70,8 +72,8 @@ class FilesView:
             raise table.lake.key_not_found(table.key, table.ref)
         written = self.write(RowWrite(rows, mode, None, None, description, idempotency_key, content))
         if written is None or written.commit is None:
-            return Ratified(commit=table.lake.do(GetCommit(revision=table.ref)), tables=())
-        return Ratified(commit=written.commit, tables=())
+            return TableCommitResult(commit=table.lake.do(GetCommit(revision=table.ref)), tables=())
+        return TableCommitResult(commit=written.commit, tables=())
 
     def optimize(self, order: OptimizeOrder, description: CommitDescription) -> OptimizedTable:
         key = self._table.key

@@ -17,14 +17,14 @@ from uuid import UUID
 import msgspec
 
 from penstock.errors import InvalidRequest
-from penstock.formats.files.lake.save_job import JobFile, Output, TaskFile, output
+from penstock.formats.files.lake.save_job import JobFile, JobOutput, TaskFile, output
 from penstock.lake.job_files import remove_files
 from penstock.spark import jar
 from penstock.spark.addresses import spark_address
 from penstock.spark.job import durable_files, own_committer
 from penstock.spark.job.parquet_settings import MICROSECONDS, hold_settings, unset_settings
 from penstock.spark.job.task_files import take_files
-from penstock.spark.refusals import raise_refusals
+from penstock.spark.row_refusals import raise_refusals
 from penstock.storage.buckets import BucketEntry
 from penstock.storage.places import Place
 
@@ -53,7 +53,7 @@ class OutputTarget(msgspec.Struct, frozen=True, kw_only=True):
     """For Spark's writer."""
 
 
-def run(df: DataFrame, target: OutputTarget, attempt: UUID) -> Output:
+def run(df: DataFrame, target: OutputTarget, attempt: UUID) -> JobOutput:
     """Write all rows, and return the files that hold them, each row once. Without rows there are no files.
 
     ``attempt`` is new for every run. ``InvalidRequest`` for a format that this Spark has not, or that does

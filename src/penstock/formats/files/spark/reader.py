@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.errors import InvalidRequest
-from penstock.formats.files.lake.answers import FileEntry, FilesAbout
+from penstock.formats.files.lake.answers import FileEntry, FilesTableInfo
 from penstock.formats.files.lake.calls import GetFilesTable, ListFiles
 from penstock.formats.files.lake.data_files import is_data
 from penstock.formats.files.lake.partition_columns import PartitionColumns, PartitionRules, partition_columns
 from penstock.formats.files.lake.paths import as_folder
 from penstock.formats.files.lake.scan import scan_files, scan_layout
-from penstock.formats.rows.reader import RowPart
+from penstock.formats.rows.reader import StoredRowPart
 from penstock.formats.rows.row_difference import StoredRows
 from penstock.spark import jar
 from penstock.spark.format import ScannedTable
@@ -43,10 +43,10 @@ def scan(spark: SparkSession, table: Table) -> ScannedTable:
     """The rows of a table of files, and the files, of which some can be read by themselves."""
     opened = _open(spark, table, ReadRequest())
     rows = opened.rows()
-    parts = [RowPart((file.path, file.address), file) for file in opened.files if file.size]
+    parts = [StoredRowPart((file.path, file.address), file) for file in opened.files if file.size]
     bindings = {field.name: field.dataType.json() for field in rows.schema}
 
-    def read(chosen: Sequence[RowPart] | None) -> DataFrame:
+    def read(chosen: Sequence[StoredRowPart] | None) -> DataFrame:
         return rows if chosen is None else opened.rows([part.source for part in chosen], rows.schema)
 
     return ScannedTable(rows.schema, read, StoredRows(parts, bindings))
@@ -88,7 +88,7 @@ class _Layout(msgspec.Struct, frozen=True, kw_only=True):
     """Whether rows have their columns in the order of the schema."""
 
 
-def _make_layout(about: FilesAbout, extra: ReadOptions) -> _Layout:
+def _make_layout(about: FilesTableInfo, extra: ReadOptions) -> _Layout:
     options = {name: as_text(value) for name, value in (extra.get("options") or {}).items()}
     layout = scan_layout(about, extra.get("format"), options)
     schema = extra.get("schema")

@@ -13,7 +13,7 @@ import msgspec
 from penstock.errors import CommitConflict, InvalidRequest, KeyNotFound
 from penstock.formats.files.lake import job_markers as files_beside
 from penstock.formats.files.lake import save_job as files_save_job
-from penstock.formats.files.lake.answers import FilesAbout, TableLayout
+from penstock.formats.files.lake.answers import FilesTableInfo, TableLayout
 from penstock.formats.files.lake.calls import GetFilesTable
 from penstock.formats.files.lake.save_job import FilesJob
 from penstock.formats.files.spark import output
@@ -104,7 +104,7 @@ def _write_and_commit(
     )
 
 
-def _find_table(lake: Lake, key: Key, branch: str | None) -> FilesAbout | None:
+def _find_table(lake: Lake, key: Key, branch: str | None) -> FilesTableInfo | None:
     """The table, or ``None``. ``NotManaged`` if the key holds something else: fails before rows are
     written."""
     try:
@@ -125,7 +125,7 @@ def _check_new(attempt: JobAttempt) -> None:
 
 
 def _make_layout(
-    df: DataFrame, request: WriteRequest, chosen: tuple[str, ...] | None, table: FilesAbout | None
+    df: DataFrame, request: WriteRequest, chosen: tuple[str, ...] | None, table: FilesTableInfo | None
 ) -> TableLayout:
     """How the files are to be read. Partition columns that are not named are those that the table has."""
     if chosen is not None or table is None:

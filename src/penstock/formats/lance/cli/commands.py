@@ -9,9 +9,8 @@ import click
 import msgspec
 
 from penstock.cli.answers import ListPage
-from penstock.cli.call import Call, pass_call
-from penstock.cli.completions import complete_key
-from penstock.cli.declaration import (
+from penstock.cli.command_context import CommandContext, pass_call
+from penstock.cli.command_declaration import (
     branch_option,
     group,
     key_argument,
@@ -20,13 +19,20 @@ from penstock.cli.declaration import (
     message_option,
     ref_option,
 )
-from penstock.cli.rendering.columns import Cell, Row, columns
+from penstock.cli.completions import complete_key
+from penstock.cli.rendering.backlogs import StatusLine, statuses
 from penstock.cli.rendering.history import short
 from penstock.cli.rendering.screen import Screen, printable
-from penstock.cli.rendering.statuses import StatusLine, statuses
+from penstock.cli.rendering.text_columns import Row, StyledText, columns
 from penstock.cli.rendering.times import ago, format_count, size
 from penstock.formats.lance.content import LanceTable
-from penstock.formats.lance.lake.answers import LanceAbout, LanceBranch, LanceStatus, LanceTag, LanceVersion
+from penstock.formats.lance.lake.answers import (
+    LanceBranch,
+    LanceStatus,
+    LanceTableInfo,
+    LanceTag,
+    LanceVersion,
+)
 from penstock.formats.lance.lake.calls import (
     GetLanceStatus,
     GetLanceTable,
@@ -35,8 +41,8 @@ from penstock.formats.lance.lake.calls import (
     ListLanceVersions,
     PromoteLance,
 )
-from penstock.formats.lance.lake.namespace_export import Exported
-from penstock.formats.lance.lake.namespace_import import Imported
+from penstock.formats.lance.lake.namespace_export import ExportResult
+from penstock.formats.lance.lake.namespace_import import ImportResult
 from penstock.formats.lance.state import is_managed
 from penstock.lake.calls import Resolve
 from penstock.model.keys import Key
@@ -44,7 +50,7 @@ from penstock.model.keys import Key
 VERSIONS_LIMIT = 100
 
 
-class LanceDetails(LanceAbout, frozen=True, kw_only=True):
+class LanceDetails(LanceTableInfo, frozen=True, kw_only=True):
     """A Lance table, with Lance's own branches and tags of it."""
 
     branches: tuple[LanceBranch, ...]
@@ -55,7 +61,7 @@ class LanceDetails(LanceAbout, frozen=True, kw_only=True):
 
 @group(
     "lance",
-    prints=ListPage[LanceAbout],
+    prints=ListPage[LanceTableInfo],
     examples="""
 $ penstock lance
 $ penstock lance list --ref main
@@ -69,7 +75,7 @@ def lance(ctx: click.Context) -> None:
     Without a subcommand, the Lance tables of the default branch are listed.
     """
     if ctx.invoked_subcommand is None:
-        _list(ctx.ensure_object(Call), None)
+        _list(ctx.ensure_object(CommandContext), None)
 
 
 # -- looking -----------------------------------------------------------------------------------------------
@@ -77,7 +83,7 @@ def lance(ctx: click.Context) -> None:
 
 @lance.command(
     "list",
-    prints=ListPage[LanceAbout],
+    prints=ListPage[LanceTableInfo],
     examples="""
 $ python -c "import lance; lance.write_dataset([{'id': 1}], 'lake/warehouse/old/a.lance')"
 $ penstock lance import ./lake/warehouse/old --into archive
@@ -86,12 +92,12 @@ $ penstock lance list
 )
 @ref_option
 @pass_call
-def lance_list(call: Call, ref: str | None) -> None:
+def lance_list(call: CommandContext, ref: str | None) -> None:
     """List the Lance tables, with their newest versions."""
     _list(call, ref)
 
 
-def _list(call: Call, ref: str | None) -> None:
+def _list(call: CommandContext, ref: str | None) -> None:
     lake = call.open()
     at = lake.at(ref)
     keys = [key for key, content in at.entries() if isinstance(content, LanceTable) and is_managed(content)]
@@ -102,16 +108,16 @@ def _list(call: Call, ref: str | None) -> None:
     )
 
 
-def _format_tables(screen: Screen, tables: Sequence[LanceAbout]) -> Iterator[str]:
+def _format_tables(screen: Screen, tables: Sequence[LanceTableInfo]) -> Iterator[str]:
     if not tables:
         yield "no Lance tables. Programs create them through the lake's namespace; 'penstock lance import'"
         yield "  takes over those of a directory"
     rows: list[Row] = [
         [
-            Cell(printable(str(table.key)), "strong"),
+            StyledText(printable(str(table.key)), "strong"),
             _format_version_number(table.version),
-            Cell("private" if table.is_private else "", "warning"),
-            Cell(printable(table.folder), "dim"),
+            StyledText("private" if table.is_private else "", "warning"),
+            StyledText(printable(table.folder), "dim"),
         ]
         for table in tables
     ]
@@ -126,7 +132,7 @@ def _format_version_number(version: int | None) -> str:
 @key_argument
 @ref_option
 @pass_call
-def lance_show(call: Call, key: str, ref: str | None) -> None:
+def lance_show(call: CommandContext, key: str, ref: str | None) -> None:
     """Show where the Lance table KEY is, its newest version, and Lance's own branches and tags of it."""
     lake, table = call.open(), Key.parse(key)
     commit = lake.do(Resolve(revision=ref))
@@ -171,7 +177,9 @@ def lance_show(call: Call, key: str, ref: str | None) -> None:
 @click.option("--below", type=int, metavar="VERSION", help="Continue below this version.")
 @limit_option(VERSIONS_LIMIT)
 @pass_call
-def lance_versions(call: Call, key: str, ref: str | None, branch: str, below: int | None, limit: int) -> None:
+def lance_versions(
+    call: CommandContext, key: str, ref: str | None, branch: str, below: int | None, limit: int
+) -> None:
     """List the versions of the Lance table KEY, newest first: what made each, and when."""
     lake, table = call.open(), Key.parse(key)
     commit = lake.do(Resolve(revision=ref))
@@ -196,7 +204,12 @@ def lance_versions(call: Call, key: str, ref: str | None, branch: str, below: in
 
 def _format_version_row(screen: Screen, version: LanceVersion) -> Row:
     when = "" if version.created is None else ago(version.created, screen.now)
-    return [Cell(f"v{version.version}", "strong"), version.operation, when, Cell(size(version.size), "dim")]
+    return [
+        StyledText(f"v{version.version}", "strong"),
+        version.operation,
+        when,
+        StyledText(size(version.size), "dim"),
+    ]
 
 
 # -- where every reader of Lance looks ---------------------------------------------------------------------
@@ -209,7 +222,7 @@ def _format_version_row(screen: Screen, version: LanceVersion) -> Row:
 )
 @click.argument("key", required=False, metavar="[KEY]", shell_complete=complete_key)
 @pass_call
-def lance_status(call: Call, key: str | None) -> None:
+def lance_status(call: CommandContext, key: str | None) -> None:
     """Show how far Lance tables are promoted, and whether they are in sync.
 
     For all tables of the default branch, or for KEY: the number of versions that are not promoted yet, and
@@ -241,11 +254,11 @@ def _format_statuses(screen: Screen, table_statuses: Sequence[LanceStatus]) -> I
     return statuses(screen, lines, "no Lance tables")
 
 
-@lance.command("promote", prints=ListPage[LanceAbout], examples="$ penstock lance promote archive.a")
+@lance.command("promote", prints=ListPage[LanceTableInfo], examples="$ penstock lance promote archive.a")
 @click.argument("key", required=False, metavar="[KEY]", shell_complete=complete_key)
 @branch_option
 @pass_call
-def lance_promote(call: Call, key: str | None, branch: str | None) -> None:
+def lance_promote(call: CommandContext, key: str | None, branch: str | None) -> None:
     """Promote committed versions to where Lance looks for them: of all tables of a branch, or of KEY.
 
     The lake promotes by itself, right after each commit; use this command after an interruption or a failure
@@ -273,7 +286,7 @@ dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would b
 
 @lance.command(
     "import",
-    prints=Imported,
+    prints=ImportResult,
     examples="$ penstock lance import ./lake/warehouse/old --into again --dry-run",
 )
 @click.argument("root", metavar="ROOT")
@@ -283,7 +296,7 @@ dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would b
 @key_option
 @pass_call
 def lance_import(
-    call: Call,
+    call: CommandContext,
     root: str,
     namespace: str | None,
     dry_run: bool,
@@ -314,9 +327,9 @@ def lance_import(
             yield f"imported {count} from {printable(imported.root)} (commit {commit})"
         rows: list[Row] = [
             [
-                Cell(printable(str(table.key)), "strong"),
+                StyledText(printable(str(table.key)), "strong"),
                 "declared" if table.is_declared else "",
-                Cell(printable(table.location), "dim"),
+                StyledText(printable(table.location), "dim"),
             ]
             for table in imported.tables
         ]
@@ -330,14 +343,14 @@ def lance_import(
 
 @lance.command(
     "export",
-    prints=Exported,
+    prints=ExportResult,
     examples="$ penstock lance export ./lake/warehouse --dry-run",
 )
 @click.argument("root", metavar="ROOT")
 @click.option("--ref", metavar="BRANCH", help="The branch whose tables are listed. [the default branch]")
 @dry_run_option
 @pass_call
-def lance_export(call: Call, root: str, ref: str | None, dry_run: bool) -> None:
+def lance_export(call: CommandContext, root: str, ref: str | None, dry_run: bool) -> None:
     """Export the Lance tables of a branch: make ROOT a directory namespace that has all of them.
 
     ROOT is a folder above the tables, such as the warehouse. The tables stay where they are. A program that
@@ -352,9 +365,9 @@ def lance_export(call: Call, root: str, ref: str | None, dry_run: bool) -> None:
         yield f"{word} {format_count(len(exported.tables), 'table')} at {printable(exported.root)}{unchanged}"
         rows: list[Row] = [
             [
-                Cell(printable(str(table.key)), "strong"),
+                StyledText(printable(str(table.key)), "strong"),
                 _format_version_number(table.version),
-                Cell(printable(table.folder), "dim"),
+                StyledText(printable(table.folder), "dim"),
             ]
             for table in exported.tables
         ]

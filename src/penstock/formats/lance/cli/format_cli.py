@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.cli.format_cli import DoctorCheck, Finding, FormatCli
+from penstock.cli.format_cli import DoctorCheck, DoctorFinding, FormatCli
 from penstock.cli.rendering.screen import printable
 from penstock.cli.rendering.times import format_count
 from penstock.errors import PenstockError
@@ -54,13 +54,15 @@ def has_tables(lake: Lake) -> bool:
         return False  # what is damaged is told by 'penstock fsck'
 
 
-def check_manifests(lake: Lake) -> Finding:
+def check_manifests(lake: Lake) -> DoctorFinding:
     """Whether Lance tables can be read at every reference, as far as their manifests tell."""
     assert isinstance(lake.catalogue, Embedded)
     readability = LanceReadability(lake.kernel, lake.catalogue.places, with_files=False)
     gone = list(readability.unreadable())
     if gone:
         more = f" (and {len(gone) - 1} more)" if len(gone) > 1 else ""
-        return Finding("failed", f"at {gone[0].where} {gone[0]}{more}", "'penstock fsck' lists all of them")
+        return DoctorFinding(
+            "failed", f"at {gone[0].where} {gone[0]}{more}", "'penstock fsck' lists all of them"
+        )
     count = format_count(len(readability.tables), "table")
-    return Finding("ok", f"{count}, with the manifests of all versions that branches and tags are at")
+    return DoctorFinding("ok", f"{count}, with the manifests of all versions that branches and tags are at")

@@ -12,7 +12,7 @@ from penstock.model.commits import Commit
 from penstock.model.keys import Key
 
 
-class LanceAbout(msgspec.Struct, frozen=True, kw_only=True):
+class LanceTableInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A Lance table as a branch, a transaction or a commit has it."""
 
     location_fields: ClassVar[tuple[str, ...]] = ("location", "folder")
@@ -88,7 +88,7 @@ class LanceTag(msgspec.Struct, frozen=True, kw_only=True):
     metadata: dict[str, str] = {}
 
 
-class LanceDone(msgspec.Struct, frozen=True, kw_only=True):
+class LanceOperationResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of one operation."""
 
     location_fields: ClassVar[tuple[str, ...]] = ("location", "folder")
@@ -105,11 +105,11 @@ class LanceDone(msgspec.Struct, frozen=True, kw_only=True):
     """The table's properties afterwards; of a removed table, its last ones."""
 
 
-class LanceCommitted(msgspec.Struct, frozen=True, kw_only=True):
+class LanceCommitResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a commit to Lance tables."""
 
     commit: Commit | None = None
     """Null if there was nothing to do."""
     head: str
-    done: tuple[LanceDone, ...]
+    done: tuple[LanceOperationResult, ...]
     """The result of each operation, in their order."""

@@ -20,7 +20,7 @@ from lance_namespace_urllib3_client.models.commit_table_operation import CommitT
 from lance_namespace_urllib3_client.models.commit_table_result import CommitTableResult
 
 from penstock.errors import InvalidRequest, TransactionNotFound, TransactionOver
-from penstock.formats.lance.lake.answers import LanceDone
+from penstock.formats.lance.lake.answers import LanceOperationResult
 from penstock.formats.lance.lake.calls import DeregisterLance, LanceOperation
 from penstock.formats.lance.lake.errors import operation
 from penstock.formats.lance.lake.namespaces import parse_choice
@@ -163,7 +163,9 @@ def _is_writing(commit_table_operation: CommitTableOperation) -> bool:
     return commit_table_operation.create_table_version is not None
 
 
-def _table_result(commit_table_operation: CommitTableOperation, result: LanceDone) -> CommitTableResult:
+def _table_result(
+    commit_table_operation: CommitTableOperation, result: LanceOperationResult
+) -> CommitTableResult:
     if commit_table_operation.declare_table is not None:
         return CommitTableResult(declare_table=declare_response(result))
     if commit_table_operation.create_table_version is not None:

@@ -13,17 +13,17 @@ import msgspec
 
 from penstock.errors import KeyNotFound, NotManaged, OwnRefNotFound
 from penstock.formats.lance.lake.answers import (
-    LanceAbout,
     LanceBranch,
-    LanceCommitted,
-    LanceDone,
+    LanceCommitResult,
+    LanceOperationResult,
     LanceStatus,
+    LanceTableInfo,
     LanceTag,
     LanceVersion,
 )
-from penstock.lake.answers import Landing
-from penstock.lake.call import Ask, Call, CommitDescription, ReadAt, Retry, Write
-from penstock.lake.outcomes import branch_of, landed_commit
+from penstock.lake.answers import LandedRequest
+from penstock.lake.call import Ask, Call, CommitDescription, ReadAt, RetrySafety, WriteCall
+from penstock.lake.recovered_answers import branch_of, landed_commit
 from penstock.model.commits import Commit
 from penstock.model.keys import Key
 
@@ -152,7 +152,7 @@ LanceOperation: TypeAlias = (
 )
 
 
-class CommitLance(Write[LanceCommitted], frozen=True, kw_only=True):
+class CommitLance(WriteCall[LanceCommitResult], frozen=True, kw_only=True):
     """Change any number of Lance tables in one atomic commit.
 
     An error names the operation that it is about, counted from zero.
@@ -160,7 +160,7 @@ class CommitLance(Write[LanceCommitted], frozen=True, kw_only=True):
 
     path = "/lance/commits"
     target = "branch"
-    answer = LanceCommitted
+    answer = LanceCommitResult
     makes_lake = True
     counted = ("operations",)
     unhashed = ("branch",)
@@ -175,7 +175,7 @@ class CommitLance(Write[LanceCommitted], frozen=True, kw_only=True):
     said: CommitDescription = CommitDescription()
     """Message, authors and properties of the commit."""
 
-    def recover(self, ask: Ask, landing: Landing) -> LanceCommitted:
+    def recover(self, ask: Ask, landing: LandedRequest) -> LanceCommitResult:
         if not landing.commits:
             return self._recover_result(ask, landing.head, landing.head, None, landing)
         commit = landed_commit(ask, self, landing)
@@ -183,19 +183,19 @@ class CommitLance(Write[LanceCommitted], frozen=True, kw_only=True):
         return self._recover_result(ask, commit.id, before, commit, landing)
 
     def _recover_result(
-        self, ask: Ask, after: str, before: str, commit: Commit | None, landing: Landing
-    ) -> LanceCommitted:
+        self, ask: Ask, after: str, before: str, commit: Commit | None, landing: LandedRequest
+    ) -> LanceCommitResult:
         landed = _LandedCommit(ask, branch_of(ask, self), after, before)
-        return LanceCommitted(
+        return LanceCommitResult(
             commit=commit, head=landing.head, done=tuple(map(landed.operation_result, self.operations))
         )
 
 
-class GetLanceTable(ReadAt[LanceAbout], frozen=True, kw_only=True):
+class GetLanceTable(ReadAt[LanceTableInfo], frozen=True, kw_only=True):
     """A Lance table as a whole."""
 
     path = "/lance/table"
-    answer = LanceAbout
+    answer = LanceTableInfo
 
     key: Key
     to_write: bool = False
@@ -258,7 +258,7 @@ class ListLanceTags(ReadAt[tuple[LanceTag, ...]], frozen=True, kw_only=True):
     """At most this many."""
 
 
-class PromoteLance(Call[LanceAbout], frozen=True, kw_only=True):
+class PromoteLance(Call[LanceTableInfo], frozen=True, kw_only=True):
     """Promote the versions of a table: put their manifests where every reader of Lance looks.
 
     This happens in the background; call it to be sure that it is done.
@@ -266,8 +266,8 @@ class PromoteLance(Call[LanceAbout], frozen=True, kw_only=True):
 
     method = "POST"
     path = "/lance/promote"
-    answer = LanceAbout
-    retry = Retry.SAFE
+    answer = LanceTableInfo
+    retry = RetrySafety.SAFE
     makes_lake = False
 
     key: Key
@@ -299,27 +299,27 @@ class _LandedCommit:
         self._counted: set[tuple[Key, str, int]] = set()
         """The versions that an operation deleted, so that no other one counts them."""
 
-    def operation_result(self, operation: LanceOperation) -> LanceDone:
+    def operation_result(self, operation: LanceOperation) -> LanceOperationResult:
         """The result of an operation; empty for a table that a later operation removed."""
         at = self.before if isinstance(operation, DeregisterLance) else self.commit
         try:
             if isinstance(operation, CreateLanceVersion):
-                return LanceDone(
+                return LanceOperationResult(
                     version=self._find_version(operation.key, operation.branch, operation.version)
                 )
             if isinstance(operation, PutLanceBranch):
-                return LanceDone(version=self._first_version(operation.key, operation.branch))
+                return LanceOperationResult(version=self._first_version(operation.key, operation.branch))
             if isinstance(operation, DeleteLanceVersions):
                 deleted = {
                     (operation.key, operation.branch, deleted_version)
                     for deleted_version in self._deleted_versions(operation)
                 }
                 counted, self._counted = self._counted, self._counted | deleted
-                return LanceDone(deleted=len(deleted - counted))
-            about: LanceAbout = self.ask(GetLanceTable(key=operation.key, at=at, via=self.branch))
+                return LanceOperationResult(deleted=len(deleted - counted))
+            about: LanceTableInfo = self.ask(GetLanceTable(key=operation.key, at=at, via=self.branch))
         except (KeyNotFound, NotManaged, OwnRefNotFound):
-            return LanceDone()
-        return LanceDone(location=about.location, folder=about.folder, properties=about.properties)
+            return LanceOperationResult()
+        return LanceOperationResult(location=about.location, folder=about.folder, properties=about.properties)
 
     def _find_version(self, key: Key, branch: str, version: int) -> LanceVersion | None:
         query = ListLanceVersions(key=key, branch=branch, version=version, at=self.commit, via=self.branch)

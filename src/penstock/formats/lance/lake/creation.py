@@ -28,8 +28,8 @@ from penstock.formats.lance.lake.jobs import (
     attempts_name,
     next_attempt_id,
 )
-from penstock.formats.lance.lake.rows import Source, find_earlier_write, ratified_version
-from penstock.lake.answers import Ratified
+from penstock.formats.lance.lake.rows import LanceRowSource, find_earlier_write, ratified_version
+from penstock.lake.answers import TableCommitResult
 from penstock.lake.call import CommitDescription
 from penstock.lake.calls import GetReference
 from penstock.lake.transactions.answers import TransactionInfo
@@ -45,13 +45,15 @@ ATTEMPTS_MAX: Final = 1000
 """How often something is tried under one idempotency key."""
 
 
-def create(table: Table, data: Any, description: CommitDescription, idempotency_key: str | None) -> Ratified:
+def create(
+    table: Table, data: Any, description: CommitDescription, idempotency_key: str | None
+) -> TableCommitResult:
     """Create a table that has these rows from the beginning.
 
     ``CommitConflict`` if there is something at its key by now. In a transaction of the caller's it is part of
     that one, and taken back if this fails without rows.
     """
-    source = Source(data)
+    source = LanceRowSource(data)
     if is_transaction(table.ref):
         _declare(table)
         try:
@@ -69,7 +71,7 @@ def create(table: Table, data: Any, description: CommitDescription, idempotency_
     return ratified_version(table, landed.head, landed.commit, 1)
 
 
-def find_earlier_creation(table: Table, idempotency_key: str | None) -> Ratified | None:
+def find_earlier_creation(table: Table, idempotency_key: str | None) -> TableCommitResult | None:
     """What a creation under an idempotency key came to; ``None`` if none has landed.
 
     One that is on its way is waited for; one that still writes is aborted, for another takes its place.
@@ -101,7 +103,9 @@ def _declare(table: Table) -> None:
         raise CommitConflict([Conflict(ConflictKind.FORMAT, table.key, why=problem.message)]) from None
 
 
-def _write_first_rows(table: Table, source: Source, description: CommitDescription, job_id: str) -> Ratified:
+def _write_first_rows(
+    table: Table, source: LanceRowSource, description: CommitDescription, job_id: str
+) -> TableCommitResult:
     import lance
 
     job = LanceJob(key=table.key, branch=table.ref, id=job_id, id_name="idempotency_key", said=description)

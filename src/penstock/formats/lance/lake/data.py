@@ -47,7 +47,7 @@ from penstock.formats.lance.lake.data_errors import WatchedNamespace, lance_work
 from penstock.formats.lance.lake.data_indexes import IndexOperations
 from penstock.formats.lance.lake.data_queries import QueryOperations
 from penstock.formats.lance.lake.data_requests import normalise_mode, read_request, require_table_id
-from penstock.formats.lance.lake.data_work import TableAbout
+from penstock.formats.lance.lake.dataset_access import TableAbout
 from penstock.formats.lance.lake.errors import in_lance
 from penstock.model.transactions import PREFIX
 

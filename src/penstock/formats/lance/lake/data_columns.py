@@ -22,13 +22,13 @@ from lance_namespace import (
 
 from penstock.formats.lance.lake.data_requests import read_request
 from penstock.formats.lance.lake.data_types import arrow_type, json_schema
-from penstock.formats.lance.lake.data_work import Work
+from penstock.formats.lance.lake.dataset_access import DatasetAccess
 
 if TYPE_CHECKING:
     from lance import LanceDataset
 
 
-class ColumnOperations(Work):
+class ColumnOperations(DatasetAccess):
     """What changes columns, and tells which there are."""
 
     def describe_schema(self, table: list[str], branch: str, version: int | None) -> dict[str, Any]:

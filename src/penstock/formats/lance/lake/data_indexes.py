@@ -23,7 +23,7 @@ from lance_namespace_urllib3_client.models.index_content import IndexContent
 
 from penstock.formats.lance.lake.data_errors import table_name
 from penstock.formats.lance.lake.data_requests import read_request, require_table_id
-from penstock.formats.lance.lake.data_work import Work
+from penstock.formats.lance.lake.dataset_access import DatasetAccess
 from penstock.formats.lance.lake.paths import page_size
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ _OF_VECTORS: Final = (
 )
 
 
-class IndexOperations(Work):
+class IndexOperations(DatasetAccess):
     """What is done with indexes."""
 
     def create_table_index(self, request: Any) -> CreateTableIndexResponse:

@@ -19,7 +19,7 @@ from lance_namespace import (
 
 from penstock.formats.lance.lake.data_arrow import write_rows
 from penstock.formats.lance.lake.data_requests import read_request
-from penstock.formats.lance.lake.data_work import Work
+from penstock.formats.lance.lake.dataset_access import DatasetAccess
 
 if TYPE_CHECKING:
     from lance import LanceDataset
@@ -35,7 +35,7 @@ _PRINTED: Final = re.compile(
 """A query by text as LanceDB sends it, up to 0.40 at least: as its own language prints it."""
 
 
-class QueryOperations(Work):
+class QueryOperations(DatasetAccess):
     """What reads rows."""
 
     def count_table_rows(self, request: Any) -> CountTableRowsResponse:

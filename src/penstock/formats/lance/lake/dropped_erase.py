@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from penstock.formats.lance.lake.erase import clones_of
-from penstock.formats.lance.lake.notes import DeregisteredNote, stays
+from penstock.formats.lance.lake.folder_notes import DeregisteredNote, stays
 from penstock.formats.lance.lake.sweep import LANCE_DAYS, LanceSweep
 from penstock.lake.answers import SweptTable
 from penstock.lake.calls import SweepTables
@@ -16,7 +16,7 @@ from penstock.storage.locations import normalise
 
 if TYPE_CHECKING:
     from penstock.formats.lance.content import LanceTable
-    from penstock.formats.lance.lake.parts import LanceParts
+    from penstock.formats.lance.lake.services import LanceServices
     from penstock.kernel.reachable import Progress
     from penstock.lake.embedded import Embedded
     from penstock.model.keys import Key
@@ -28,7 +28,7 @@ class DroppedLance(DroppedErasure):
     def why_left(self) -> str:
         return "" if stays(self.place) is DeregisteredNote.NO else "was deregistered"
 
-    def __init__(self, lake: Embedded, parts: LanceParts, key: Key, who: str, content: LanceTable) -> None:
+    def __init__(self, lake: Embedded, parts: LanceServices, key: Key, who: str, content: LanceTable) -> None:
         self._parts, self._dropped = parts, content
         super().__init__(lake, key, who, content)
 

@@ -34,8 +34,8 @@ from penstock.formats.lance.erasure import (
     fragments_with_old_columns,
     index_names,
 )
-from penstock.formats.lance.intents import Erase, NumberedStep, Steps, encode_steps
-from penstock.formats.lance.lake.installed import require_lance
+from penstock.formats.lance.intents import EraseStep, NumberedStep, Steps, encode_steps
+from penstock.formats.lance.lake.lance_requirement import require_lance
 from penstock.formats.lance.lake.leftovers import is_data
 from penstock.formats.lance.lake.manifest_files import ManifestFiles, spellings
 from penstock.formats.lance.lake.removed_rows import RemovedRows, stale_indexes
@@ -53,8 +53,8 @@ from penstock.formats.lance.relocation import (
 from penstock.formats.lance.state import (
     NAME,
     LanceState,
-    Version,
-    Versions,
+    LanceTableVersion,
+    LanceVersionReader,
     folder_at,
     is_managed,
     state_of,
@@ -63,7 +63,7 @@ from penstock.kernel.objects import content_of
 from penstock.kernel.reachable import Progress, silent
 from penstock.lake.answers import SweptTable
 from penstock.lake.calls import SweepTables
-from penstock.lake.erase import FirstVersionKept, Leftovers, TableHolder, dated_states_of, leftovers_of
+from penstock.lake.erase import FirstVersionKept, LeftoverFiles, TableHolder, dated_states_of, leftovers_of
 from penstock.lake.lake import Lake
 from penstock.model.clock import utc
 from penstock.model.commits import CommitMeta
@@ -76,7 +76,7 @@ from penstock.storage.locations import normalise
 from penstock.storage.places import SCRATCH, Place
 
 if TYPE_CHECKING:
-    from penstock.formats.lance.lake.parts import LanceParts
+    from penstock.formats.lance.lake.services import LanceServices
     from penstock.formats.lance.lake.table_rewrite import TableRewrite
     from penstock.kernel.table_horizons import TableHorizon
     from penstock.lake.embedded import Embedded
@@ -93,7 +93,7 @@ class LanceErasure:
     """What an erase does to a Lance table of the default branch."""
 
     def __init__(
-        self, lake: Embedded, parts: LanceParts, key: Key, who: str, *, all_references: bool
+        self, lake: Embedded, parts: LanceServices, key: Key, who: str, *, all_references: bool
     ) -> None:
         self._lake, self._kernel, self._parts = lake, lake.kernel, parts
         self._key, self._who, self._all_references = key, who, all_references
@@ -124,7 +124,7 @@ class LanceErasure:
     def _read_newest_manifest(self) -> tuple[Manifest, str]:
         """The newest version, and the folder that it is at."""
         content = self.content
-        newest = Versions(self._kernel.objects, state_of(content)).newest()
+        newest = LanceVersionReader(self._kernel.objects, state_of(content)).newest()
         if newest is None:
             raise TableStateRefused(
                 f"'{self._key}' is declared, but has no rows that could be erased", key=str(self._key)
@@ -154,7 +154,7 @@ class LanceErasure:
 
     def holders(self, first: int | None) -> Iterator[TableHolder]:
         """Lance's own branches and tags of the table, and tables that share files with it."""
-        versions = Versions(self._kernel.objects, self._state)
+        versions = LanceVersionReader(self._kernel.objects, self._state)
         for name in versions.branches():
             way = "it has versions of its own; delete it (delete_table_branch of the Lance namespace)"
             yield TableHolder(f"Lance's own branch '{name}' of the table", False, way)
@@ -208,11 +208,11 @@ class LanceErasure:
             and state.newest <= first_version
         )
 
-    def _removed_rows(self, number: int, version: Version) -> RemovedRows:
+    def _removed_rows(self, number: int, version: LanceTableVersion) -> RemovedRows:
         """What a version of the default branch holds of rows that were removed before it."""
         return RemovedRows.of(*self._read(number, version))
 
-    def _read(self, number: int, version: Version) -> tuple[Manifest, str]:
+    def _read(self, number: int, version: LanceTableVersion) -> tuple[Manifest, str]:
         """A version of the default branch, and the folder that it is at."""
         location = self.content.location
         return self._parts.manifests.manifest(location, MAIN, number, version), folder_at(
@@ -224,7 +224,7 @@ class LanceErasure:
         is to be made."""
         if self._start is None:
             return None
-        newest = Versions(self._kernel.objects, state_of(self._start)).newest()
+        newest = LanceVersionReader(self._kernel.objects, state_of(self._start)).newest()
         assert newest is not None
         return self._removed_rows(*newest)
 
@@ -291,7 +291,9 @@ class LanceErasure:
         removed before a moment."""
         if self._first_kept_version is None:
             return index_names(manifest)
-        return stale_indexes(manifest, self._first_kept_version, Versions(self._kernel.objects, self._state))
+        return stale_indexes(
+            manifest, self._first_kept_version, LanceVersionReader(self._kernel.objects, self._state)
+        )
 
     def _make_indexes(self, rewriting: TableRewrite) -> None:
         for name in self._indexes_to_make(self._read_newest_manifest()[0]):
@@ -343,7 +345,7 @@ class LanceErasure:
         except OutcomeUnknown:
             if [*self._place.read([name])] != [data]:
                 raise
-        step = Erase(
+        step = EraseStep(
             version=first.version,
             path=name,
             size=len(data),
@@ -377,7 +379,10 @@ class LanceErasure:
 
     def earlier_log_files(self) -> int:
         """How many manifests would go."""
-        return sum(1 for _ in Versions(self._kernel.objects, self._state).all(MAIN, self._first_kept_version))
+        return sum(
+            1
+            for _ in LanceVersionReader(self._kernel.objects, self._state).all(MAIN, self._first_kept_version)
+        )
 
     def unneeded_files(self) -> list[int]:
         """The sizes of files with rows, deletions and indexes that the newest version does not need, nor any
@@ -407,7 +412,7 @@ class LanceErasure:
             for _, content in tables_at(self._kernel, head):
                 if content.id != self.content.id:
                     continue
-                for number, version in Versions(self._kernel.objects, state_of(content)).all(MAIN):
+                for number, version in LanceVersionReader(self._kernel.objects, state_of(content)).all(MAIN):
                     if number >= self._first_kept_version and version.id(number) not in seen:
                         seen.add(version.id(number))
                         yield self._read(number, version)
@@ -434,7 +439,7 @@ class LanceErasure:
         self._place.remove_empty_folders()
         return swept
 
-    def find_leftovers(self, horizon: TableHorizon) -> Leftovers:
+    def find_leftovers(self, horizon: TableHorizon) -> LeftoverFiles:
         """Files that no retained version names and that are there still."""
         sweep, location = self._sweep(dry_run=True), normalise(self.content.location)
         unreferenced_files = sweep.find_unreferenced(location)
@@ -448,10 +453,12 @@ class LanceErasure:
         remaining_leftovers = leftovers_of(times_us, unreferenced_files.pinned_us, grace_us)
         return remaining_leftovers._replace(strangers=strangers, needed=needed)
 
-    def _find_needed_files(self, first_version: int, known_version: Version | None) -> Iterator[str]:
+    def _find_needed_files(
+        self, first_version: int, known_version: LanceTableVersion | None
+    ) -> Iterator[str]:
         """Describe files with rows removed before the first retained version that retained versions still
         need."""
-        versions = Versions(self._kernel.objects, self._state)
+        versions = LanceVersionReader(self._kernel.objects, self._state)
         version = versions.get(MAIN, first_version) or known_version
         if version is None:
             return

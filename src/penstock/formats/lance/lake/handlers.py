@@ -26,17 +26,17 @@ from penstock.errors import (
 from penstock.formats.lance.chains import WaitingVersion
 from penstock.formats.lance.lake import calls
 from penstock.formats.lance.lake.answers import (
-    LanceAbout,
     LanceBranch,
-    LanceCommitted,
+    LanceCommitResult,
     LanceStatus,
+    LanceTableInfo,
     LanceTag,
     LanceVersion,
 )
 from penstock.formats.lance.lake.calls import LanceOperation
 from penstock.formats.lance.lake.operation_results import (
     CommittedRequest,
-    TableAt,
+    TableAtCommit,
     result_of_commit,
     result_of_outcome,
     table_at,
@@ -46,8 +46,8 @@ from penstock.formats.lance.lake.table_opener import OpenedTable, TableOpener
 from penstock.formats.lance.lake.table_placement import TablePlacement
 from penstock.formats.lance.manifests import ManifestOperation
 from penstock.formats.lance.names import MANIFEST, STAGING, lance_branch_name
-from penstock.formats.lance.state import Version, is_managed
-from penstock.kernel.batch import Outcome
+from penstock.formats.lance.state import LanceTableVersion, is_managed
+from penstock.kernel.batch import RequestOutcome
 from penstock.lake.call import Call, commit_meta, first, request_digest
 from penstock.model.clock import utc
 from penstock.model.content import AnyContent
@@ -56,7 +56,7 @@ from penstock.model.keys import Key
 from penstock.model.transactions import PREFIX
 
 if TYPE_CHECKING:
-    from penstock.formats.lance.lake.parts import LanceParts
+    from penstock.formats.lance.lake.services import LanceServices
     from penstock.lake.embedded import Embedded
 
 logger = logging.getLogger("penstock")
@@ -68,7 +68,7 @@ TRIES_MAX: Final = 8
 class LanceHandlers:
     """Answers every call of ``calls``."""
 
-    def __init__(self, lake: Embedded, parts: LanceParts) -> None:
+    def __init__(self, lake: Embedded, parts: LanceServices) -> None:
         self._lake, self._kernel, self._parts = lake, lake.kernel, parts
         self._opening = TableOpener(lake, parts)
         self.ways: dict[type[Call[Any]], Callable[[Any], Any]] = {
@@ -83,7 +83,7 @@ class LanceHandlers:
 
     # -- reading -------------------------------------------------------------------------------------------
 
-    def _describe_table(self, call: calls.GetLanceTable) -> LanceAbout:
+    def _describe_table(self, call: calls.GetLanceTable) -> LanceTableInfo:
         return _make_about(self._opening.table(call.at, call.key, call.via, to_write=call.to_write))
 
     def _get_status(self, call: calls.GetLanceStatus) -> LanceStatus:
@@ -120,7 +120,7 @@ class LanceHandlers:
         return tuple(self._describe_version(opened, branch, number, version) for number, version in listed)
 
     def _describe_version(
-        self, opened: OpenedTable, branch: str, number: int, version: Version
+        self, opened: OpenedTable, branch: str, number: int, version: LanceTableVersion
     ) -> LanceVersion:
         placed = self._opening.place(opened, branch, number, version)
         return LanceVersion(
@@ -146,7 +146,7 @@ class LanceHandlers:
         opened = self._opening.table(call.at, call.key, call.via)
         return tuple(first(_own_tags(opened, call.after), call.limit))
 
-    def _promote(self, call: calls.PromoteLance) -> LanceAbout:
+    def _promote(self, call: calls.PromoteLance) -> LanceTableInfo:
         opened = self._opening.table(self._lake.or_default(call.branch), call.key)
         if opened.branch is None or opened.branch.startswith(PREFIX):
             raise InvalidRequest(f"'{call.branch}' is not a branch, so nothing can be promoted there")
@@ -171,7 +171,7 @@ class LanceHandlers:
 
     # -- writing -------------------------------------------------------------------------------------------
 
-    def _commit(self, call: calls.CommitLance) -> LanceCommitted:
+    def _commit(self, call: calls.CommitLance) -> LanceCommitResult:
         if not call.operations:
             raise InvalidRequest("a commit to Lance tables needs at least one operation")
         for _ in range(TRIES_MAX):
@@ -202,19 +202,19 @@ class LanceHandlers:
             return True
         return not is_managed(self._head_content(call.branch, operation.key))
 
-    def _answer_empty_commit(self, call: calls.CommitLance) -> LanceCommitted:
+    def _answer_empty_commit(self, call: calls.CommitLance) -> LanceCommitResult:
         doings = self._committed_request(call)
         return result_of_commit(doings, None, self._lake.commit_of(call.branch))
 
     def _try_commit(
         self, call: calls.CommitLance, asked_for: list[tuple[int, LanceOperation]]
-    ) -> LanceCommitted:
+    ) -> LanceCommitResult:
         with ExitStack() as reserved:
             return self._try_reserved(call, asked_for, reserved)
 
     def _try_reserved(
         self, call: calls.CommitLance, asked_for: list[tuple[int, LanceOperation]], reserved: ExitStack
-    ) -> LanceCommitted:
+    ) -> LanceCommitResult:
         branch = self._lake.or_default(call.branch)
         location_of = partial(self._location_of, branch, self._lake.commit_of(branch))
         reserve, key = reserved.enter_context, call.idempotency_key
@@ -242,8 +242,8 @@ class LanceHandlers:
         return self._answer_after_promotion(call, branch, outcome)
 
     def _answer_after_promotion(
-        self, call: calls.CommitLance, branch: str, outcome: Outcome
-    ) -> LanceCommitted:
+        self, call: calls.CommitLance, branch: str, outcome: RequestOutcome
+    ) -> LanceCommitResult:
         """The answer to a commit, after a short wait for the promoter, so that readers of the folder see the
         version."""
         if outcome.commits:
@@ -258,7 +258,7 @@ class LanceHandlers:
             return result_of_outcome(self._committed_request(call)._replace(tables=tables), outcome)
         return result_of_outcome(self._committed_request(call), outcome)
 
-    def _remove_staged(self, call: calls.CommitLance, tables: Mapping[Key, TableAt | None]) -> None:
+    def _remove_staged(self, call: calls.CommitLance, tables: Mapping[Key, TableAtCommit | None]) -> None:
         """Remove what clients staged of versions that the lake keeps under another name, as it does in
         transactions. The promoter removes the others. What is left is swept."""
         staged_files: dict[str, list[str]] = {}
@@ -299,10 +299,10 @@ class LanceHandlers:
             raise TableNotFound(f"there is no Lance table '{key}' at '{branch}'", table=str(key)) from None
 
 
-def _make_about(opened: OpenedTable) -> LanceAbout:
+def _make_about(opened: OpenedTable) -> LanceTableInfo:
     newest = opened.versions.newest()
     assert opened.content.id is not None
-    return LanceAbout(
+    return LanceTableInfo(
         key=opened.key,
         id=opened.content.id,
         location=opened.content.location,
@@ -327,7 +327,7 @@ def _own_branches(opened: OpenedTable, after: str) -> Iterator[LanceBranch]:
             )
 
 
-def _operation_name(version: Version) -> str:
+def _operation_name(version: LanceTableVersion) -> str:
     """The operation that made a version; empty for versions from before the table was registered."""
     is_imported = not version.staged and version.operation is ManifestOperation.OTHER
     return "imported" if is_imported else version.operation.value

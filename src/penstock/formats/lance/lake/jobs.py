@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from penstock.errors import IdempotencyKeyReused, OutcomeUnknown, PenstockError, Unavailable, VersionTaken
-from penstock.formats.lance.lake.answers import LanceCommitted
+from penstock.formats.lance.lake.answers import LanceCommitResult
 from penstock.formats.lance.lake.calls import CommitLance, CreateLanceVersion, GetLanceTable, LanceOperation
 from penstock.formats.lance.lake.failures import conflict_error, own_errors
 from penstock.formats.lance.lake.namespace import PenstockNamespace
-from penstock.lake.answers import Landing
+from penstock.lake.answers import LandedRequest
 from penstock.lake.call import CommitDescription
 from penstock.lake.calls import GetChanges, GetOutcome
 from penstock.lake.transactions.answers import TransactionInfo
@@ -59,7 +59,7 @@ class CommittedJob(msgspec.Struct, frozen=True, kw_only=True):
     """The commit's id."""
 
 
-def find_landing(lake: Lake, id: str, key: Key, branch: str) -> Landing | None:  # noqa: A002
+def find_landing(lake: Lake, id: str, key: Key, branch: str) -> LandedRequest | None:  # noqa: A002
     """The result of the job with an id on a branch; ``None`` if it has not landed.
 
     ``IdempotencyKeyReused`` if the id is that of something else, which did not change the table.
@@ -143,7 +143,7 @@ class JobNamespace(PenstockNamespace):
         self._job = job
         self._is_sent = False
         self._problem: PenstockError | None = None
-        self._answer: LanceCommitted | None = None
+        self._answer: LanceCommitResult | None = None
 
     def run(self, work: Callable[[LanceNamespace], Any]) -> CommittedJob:
         """Have Lance do the job by the namespace that it is given, and return what was committed.
@@ -179,7 +179,7 @@ class JobNamespace(PenstockNamespace):
         operations: Sequence[LanceOperation],
         context: dict[str, str] | None = None,  # noqa: ARG002 - the job's id counts
         key: str | None = None,  # noqa: ARG002
-    ) -> LanceCommitted:
+    ) -> LanceCommitResult:
         if self._problem is not None and not isinstance(self._problem, VersionTaken):
             raise self._problem  # Lance tries again whatever it was
         job = self._job
@@ -213,7 +213,7 @@ class JobNamespace(PenstockNamespace):
                     table=str(operation.key),
                 )
 
-    def _find_landing(self) -> Landing | None:
+    def _find_landing(self) -> LandedRequest | None:
         """What became of what was sent. ``OutcomeUnknown`` if the lake cannot be asked."""
         # Of whatever else it was refused for, it is known that it was not done.
         in_doubt = (VersionTaken, OutcomeUnknown, Unavailable)

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from penstock.formats.lance.lake.retained_tables import RetainedTable
 from penstock.formats.lance.names import MANIFEST, STAGING, TRANSACTIONS, VERSION_MAX, VERSIONS
 from penstock.storage.buckets import BucketEntry
-from penstock.storage.fates import FileFate
+from penstock.storage.sweep_decisions import SweepDecision
 
 LINE: Final = re.compile(r"_penstock/[0-9a-f]{32}/")
 _BRANCH: Final = re.compile(r"tree/(?P<name>.+)/", re.DOTALL)
@@ -68,39 +68,43 @@ def is_data(key: str) -> bool:
     return any(f"/{folder}" in f"/{key}" for folder in _DATA)
 
 
-def judge(entry: BucketEntry, needs: LanceNeeds) -> FileFate:
+def judge(entry: BucketEntry, needs: LanceNeeds) -> SweepDecision:
     """What becomes of a file."""
     fate = _decide_fate(entry.key, needs)
-    if fate in (FileFate.DATA, FileFate.SCRATCH) and entry.modified_us >= needs.before_us:
-        return FileFate.WAITING
+    if fate in (SweepDecision.DATA, SweepDecision.SCRATCH) and entry.modified_us >= needs.before_us:
+        return SweepDecision.WAITING
     return fate
 
 
-def _decide_fate(key: str, needs: LanceNeeds) -> FileFate:
+def _decide_fate(key: str, needs: LanceNeeds) -> SweepDecision:
     table = needs.table
     if needs.names(f"{table.location}/{key}") or key in needs.foreign:
-        return FileFate.KEPT
+        return SweepDecision.KEPT
     line = LINE.match(key)
     chain, inside = (line.group(), key[line.end() :]) if line else ("", key)
     branch = _BRANCH.match(inside)
     parts = f"/{inside}"
     if is_data(inside):
-        return FileFate.DATA
+        return SweepDecision.DATA
     if f"/{VERSIONS}" in parts:
         return _decide_fate_of_manifest(key, chain, needs)
     if f"/{STAGING}" in parts or f"/{TRANSACTIONS}" in parts:
-        return FileFate.SCRATCH
+        return SweepDecision.SCRATCH
     if (line or branch) and chain not in table.lines:
-        return FileFate.SCRATCH
-    return FileFate.KEPT
+        return SweepDecision.SCRATCH
+    return SweepDecision.KEPT
 
 
-def _decide_fate_of_manifest(key: str, chain: str, needs: LanceNeeds) -> FileFate:
+def _decide_fate_of_manifest(key: str, chain: str, needs: LanceNeeds) -> SweepDecision:
     """What becomes of a file that is beside manifests and is not one that is named."""
     folder, _, name = key.rpartition(VERSIONS)
     if name == HINT:
-        return FileFate.KEPT if needs.table.holds(folder) or folder in needs.foreign else FileFate.SCRATCH
+        return (
+            SweepDecision.KEPT
+            if needs.table.holds(folder) or folder in needs.foreign
+            else SweepDecision.SCRATCH
+        )
     manifest = manifest_at(key)
     if manifest is not None and needs.table.is_copy(chain, manifest.branch, manifest.number):
-        return FileFate.KEPT
-    return FileFate.DATA if name.endswith(MANIFEST) else FileFate.SCRATCH
+        return SweepDecision.KEPT
+    return SweepDecision.DATA if name.endswith(MANIFEST) else SweepDecision.SCRATCH

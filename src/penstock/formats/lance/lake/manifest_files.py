@@ -12,10 +12,10 @@ from typing import Final
 from uuid import UUID
 
 from penstock.errors import InvalidRequest, LocationRefused
-from penstock.formats.lance.manifests import Flag, Manifest
+from penstock.formats.lance.manifests import Manifest, ManifestFlag
 from penstock.formats.lance.names import TRANSACTIONS
+from penstock.formats.lance.protobuf import MalformedMessage, ProtobufMessage
 from penstock.formats.lance.relocation import DELETION_FILE, FILES, FRAGMENT_ID
-from penstock.formats.lance.wire import Malformed, Message
 from penstock.storage.locations import normalise
 
 _PATH: Final = 1
@@ -46,7 +46,7 @@ class ManifestFiles:
 
         ``UnclearManifest`` if that cannot be said.
         """
-        if manifest.flags & ~Flag.KNOWN:
+        if manifest.flags & ~ManifestFlag.KNOWN:
             raise UnclearManifest("uses a feature of Lance that this version of Penstock does not know")
         if unknown := manifest.unknown_fields:
             raise UnclearManifest(
@@ -65,13 +65,13 @@ class ManifestFiles:
                     packed, key=blake2b(context, digest_size=32).digest(), digest_size=16
                 ).digest()
                 if digest not in self._seen:
-                    yield from _read_files_of_fragment(Message.read(packed), roots)
+                    yield from _read_files_of_fragment(ProtobufMessage.read(packed), roots)
                     self._seen.add(digest)
-        except Malformed as problem:
+        except MalformedMessage as problem:
             raise UnclearManifest(f"cannot be read: {problem}") from None
 
 
-def fragments_with_files(manifest: Manifest, folder: str) -> Iterator[tuple[Message, frozenset[str]]]:
+def fragments_with_files(manifest: Manifest, folder: str) -> Iterator[tuple[ProtobufMessage, frozenset[str]]]:
     """The fragments of a version that lies in the chain at a folder, each with its data files.
     ``UnclearManifest`` if these cannot be told."""
     roots = _read_roots(manifest, folder)
@@ -104,11 +104,11 @@ def _find_root(roots: _Roots, base: int | None) -> tuple[str, bool]:
     return roots[base]
 
 
-def _read_files_of_fragment(fragment: Message, roots: _Roots) -> Iterator[str]:
+def _read_files_of_fragment(fragment: ProtobufMessage, roots: _Roots) -> Iterator[str]:
     if unknown := {field.number for field in fragment} - _FRAGMENT_FIELDS:
         raise UnclearManifest(f"has fragments that Penstock does not understand (fields {sorted(unknown)})")
     for packed in fragment.all(FILES):
-        file = Message.read(packed)
+        file = ProtobufMessage.read(packed)
         root, is_table = _find_root(roots, file.number(_BASE_OF_FILE))
         yield f"{root}/{_DATA if is_table else ''}{file.text(_PATH)}"
     if (deletion := fragment.message(DELETION_FILE)) is not None:
@@ -118,11 +118,11 @@ def _read_files_of_fragment(fragment: Message, roots: _Roots) -> Iterator[str]:
         yield f"{root}/{_DELETIONS}{number}-{read}-{deletion_id}"
 
 
-def _index_uuid(index: Message) -> str:
+def _index_uuid(index: ProtobufMessage) -> str:
     message = index.message(_INDEX_UUID)
     uuids = message.all(1) if message is not None else []
     if not uuids or len(uuids[-1]) != 16:
-        raise Malformed("an index has no id")
+        raise MalformedMessage("an index has no id")
     return str(UUID(bytes=uuids[-1]))
 
 

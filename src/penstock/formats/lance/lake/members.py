@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.formats.lance.lake.installed import require_lance
+from penstock.formats.lance.lake.lance_requirement import require_lance
 
 if TYPE_CHECKING:
     from penstock.formats.lance.lake.namespace import PenstockNamespace
-    from penstock.formats.lance.lake.namespace_export import Exported
-    from penstock.formats.lance.lake.namespace_import import Imported
+    from penstock.formats.lance.lake.namespace_export import ExportResult
+    from penstock.formats.lance.lake.namespace_import import ImportResult
     from penstock.lake.lake import Lake
     from penstock.lake.table import Table
     from penstock.model.keys import Key
@@ -35,7 +35,7 @@ def open_dataset(table: Table, **options: Any) -> Any:
 
 def import_tables(
     lake: Lake, root: str | Path, namespace: str | Key | None, *, dry_run: bool, **said: Any
-) -> Imported:
+) -> ImportResult:
     """See ``Lake.import_lance``."""
     require_lance()
     from penstock.formats.lance.lake.namespace_import import import_lance
@@ -43,7 +43,7 @@ def import_tables(
     return import_lance(lake, str(root), namespace, dry_run=dry_run, **said)
 
 
-def export_tables(lake: Lake, root: str | Path, ref: str | None, *, dry_run: bool) -> Exported:
+def export_tables(lake: Lake, root: str | Path, ref: str | None, *, dry_run: bool) -> ExportResult:
     """See ``Lake.export_lance``."""
     require_lance()
     from penstock.formats.lance.lake.namespace_export import export_lance

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 import msgspec
 
 from penstock.errors import InvalidRequest, OwnRefNotFound, VersionNotFound
-from penstock.formats.lance.lake.answers import LanceAbout, LanceCommitted, LanceVersion
+from penstock.formats.lance.lake.answers import LanceCommitResult, LanceTableInfo, LanceVersion
 from penstock.formats.lance.lake.calls import (
     CommitLance,
     GetLanceTable,
@@ -102,7 +102,7 @@ class NamespaceBase:
         """The same, for what names files: where something can be written, they are named as for a writer."""
         return {**self.at, "to_write": self.branch is not None}
 
-    def about(self, key: Key) -> LanceAbout:
+    def about(self, key: Key) -> LanceTableInfo:
         return self.do(GetLanceTable(key=key, **self.at_folder))
 
     def versions(self, key: Key, branch: str | None, **chosen: Any) -> tuple[LanceVersion, ...]:
@@ -148,7 +148,7 @@ class NamespaceBase:
         operations: Sequence[LanceOperation],
         context: dict[str, str] | None = None,
         key: str | None = None,
-    ) -> LanceCommitted:
+    ) -> LanceCommitResult:
         """Change Lance tables in one commit."""
         return self.do(
             CommitLance(

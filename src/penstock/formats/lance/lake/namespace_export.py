@@ -17,9 +17,9 @@ import msgspec
 
 from penstock.errors import InvalidRequest, PenstockError
 from penstock.formats.lance.content import LanceTable
-from penstock.formats.lance.lake.answers import LanceAbout
+from penstock.formats.lance.lake.answers import LanceTableInfo
 from penstock.formats.lance.lake.calls import GetLanceTable, PromoteLance
-from penstock.formats.lance.lake.notes import owner_of
+from penstock.formats.lance.lake.folder_notes import owner_of
 from penstock.formats.lance.names import LINES
 from penstock.formats.lance.state import is_managed
 from penstock.model.keys import Key
@@ -48,7 +48,7 @@ class ExportedTable(msgspec.Struct, frozen=True, kw_only=True):
     """The newest one; nothing for a table that has none."""
 
 
-class Exported(msgspec.Struct, frozen=True, kw_only=True):
+class ExportResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of an export."""
 
     root: str
@@ -65,7 +65,7 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
     """Whether nothing was done."""
 
 
-def export_lance(lake: Lake, root: str, ref: str | None = None, *, dry_run: bool = False) -> Exported:
+def export_lance(lake: Lake, root: str, ref: str | None = None, *, dry_run: bool = False) -> ExportResult:
     """List all Lance tables of a branch in a directory namespace; see ``Lake.export_lance``."""
     place, branch = normalise(root), ref or lake.default_branch
     keys = [
@@ -85,7 +85,7 @@ def export_lance(lake: Lake, root: str, ref: str | None = None, *, dry_run: bool
         raise InvalidRequest(
             f"some tables cannot be listed at {place}, so nothing was written:\n{listed}", root=place
         )
-    exported = Exported(root=place, ref=branch, tables=tuple(tables), dry_run=dry_run)
+    exported = ExportResult(root=place, ref=branch, tables=tuple(tables), dry_run=dry_run)
     if dry_run or not (tables or _has_list(lake, place)):
         return exported
     existing = [
@@ -96,7 +96,7 @@ def export_lance(lake: Lake, root: str, ref: str | None = None, *, dry_run: bool
     return msgspec.structs.replace(exported, tables=tuple(existing), unchanged=unchanged, removed=removed)
 
 
-def _require_exportable(about: LanceAbout, location: str) -> ExportedTable:
+def _require_exportable(about: LanceTableInfo, location: str) -> ExportedTable:
     if about.is_private:
         raise InvalidRequest("cannot be exported: it is private, and its versions exist in the lake only")
     folder = normalise(about.folder)

@@ -47,7 +47,7 @@ class ListedTable(NamedTuple):
     is_declared: bool = False
 
 
-class Imported(msgspec.Struct, frozen=True, kw_only=True):
+class ImportResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of an import."""
 
     root: str
@@ -69,7 +69,7 @@ def import_lance(
     message: str | None = None,
     author: str | None = None,
     idempotency_key: str | None = None,
-) -> Imported:
+) -> ImportResult:
     """Register all tables of a directory namespace; see ``Lake.import_lance``."""
     place = normalise(root)
     above = () if namespace is None else Key.parse(namespace).elements
@@ -96,7 +96,7 @@ def import_lance(
             f"{listed}",
             root=place,
         )
-    imported = Imported(root=place, tables=tuple(tables), dry_run=dry_run)
+    imported = ImportResult(root=place, tables=tuple(tables), dry_run=dry_run)
     if dry_run:
         return imported
     committed = lake.do(

@@ -14,9 +14,9 @@ from penstock.formats.plugin import NeededFolder
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.reachable import Progress
 from penstock.storage.buckets import BucketEntry
-from penstock.storage.fates import FileFate
 from penstock.storage.locations import is_under
 from penstock.storage.places import Places
+from penstock.storage.sweep_decisions import SweepDecision
 
 ALWAYS_US: Final = 2**63 - 1
 """Later than any file was written: none is too young to be judged."""
@@ -69,4 +69,4 @@ class _FolderNeeds:
             return self._kept.names(f"{self._location}/{entry.key}")
         if self._table.problem:
             return True
-        return judge(entry, LanceNeeds(self._table, self._kept.names, (), ALWAYS_US)) is FileFate.KEPT
+        return judge(entry, LanceNeeds(self._table, self._kept.names, (), ALWAYS_US)) is SweepDecision.KEPT

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.lake import calls
-from penstock.formats.lance.lake.answers import LanceCommitted, LanceDone, LanceVersion
+from penstock.formats.lance.lake.answers import LanceCommitResult, LanceOperationResult, LanceVersion
 from penstock.formats.lance.lake.calls import LanceOperation
 from penstock.formats.lance.lake.table_opener import OpenedTable, TableOpener
 from penstock.formats.lance.names import MAIN, lance_branch_name
-from penstock.formats.lance.state import LanceState, Versions, folder_at, is_managed, state_of
-from penstock.kernel.batch import Outcome
+from penstock.formats.lance.state import LanceState, LanceVersionReader, folder_at, is_managed, state_of
+from penstock.kernel.batch import RequestOutcome
 from penstock.model.clock import utc
 from penstock.model.commits import Commit
 from penstock.model.encoding import ObjectId
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from penstock.lake.embedded import Embedded
 
 
-class TableAt(NamedTuple):
+class TableAtCommit(NamedTuple):
     """A table as a commit has it."""
 
     content: LanceTable
     state: LanceState
-    versions: Versions
+    versions: LanceVersionReader
 
 
 class CommittedRequest(NamedTuple):
@@ -40,32 +40,32 @@ class CommittedRequest(NamedTuple):
     lake: Embedded
     opening: TableOpener
     call: calls.CommitLance
-    tables: Mapping[Key, TableAt | None] = MappingProxyType({})
+    tables: Mapping[Key, TableAtCommit | None] = MappingProxyType({})
     """Tables as the request's commit has them, where that was looked up."""
 
 
-def table_at(lake: Embedded, commit: ObjectId, key: Key) -> TableAt | None:
+def table_at(lake: Embedded, commit: ObjectId, key: Key) -> TableAtCommit | None:
     """The table at a key of a commit; ``None`` if there is none whose versions the lake decides."""
     content = lake.content_at(commit, key)
     if not isinstance(content, LanceTable) or not is_managed(content):
         return None
     state = state_of(content)
-    return TableAt(content, state, Versions(lake.kernel.objects, state))
+    return TableAtCommit(content, state, LanceVersionReader(lake.kernel.objects, state))
 
 
-def result_of_outcome(doings: CommittedRequest, outcome: Outcome) -> LanceCommitted:
+def result_of_outcome(doings: CommittedRequest, outcome: RequestOutcome) -> LanceCommitResult:
     """The answer to a request that was sent before, from its outcome."""
     if not outcome.commits:
         return result_of_commit(doings, None, outcome.head)
     return result_of_commit(doings, outcome.commits[-1], outcome.head)
 
 
-def result_of_commit(doings: CommittedRequest, commit: ObjectId | None, head: ObjectId) -> LanceCommitted:
+def result_of_commit(doings: CommittedRequest, commit: ObjectId | None, head: ObjectId) -> LanceCommitResult:
     """The answer to a request, from the commit that it landed as; from the head if it changed nothing."""
     made = None if commit is None else doings.lake.kernel.history.commit(commit)
     before = head if made is None else made.parent
     results = _OperationResults(doings, head if commit is None else commit, before)
-    return LanceCommitted(
+    return LanceCommitResult(
         commit=None if made is None or commit is None else Commit.of(commit, made),
         head=head.hex(),
         done=tuple(map(results.result_of, doings.call.operations)),
@@ -81,15 +81,15 @@ class _OperationResults:
         self._after, self._before, self._tables = after, before, doings.tables
         self._deleted: set[tuple[Key, str, int]] = set()
 
-    def result_of(self, operation: LanceOperation) -> LanceDone:
+    def result_of(self, operation: LanceOperation) -> LanceOperationResult:
         if isinstance(operation, calls.DeregisterLance):
             return self._describe_table(self._find_table(self._before, operation.key))
         is_known = operation.key in self._tables
         table = self._tables[operation.key] if is_known else self._find_table(self._after, operation.key)
         if table is None:
-            return LanceDone()
+            return LanceOperationResult()
         if isinstance(operation, calls.CreateLanceVersion):
-            return LanceDone(
+            return LanceOperationResult(
                 version=self._find_version(
                     operation.key, table, lance_branch_name(operation.branch), operation.version
                 )
@@ -97,25 +97,27 @@ class _OperationResults:
         if isinstance(operation, calls.PutLanceBranch):
             begun = table.versions.branch(operation.branch)
             number = 0 if begun is None else begun.version
-            return LanceDone(version=self._find_version(operation.key, table, operation.branch, number))
+            return LanceOperationResult(
+                version=self._find_version(operation.key, table, operation.branch, number)
+            )
         if isinstance(operation, calls.DeleteLanceVersions):
-            return LanceDone(deleted=self._count_deleted(operation))
+            return LanceOperationResult(deleted=self._count_deleted(operation))
         return self._describe_table(table)
 
-    def _find_table(self, commit: ObjectId, key: Key) -> TableAt | None:
+    def _find_table(self, commit: ObjectId, key: Key) -> TableAtCommit | None:
         return table_at(self._lake, commit, key)
 
-    def _describe_table(self, table: TableAt | None) -> LanceDone:
+    def _describe_table(self, table: TableAtCommit | None) -> LanceOperationResult:
         if table is None:
-            return LanceDone()
+            return LanceOperationResult()
         location = table.content.location
-        return LanceDone(
+        return LanceOperationResult(
             location=location,
             folder=folder_at(location, table.state.chain),
             properties=table.state.properties,
         )
 
-    def _find_version(self, key: Key, table: TableAt, branch: str, number: int) -> LanceVersion | None:
+    def _find_version(self, key: Key, table: TableAtCommit, branch: str, number: int) -> LanceVersion | None:
         version = table.versions.get(branch, number)
         if version is None:
             return None

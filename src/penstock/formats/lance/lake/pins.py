@@ -19,9 +19,9 @@ import msgspec
 from penstock.formats.lance.lake.leftovers import manifest_at
 from penstock.formats.lance.lake.manifest_files import UnclearManifest
 from penstock.formats.lance.lake.retained_tables import RetainedTable, RetainedTables
+from penstock.formats.lance.merge_sides import NumberedVersion
 from penstock.formats.lance.names import PINS, REFS_OF_TAGS, VERSIONS, folder_of
-from penstock.formats.lance.sides import NumberedVersion
-from penstock.formats.lance.state import Version
+from penstock.formats.lance.state import LanceTableVersion
 from penstock.formats.lance.version_pins import is_pin, pin, pinned_version
 from penstock.model.decoders import json_decoder
 from penstock.storage.buckets import BucketEntry
@@ -40,7 +40,7 @@ class _Pin(NamedTuple):
     number: int
 
 
-class Pins:
+class TablePins:
     """The pins of a table."""
 
     def __init__(self, retained_tables: RetainedTables, table: RetainedTable, place: Place) -> None:
@@ -83,7 +83,7 @@ class Pins:
         needed |= self._versions_with_shared_files(chain, branch, needed, sorted(old - needed, reverse=True))
         self._place.delete([pins[number].key for number in sorted(old - needed)])
 
-    def _versions_to_pin(self, chain: str, branch: str) -> dict[int, Version]:
+    def _versions_to_pin(self, chain: str, branch: str) -> dict[int, LanceTableVersion]:
         """The versions of one of Lance's own branches that must be pinned."""
         history = self._table.history.get((chain, branch), {})
         numbers = sorted(history)

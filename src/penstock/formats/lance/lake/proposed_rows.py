@@ -26,14 +26,14 @@ from lance_namespace_urllib3_client.models.table_version import TableVersion
 from penstock.formats.lance.lake.paths import path_from_root
 from penstock.formats.lance.manifest_reader import is_of
 from penstock.formats.lance.names import MAIN, staged_name
-from penstock.formats.lance.state import Version, Versions, folder_at, state_of
+from penstock.formats.lance.state import LanceTableVersion, LanceVersionReader, folder_at, state_of
 from penstock.formats.rows.arrow_types import pa
 from penstock.storage.places import Place
 
 if TYPE_CHECKING:
     from penstock.formats.lance.content import LanceTable
-    from penstock.formats.lance.lake.parts import LanceParts
-    from penstock.kernel.checks import Proposal
+    from penstock.formats.lance.lake.services import LanceServices
+    from penstock.kernel.checks import BranchProposal
     from penstock.lake.embedded import Embedded
     from penstock.model.keys import Key
 
@@ -51,10 +51,10 @@ class LanceRows:
     """The rows that a Lance table would have. It is opened once, however often they are read."""
 
     def __init__(
-        self, lake: Embedded, parts: LanceParts, proposal: Proposal, key: Key, content: LanceTable
+        self, lake: Embedded, parts: LanceServices, proposal: BranchProposal, key: Key, content: LanceTable
     ) -> None:
         self._lake, self._parts, self._key, self._content = lake, parts, key, content
-        self._newest = Versions(proposal.objects, state_of(content)).newest(MAIN)
+        self._newest = LanceVersionReader(proposal.objects, state_of(content)).newest(MAIN)
         self._opened: Any = None
 
     def begin(self) -> Any:
@@ -105,7 +105,7 @@ def _remove(place: Place, name: str) -> None:
             Path(place.url, name).parent.rmdir()
 
 
-def _is_there(place: Place, canonical: str, version: Version) -> bool:
+def _is_there(place: Place, canonical: str, version: LanceTableVersion) -> bool:
     """Whether a version is where everybody looks: it, and not another one of its number."""
     (data,) = place.read([canonical])
     return data is not None and is_of(version, data)

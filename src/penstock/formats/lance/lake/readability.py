@@ -18,7 +18,7 @@ from penstock.formats.lance.lake.manifest_files import INDICES, ManifestFiles, U
 from penstock.formats.lance.lake.retained_tables import tables_at
 from penstock.formats.lance.manifest_reader import Manifests
 from penstock.formats.lance.names import MAIN, TRANSACTIONS, folder_of
-from penstock.formats.lance.state import Version, Versions, state_of
+from penstock.formats.lance.state import LanceTableVersion, LanceVersionReader, state_of
 from penstock.kernel.kernel import Kernel
 from penstock.kernel.table_horizons import TableHorizons
 from penstock.model.encoding import NO_COMMIT, ObjectId
@@ -98,7 +98,7 @@ class LanceReadability:
         for key, content in tables_at(self._kernel, reference.head):
             if self._horizons.is_behind(content):
                 continue  # it was erased, and is not to be there
-            newest = Versions(self._kernel.objects, state_of(content)).newest()
+            newest = LanceVersionReader(self._kernel.objects, state_of(content)).newest()
             location = normalise(content.location)
             self.tables.add(location)
             if newest is None:
@@ -116,7 +116,7 @@ class LanceReadability:
             return self._kernel.references.get(reference.name).head == reference.head
         return False
 
-    def _find_problem(self, content: LanceTable, number: int, version: Version) -> tuple[str, bool]:
+    def _find_problem(self, content: LanceTable, number: int, version: LanceTableVersion) -> tuple[str, bool]:
         """Why a version cannot be read, and whether that is for want of an index; nothing if it can be, as
         far as is known."""
         try:

@@ -15,9 +15,9 @@ from penstock.formats.lance.erasure import SYSTEM, has_old_columns
 from penstock.formats.lance.lake.manifest_files import fragments_with_files
 from penstock.formats.lance.manifests import Manifest, ManifestOperation
 from penstock.formats.lance.names import MAIN
+from penstock.formats.lance.protobuf import ProtobufMessage
 from penstock.formats.lance.relocation import DELETION_FILE, INDEX_NAME, INDEX_VERSION, index_id
-from penstock.formats.lance.state import Versions
-from penstock.formats.lance.wire import Message
+from penstock.formats.lance.state import LanceVersionReader
 
 _REMOVES_NOTHING: Final = frozenset(
     (
@@ -104,7 +104,7 @@ class RemovedRows(NamedTuple):
         return self._replace(made_of=made_of, restated=self.restated | late)
 
 
-def early_indexes(manifest: Manifest, first_version: int) -> Iterator[Message]:
+def early_indexes(manifest: Manifest, first_version: int) -> Iterator[ProtobufMessage]:
     """The indexes of a version, but Lance's own, that were made of versions before the first, or renewed from
     such: Lance lets them say of what the first of them was made."""
     for index in manifest.indexes:
@@ -113,7 +113,7 @@ def early_indexes(manifest: Manifest, first_version: int) -> Iterator[Message]:
             yield index
 
 
-def stale_indexes(manifest: Manifest, first_version: int, versions: Versions) -> list[str]:
+def stale_indexes(manifest: Manifest, first_version: int, versions: LanceVersionReader) -> list[str]:
     """The names of the indexes of a version that may have values of rows which were removed up to the first
     version; ``versions`` are those of the table."""
     names = {
@@ -124,7 +124,7 @@ def stale_indexes(manifest: Manifest, first_version: int, versions: Versions) ->
     return sorted(names)
 
 
-def _is_nothing_removed(versions: Versions, made_of: int, first_version: int) -> bool:
+def _is_nothing_removed(versions: LanceVersionReader, made_of: int, first_version: int) -> bool:
     """Whether no row was removed from one version to another, as far as is known."""
     expected = first_version
     for number, version in versions.all(MAIN, first_version + 1):

@@ -98,7 +98,7 @@ class _Steps:
             case calls.DeclareLance():
                 identity = operation.id or uuid4()
                 self._location = self._new_place(identity, operation)
-                return intents.Declare(
+                return intents.DeclareStep(
                     id=identity,
                     location=self._location,
                     is_private=operation.is_private,
@@ -107,7 +107,7 @@ class _Steps:
             case calls.RegisterLance():
                 identity = uuid4()
                 self._location = self._new_place(identity, operation)
-                return intents.Register(
+                return intents.RegisterStep(
                     id=identity,
                     location=self._location,
                     replaces=operation.replaces,
@@ -119,7 +119,7 @@ class _Steps:
             case _:
                 return _make_step(operation)
 
-    def _create(self, number: int, operation: calls.CreateLanceVersion) -> intents.Create:
+    def _create(self, number: int, operation: calls.CreateLanceVersion) -> intents.CreateStep:
         if self._location is None:
             self._location = self._location_of(self._key)
         folder = f"{self._location}/"
@@ -131,7 +131,7 @@ class _Steps:
             )
         if not 1 <= operation.version <= VERSION_MAX:
             raise InvalidRequest(f"'{self._key}' cannot have a version {operation.version}", operation=number)
-        return intents.Create(
+        return intents.CreateStep(
             branch=lance_branch_name(operation.branch),
             version=operation.version,
             path=operation.manifest.removeprefix(folder),
@@ -146,11 +146,11 @@ def _make_step(operation: LanceOperation) -> intents.Step:
     """A step that says the same as its operation."""
     match operation:
         case calls.DeleteLanceVersions():
-            return intents.Delete(branch=lance_branch_name(operation.branch), ranges=operation.ranges)
+            return intents.DeleteStep(branch=lance_branch_name(operation.branch), ranges=operation.ranges)
         case calls.AlterLance():
-            return intents.Alter(properties=operation.properties)
+            return intents.AlterStep(properties=operation.properties)
         case calls.PutLanceTag():
-            return intents.PutTag(
+            return intents.PutTagStep(
                 name=operation.tag_name,
                 branch=lance_branch_name(operation.branch),
                 version=operation.version,
@@ -158,18 +158,18 @@ def _make_step(operation: LanceOperation) -> intents.Step:
                 metadata=operation.metadata,
             )
         case calls.DropLanceTag():
-            return intents.DropTag(name=operation.tag_name)
+            return intents.DropTagStep(name=operation.tag_name)
         case calls.PutLanceBranch():
-            return intents.PutBranch(
+            return intents.PutBranchStep(
                 name=operation.branch,
                 parent=lance_branch_name(operation.parent),
                 version=operation.version,
                 metadata=operation.metadata,
             )
         case calls.DropLanceBranch():
-            return intents.DropBranch(name=operation.branch)
+            return intents.DropBranchStep(name=operation.branch)
         case _:
-            return intents.Deregister()
+            return intents.DeregisterStep()
 
 
 # -- what goes together ------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import msgspec
 from penstock.errors import InvalidRequest, KeyNotFound, VersionTaken
 from penstock.formats.lance import intents
 from penstock.formats.lance.content import LanceTable
-from penstock.formats.lance.lake.parts import LanceParts
+from penstock.formats.lance.lake.services import LanceServices
 from penstock.formats.lance.names import MAIN, OWNER
 from penstock.formats.lance.ownership import read_owner
 from penstock.formats.lance.registration import versions_at
@@ -34,7 +34,7 @@ TRIES_MAX: Final = 8
 class LanceSync:
     """Resyncs Lance tables, as one call asks for it."""
 
-    def __init__(self, lake: Embedded, parts: LanceParts, call: Resync) -> None:
+    def __init__(self, lake: Embedded, parts: LanceServices, call: Resync) -> None:
         self._lake, self._parts, self._call = lake, parts, call
 
     def tables(self) -> Iterator[tuple[Key, str]]:
@@ -67,7 +67,7 @@ class LanceSync:
         newest = max(0, *versions_at(self._lake.places.at(content.location), MAIN))
         resynced_table = ResyncedTable(key=key, location=content.location, known=state.known, version=newest)
         known_version = 0 if is_dropped else state.known
-        step = intents.Resync(id=content.id, location=content.location, known=known_version)
+        step = intents.ResyncStep(id=content.id, location=content.location, known=known_version)
         if state.other >= 0:
             if not self._call.leave_own:
                 raise own_versions_left(key, content.location, state.other, state.known, head.hex())
@@ -92,13 +92,13 @@ class LanceSync:
             return None  # it was erased, and nothing of it is taken over
         key = free_key(place.location.rpartition("/")[2].partition("_")[2] or None)
         if not self._call.dry_run:
-            self._commit(key, intents.Resync(id=identity, location=place.location, known=0))
+            self._commit(key, intents.ResyncStep(id=identity, location=place.location, known=0))
         return ResyncedTable(key=key, location=place.location, known=-1, version=max(versions))
 
     def _default_branch_head(self) -> ObjectId:
         return self._lake.kernel.references.get(self._lake.or_default(None)).head
 
-    def _commit(self, key: Key, step: intents.Resync) -> None:
+    def _commit(self, key: Key, step: intents.ResyncStep) -> None:
         steps = intents.Steps((intents.NumberedStep(0, step),))
         self._lake.kernel.commit(
             self._lake.or_default(None),

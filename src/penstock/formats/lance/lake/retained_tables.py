@@ -19,22 +19,22 @@ from penstock.formats.lance.lake.manifest_files import ManifestFiles, UnclearMan
 from penstock.formats.lance.manifest_reader import is_of
 from penstock.formats.lance.manifests import Manifest
 from penstock.formats.lance.names import MAIN, folder_of
+from penstock.formats.lance.protobuf import MalformedMessage
 from penstock.formats.lance.relocation import without_idle
 from penstock.formats.lance.state import (
     LanceState,
-    Version,
-    Versions,
+    LanceTableVersion,
+    LanceVersionReader,
     decode_entry,
     is_managed,
     state_of,
     version_of,
 )
-from penstock.formats.lance.wire import Malformed
 from penstock.kernel.kernel import Kernel
+from penstock.kernel.lake_state import prefix_end
 from penstock.kernel.ledger import LEDGER, find_table, ledger_entry
 from penstock.kernel.objects import content_of
 from penstock.kernel.reachable import Progress, silent
-from penstock.kernel.state import prefix_end
 from penstock.lake.retained_history import NeighbourTables, RetainedHistory
 from penstock.model.content import AnyContent
 from penstock.model.encoding import NO_COMMIT, ObjectId
@@ -67,7 +67,7 @@ class NumberedManifest(NamedTuple):
 
     branch: str
     number: int
-    version: Version
+    version: LanceTableVersion
 
     @property
     def id(self) -> tuple[str, ObjectId]:
@@ -91,9 +91,9 @@ class RetainedTable:
         """Chains that a branch goes on in, or would: the table's own folder is always one."""
         self.numbers: dict[tuple[str, str], set[int]] = {}
         """Of versions, by chain and by Lance's own branch."""
-        self.history: dict[tuple[str, str], dict[int, Version]] = {}
+        self.history: dict[tuple[str, str], dict[int, LanceTableVersion]] = {}
         """The versions that kept commits are at, by the same."""
-        self.heads: dict[tuple[str, str], dict[int, Version]] = {}
+        self.heads: dict[tuple[str, str], dict[int, LanceTableVersion]] = {}
         """What commits need of them that a branch, a tag or a transaction of the lake is at now."""
         self.problem: str = ""
         """Why it cannot be said what is named, if so."""
@@ -200,7 +200,7 @@ class RetainedTables:
         cannot."""
         try:
             manifest = Manifest.read(data, self._places.moved)
-        except Malformed as problem:
+        except MalformedMessage as problem:
             raise UnclearManifest(f"cannot be read: {problem}") from None
         where = f"{table.location}/{folder}".rstrip("/")
         outside = {base.path for base in manifest.bases if not _is_inside(base.path, table.location)}
@@ -217,7 +217,7 @@ class RetainedTables:
         others = set[bytes]().union(*(names for folder, names in self._named_in.items() if folder != where))
         try:
             named = [[*ManifestFiles().of(Manifest.read(data, self._places.moved), where)] for data in data]
-        except Malformed as problem:
+        except MalformedMessage as problem:
             raise UnclearManifest(f"cannot be read: {problem}") from None
         return [frozenset(map(name_hash, files)) & others for files in named]
 
@@ -251,7 +251,7 @@ class RetainedTables:
         for numbered_manifest in (*self._read_new_tree_nodes(location, state), *recent):
             if numbered_manifest.branch != MAIN or numbered_manifest.number >= state.first:
                 table.take(numbered_manifest)
-        for numbered_manifest in _newest_versions(Versions(self._kernel.objects, state)):
+        for numbered_manifest in _newest_versions(LanceVersionReader(self._kernel.objects, state)):
             _add_version(table.history, numbered_manifest)
         return table
 
@@ -269,7 +269,7 @@ class RetainedTables:
                 if isinstance(node, Leaf):
                     for key, value in zip(node.keys, node.values, strict=True):
                         named, entry = version_of(key), decode_entry(value)
-                        if named is not None and isinstance(entry, Version):
+                        if named is not None and isinstance(entry, LanceTableVersion):
                             yield NumberedManifest(*named, entry)
                 elif isinstance(node, Node):
                     waiting += node.children
@@ -287,7 +287,7 @@ class RetainedTables:
             for key, content in tables_at(self._kernel, branch.head):
                 if (retained := self._history.drop_erased(content)) is None:
                     continue
-                versions = Versions(self._kernel.objects, state_of(retained))
+                versions = LanceVersionReader(self._kernel.objects, state_of(retained))
                 table = self._add_table(key, retained)
                 table.is_there = True
                 table.lines.add(new_line(WriteTarget(branch.incarnation), content, versions).folder)
@@ -315,7 +315,7 @@ class RetainedTables:
         for _, content in tables_at(self._kernel, commit):
             if (retained := self._history.drop_erased(content)) is None:
                 continue
-            versions = Versions(self._kernel.objects, state_of(retained))
+            versions = LanceVersionReader(self._kernel.objects, state_of(retained))
             named = [(branch.parent, branch.version) for branch in versions.branches().values()]
             named += [(tag.branch, tag.version) for tag in versions.tags().values()]
             numbered_manifests = [
@@ -386,7 +386,7 @@ def _is_inside(path: str, location: str) -> bool:
     return path.rstrip("/") == location or path.startswith(f"{location}/")
 
 
-def _newest_versions(versions: Versions) -> Iterator[NumberedManifest]:
+def _newest_versions(versions: LanceVersionReader) -> Iterator[NumberedManifest]:
     """The newest version of each of Lance's own branches."""
     for branch in (MAIN, *versions.branches()):
         if (newest := versions.newest(branch)) is not None:
@@ -394,7 +394,8 @@ def _newest_versions(versions: Versions) -> Iterator[NumberedManifest]:
 
 
 def _add_version(
-    versions_by_branch: dict[tuple[str, str], dict[int, Version]], numbered_manifest: NumberedManifest
+    versions_by_branch: dict[tuple[str, str], dict[int, LanceTableVersion]],
+    numbered_manifest: NumberedManifest,
 ) -> None:
     versions_by_branch.setdefault((numbered_manifest.version.chain, numbered_manifest.branch), {})[
         numbered_manifest.number

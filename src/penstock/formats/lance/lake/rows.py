@@ -21,7 +21,7 @@ from penstock.formats.lance.lake.calls import GetLanceTable, ListLanceVersions
 from penstock.formats.lance.lake.failures import own_errors
 from penstock.formats.lance.lake.jobs import CommittedJob, JobNamespace, LanceJob, find_landing
 from penstock.formats.rows.arrow_types import pa
-from penstock.lake.answers import Ratified, RatifiedTable
+from penstock.lake.answers import CommittedTable, TableCommitResult
 from penstock.lake.calls import CommitDescription
 from penstock.lake.row_input import is_stream, rows_of
 from penstock.model.commits import Commit
@@ -71,7 +71,7 @@ def require_version(table: Table, wanted: int | None = None) -> int:
 
 def write(
     table: Table, data: Any, mode: str, description: CommitDescription, idempotency_key: str | None
-) -> Ratified:
+) -> TableCommitResult:
     """Append rows, or put them in the place of all that there are, as one version and one commit."""
     if table.via is not None:
         raise InvalidRequest(f"{table!r} was opened at a commit, which cannot change; write to a branch")
@@ -111,7 +111,7 @@ def _write_and_commit(table: Table, data: Any, mode: str, job: LanceJob) -> Comm
 
     tries = TRIES_MAX if is_transaction(table.ref) and not is_stream(data) else 1
     for tries_left in reversed(range(tries)):
-        source = Source(data)
+        source = LanceRowSource(data)
         try:
             with source.source_errors_raised():
                 return JobNamespace(table.lake, job).run(write)
@@ -121,7 +121,7 @@ def _write_and_commit(table: Table, data: Any, mode: str, job: LanceJob) -> Comm
     raise AssertionError("unreachable: the last attempt neither returned nor raised an error")
 
 
-class Source:
+class LanceRowSource:
     """Rows on their way to Lance, which knows of whatever their source raises only that it did."""
 
     def __init__(self, data: Any) -> None:
@@ -160,7 +160,7 @@ def _arrow_rows(data: Any) -> Any:
     return rows
 
 
-def find_earlier_write(table: Table, idempotency_key: str) -> Ratified | None:
+def find_earlier_write(table: Table, idempotency_key: str) -> TableCommitResult | None:
     """The result of an earlier write with the same idempotency key: its files have new names each time."""
     landing = find_landing(table.lake, idempotency_key, table.key, table.ref)
     if landing is None:
@@ -172,12 +172,14 @@ def find_earlier_write(table: Table, idempotency_key: str) -> Ratified | None:
 
 def ratified_version(
     table: Table, head: str, commit: Commit | None, version: int, *, is_repeated: bool = False
-) -> Ratified:
+) -> TableCommitResult:
     call = ListLanceVersions(key=table.key, at=head, via=table.ref, version=version)
     (found_version,) = table.lake.do(call)
     time_ms = 0 if found_version.created is None else round(found_version.created.timestamp() * 1000)
     name = found_version.manifest.rpartition("/")[2]
-    ratified_table = RatifiedTable(
+    ratified_table = CommittedTable(
         key=table.key, version=version, name=name, timestamp_ms=time_ms, repeated=is_repeated
     )
-    return Ratified(commit=commit or table.lake.show(f"{table.ref}@{head}"), tables=(ratified_table,))
+    return TableCommitResult(
+        commit=commit or table.lake.show(f"{table.ref}@{head}"), tables=(ratified_table,)
+    )

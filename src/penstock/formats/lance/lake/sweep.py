@@ -26,10 +26,10 @@ from typing import Final, NamedTuple
 from urllib.parse import quote
 
 from penstock.errors import Damaged, Denied, ManagedElsewhere, PenstockError, Unavailable
+from penstock.formats.lance.lake.folder_notes import DeregisteredNote, owner_of, stays
 from penstock.formats.lance.lake.leftovers import FoundFile, LanceNeeds, is_data, judge, manifest_at
 from penstock.formats.lance.lake.manifest_files import UnclearManifest
-from penstock.formats.lance.lake.notes import DeregisteredNote, owner_of, stays
-from penstock.formats.lance.lake.pins import Pins
+from penstock.formats.lance.lake.pins import TablePins
 from penstock.formats.lance.lake.retained_tables import RetainedTable, RetainedTables
 from penstock.formats.lance.names import MAIN, OWNER, REFS_OF_BRANCHES, VERSIONS
 from penstock.kernel.kernel import Kernel
@@ -40,9 +40,9 @@ from penstock.lake.fork_notes import FOREVER_US, ForkNotes
 from penstock.lake.sweep_engine import Listing, SweepEngine, SweepTally
 from penstock.model.keys import Key
 from penstock.storage.buckets import BucketEntry
-from penstock.storage.fates import FileFate, JudgedFile
 from penstock.storage.locations import normalise, table_of_place
 from penstock.storage.places import Place, Places
+from penstock.storage.sweep_decisions import JudgedFile, SweepDecision
 
 LANCE_DAYS: Final = 7.0
 """For so long Lance's own writers take for granted that their files stay, whatever the lake says."""
@@ -129,7 +129,7 @@ class LanceSweep:
             [
                 entry
                 for fate, entry in judged
-                if fate is FileFate.KEPT and not self._is_known(location, entry.key, foreign)
+                if fate is SweepDecision.KEPT and not self._is_known(location, entry.key, foreign)
             ],
             self.pinned_us(),
         )
@@ -199,7 +199,7 @@ class _TableFolder:
     def judge(self, listing: Listing) -> Iterator[JudgedFile]:
         for entry in listing(self._place, ""):
             fate = judge(entry, self._needs)
-            if fate is not FileFate.KEPT or is_data(entry.key):
+            if fate is not SweepDecision.KEPT or is_data(entry.key):
                 yield JudgedFile(entry, fate)
 
     def look_again(self) -> None:
@@ -207,14 +207,14 @@ class _TableFolder:
         self._foreign.look()
         self._is_swept = self._sweep.is_swept(self._table, self._place)
 
-    def judge_again(self, candidate: JudgedFile) -> FileFate:
-        return judge(candidate.entry, self._needs) if self._is_swept else FileFate.KEPT
+    def judge_again(self, candidate: JudgedFile) -> SweepDecision:
+        return judge(candidate.entry, self._needs) if self._is_swept else SweepDecision.KEPT
 
     def remove(self, files: Sequence[JudgedFile]) -> None:
         self._place.delete(sorted((file.entry.key for file in files), key=_order_manifests_first))
 
     def finish(self, tally: SweepTally) -> None:  # noqa: ARG002
-        pins = Pins(self._sweep.kept, self._table, self._place)
+        pins = TablePins(self._sweep.kept, self._table, self._place)
         pins.sweep(self._sweep.pinned_us(), self._sweep.before_us)
         self._place.tidy(self._sweep.before_us)
 
@@ -237,7 +237,7 @@ class _LoneFolder:
         is_young = any(map(self._is_young, entries))
         for entry in sorted(entries, key=lambda entry: (_order_manifests_first(entry.key), entry.key)):
             if entry.key != OWNER:
-                yield JudgedFile(entry, FileFate.WAITING if is_young else FileFate.DATA)
+                yield JudgedFile(entry, SweepDecision.WAITING if is_young else SweepDecision.DATA)
 
     def _judge_many(self, listing: Listing) -> Iterator[JudgedFile]:
         """The same with one entry in memory at a time: the folder is listed anew for each step."""
@@ -246,7 +246,7 @@ class _LoneFolder:
             for entry in listing(self._place, ""):
                 if entry.key != OWNER and _order_manifests_first(entry.key) is is_after:
                     is_waiting = is_young or self._is_young(entry)  # one may have come meanwhile
-                    yield JudgedFile(entry, FileFate.WAITING if is_waiting else FileFate.DATA)
+                    yield JudgedFile(entry, SweepDecision.WAITING if is_waiting else SweepDecision.DATA)
 
     def _is_young(self, entry: BucketEntry) -> bool:
         return entry.modified_us >= self._sweep.before_us
@@ -257,9 +257,9 @@ class _LoneFolder:
         is_known = self._location in self._sweep.kept.tables
         self._is_alone = not is_known and self._sweep.is_alone(self._location)
 
-    def judge_again(self, candidate: JudgedFile) -> FileFate:
+    def judge_again(self, candidate: JudgedFile) -> SweepDecision:
         is_named = self._sweep.kept.names(f"{self._location}/{candidate.entry.key}")
-        return FileFate.KEPT if not self._is_alone or is_named else candidate.fate
+        return SweepDecision.KEPT if not self._is_alone or is_named else candidate.fate
 
     def remove(self, files: Sequence[JudgedFile]) -> None:
         self._place.delete([file.entry.key for file in files])
@@ -267,7 +267,7 @@ class _LoneFolder:
     def finish(self, tally: SweepTally) -> None:
         """The note of the owner goes last: what an interrupted sweep leaves is still the lake's."""
         self.look_again()
-        if self._engine.removes(FileFate.DATA) and self._is_alone and not tally.stays:
+        if self._engine.removes(SweepDecision.DATA) and self._is_alone and not tally.stays:
             self._place.delete([OWNER])
             self._place.prune()
 

@@ -15,10 +15,10 @@ from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.names import LINES, MAIN
 from penstock.formats.lance.state import (
     LanceState,
+    LanceTableVersion,
+    LanceVersionReader,
     OwnBranch,
     OwnTag,
-    Version,
-    Versions,
     decode_entry,
     is_managed,
     state_of,
@@ -60,8 +60,8 @@ class LanceCheck:
     def _check_recent_versions(self, state: LanceState) -> Iterator[str]:
         """What is wrong with the versions beside the tree: each comes after all others of its branch."""
         state = msgspec.structs.replace(state, first=0)  # an entry may stay that is not told any more
-        versions = Versions(self._objects, state)
-        older = Versions(self._objects, msgspec.structs.replace(state, recent=()))
+        versions = LanceVersionReader(self._objects, state)
+        older = LanceVersionReader(self._objects, msgspec.structs.replace(state, recent=()))
         newest: dict[str, int] = {}
         try:
             for entry in state.recent:
@@ -76,7 +76,7 @@ class LanceCheck:
             return  # told by whoever checks the nodes
 
     def _check_stored_versions(self, state: LanceState) -> Iterator[str]:
-        versions = Versions(self._objects, msgspec.structs.replace(state, first=0))
+        versions = LanceVersionReader(self._objects, msgspec.structs.replace(state, first=0))
         try:
             for stored, value in tree.scan(self._objects, state.root):
                 try:
@@ -91,12 +91,14 @@ class LanceCheck:
             yield "has an entry whose name is not UTF-8"
 
 
-def _check_entry(stored: bytes, entry: Version | OwnBranch | OwnTag, versions: Versions) -> Iterator[str]:
+def _check_entry(
+    stored: bytes, entry: LanceTableVersion | OwnBranch | OwnTag, versions: LanceVersionReader
+) -> Iterator[str]:
     named = version_of(stored)
-    if (named is not None) != isinstance(entry, Version):
+    if (named is not None) != isinstance(entry, LanceTableVersion):
         yield f"has an entry whose kind does not match its name: {stored!r}"
         return
-    if isinstance(entry, Version):
+    if isinstance(entry, LanceTableVersion):
         branch, number = named or (MAIN, 0)
         if not _is_chain(entry.chain):
             yield f"has a version {number} in {entry.chain!r}, which is not a version chain"

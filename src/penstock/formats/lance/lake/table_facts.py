@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.formats.lance.lake.calls import GetLanceTable, ListLanceVersions
-from penstock.formats.lance.lake.installed import require_lance
+from penstock.formats.lance.lake.lance_requirement import require_lance
 from penstock.formats.lance.manifests import Manifest
+from penstock.formats.lance.protobuf import MalformedMessage, ProtobufMessage
 from penstock.formats.lance.relocation import FILES
-from penstock.formats.lance.wire import Malformed, Message
-from penstock.formats.plugin import DescribedTable, FileFacts, PastSize, VersionFacts
+from penstock.formats.plugin import DescribedTable, FileFacts, PastTableSize, VersionFacts
 
 if TYPE_CHECKING:
     from penstock.formats.lance.lake.answers import LanceVersion
@@ -59,7 +59,7 @@ def _list_versions(table: Table, limit: int) -> tuple[LanceVersion, ...]:
     return table.lake.do(ListLanceVersions(key=table.key, at=table.ref, via=table.via, limit=limit))
 
 
-def _list_sizes(table: Table, location: str, limit: int) -> list[PastSize]:
+def _list_sizes(table: Table, location: str, limit: int) -> list[PastTableSize]:
     """By the manifests of the latest versions, which name every file with its size."""
     names: dict[int, str] = {}
     left_bytes = MANIFESTS_MAX_BYTES
@@ -72,7 +72,7 @@ def _list_sizes(table: Table, location: str, limit: int) -> list[PastSize]:
     for version_number, data in zip(names, table.lake.places.at(location).read(names.values()), strict=True):
         size_bytes = None if data is None else _sum_files(data)
         if size_bytes is not None:
-            sizes.append(PastSize(size_bytes, version_number))
+            sizes.append(PastTableSize(size_bytes, version_number))
     return sizes
 
 
@@ -80,7 +80,9 @@ def _sum_files(data: bytes) -> int | None:
     """How many bytes the data files of a version have; ``None`` if its manifest does not say so of all."""
     try:
         fragments = Manifest.read(data).fragments
-        sizes = [Message.read(file).number(_FILE_SIZE) for each in fragments for file in each.all(FILES)]
-    except Malformed:
+        sizes = [
+            ProtobufMessage.read(file).number(_FILE_SIZE) for each in fragments for file in each.all(FILES)
+        ]
+    except MalformedMessage:
         return None
     return sum(size or 0 for size in sizes) if all(sizes) else None

@@ -28,12 +28,19 @@ from penstock.formats.lance.chains import WaitingVersion
 from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.manifest_reader import is_of
 from penstock.formats.lance.manifests import Manifest, ManifestOperation, transaction
+from penstock.formats.lance.merge_sides import NumberedVersion
 from penstock.formats.lance.names import MAIN, manifest_name, staged_name
+from penstock.formats.lance.protobuf import MalformedMessage, ProtobufMessage
 from penstock.formats.lance.relocation import UnknownPlacement, move_to_folder
-from penstock.formats.lance.sides import NumberedVersion
-from penstock.formats.lance.state import LanceState, Version, Versions, folder_at, is_managed, state_of
+from penstock.formats.lance.state import (
+    LanceState,
+    LanceTableVersion,
+    LanceVersionReader,
+    folder_at,
+    is_managed,
+    state_of,
+)
 from penstock.formats.lance.version_pins import pin
-from penstock.formats.lance.wire import Malformed, Message
 from penstock.kernel.table_horizons import find_horizon
 from penstock.model.encoding import ObjectId, digest, encode
 from penstock.model.keys import Key
@@ -42,7 +49,7 @@ from penstock.model.references import Kind
 from penstock.model.transactions import PREFIX, StoredTransaction, transaction_of
 
 if TYPE_CHECKING:
-    from penstock.formats.lance.lake.parts import LanceParts
+    from penstock.formats.lance.lake.services import LanceServices
     from penstock.lake.embedded import Embedded
 
 WRITTEN: Final = (Kind.BRANCH, Kind.TRANSACTION)
@@ -66,7 +73,7 @@ class OpenedTable(NamedTuple):
     key: Key
     content: LanceTable
     state: LanceState
-    versions: Versions
+    versions: LanceVersionReader
     chain: str
     branch: str | None
     """The branch, or the transaction, if the revision is one."""
@@ -81,7 +88,7 @@ class OpenedTable(NamedTuple):
 class TableOpener:
     """Opens tables."""
 
-    def __init__(self, lake: Embedded, parts: LanceParts) -> None:
+    def __init__(self, lake: Embedded, parts: LanceServices) -> None:
         self._lake, self._kernel, self._parts = lake, lake.kernel, parts
         self._moved = parts.places.moved
         self._known: dict[tuple[str, ObjectId], None] = {}
@@ -152,7 +159,7 @@ class TableOpener:
         if name != self._lake.or_default(None):
             content = self._drop_erased(content)
         state = state_of(content)
-        versions = Versions(self._kernel.objects, state)
+        versions = LanceVersionReader(self._kernel.objects, state)
         return OpenedTable(key, content, state, versions, state.chain, branch, via or revision.name)
 
     def _drop_erased(self, content: LanceTable) -> LanceTable:
@@ -191,7 +198,7 @@ class TableOpener:
 
     # -- versions ------------------------------------------------------------------------------------------
 
-    def place(self, opened: OpenedTable, branch: str, number: int, version: Version) -> OpenedPlace:
+    def place(self, opened: OpenedTable, branch: str, number: int, version: LanceTableVersion) -> OpenedPlace:
         """Describe a version, for who opened the table.
 
         It is put where everybody looks first, if it may be and is not yet. Where that cannot be done now, it
@@ -219,7 +226,7 @@ class TableOpener:
         return self._place_for_staged_version(opened, waiting)
 
     def place_after_commit(
-        self, opened: OpenedTable, branch: str, number: int, version: Version
+        self, opened: OpenedTable, branch: str, number: int, version: LanceTableVersion
     ) -> OpenedPlace:
         """Where the manifest of a version is that was just committed.
 
@@ -261,7 +268,9 @@ class TableOpener:
         until_s = monotonic() + max(self._kernel.settings.promote_wait_s, 1.0)
         return self._parts.promoter.promote(content, until_s)
 
-    def _promote_current(self, opened: OpenedTable, branch: str, number: int, version: Version) -> None:
+    def _promote_current(
+        self, opened: OpenedTable, branch: str, number: int, version: LanceTableVersion
+    ) -> None:
         """Have a version put in its place if the branch whose chain it is in has it now."""
         with suppress(ReferenceNotFound, TransactionNotFound, TransactionOver):
             owner = self._chain_branch(opened)
@@ -269,7 +278,9 @@ class TableOpener:
                 return
             content = self._lake.content_at(self._lake.commit_of(owner), opened.key)
             if isinstance(content, LanceTable) and is_managed(content) and content.id == opened.content.id:
-                known_version = Versions(self._kernel.objects, state_of(content)).get(branch, number)
+                known_version = LanceVersionReader(self._kernel.objects, state_of(content)).get(
+                    branch, number
+                )
                 if known_version is not None and known_version.id(number) == version.id(number):
                     self.promote(owner, opened.key)
 
@@ -282,7 +293,7 @@ class TableOpener:
             return self._read_transaction(name).target
         return name if name is not None and self._kernel.references.get(name).kind is Kind.BRANCH else None
 
-    def _is_there(self, content: LanceTable, canonical: str, number: int, version: Version) -> bool:
+    def _is_there(self, content: LanceTable, canonical: str, number: int, version: LanceTableVersion) -> bool:
         """Whether a version is where everybody looks: it, and not another one's."""
         cache_key = (content.location, version.id(number))
         with self._lock:
@@ -301,7 +312,9 @@ class TableOpener:
             while len(self._known) > KNOWN_MAX:
                 del self._known[next(iter(self._known))]
 
-    def _write_copy(self, opened: OpenedTable, branch: str, number: int, version: Version) -> OpenedPlace:
+    def _write_copy(
+        self, opened: OpenedTable, branch: str, number: int, version: LanceTableVersion
+    ) -> OpenedPlace:
         """Write a manifest of another chain into the folder in which the table is opened.
 
         Where another one of its number is already, because the branch was moved, it has a name of its own.
@@ -337,7 +350,7 @@ class TableOpener:
         return OpenedPlace(apart, len(data))
 
     def _copy_manifest(
-        self, opened: OpenedTable, branch: str, number: int, version: Version, uuid: str
+        self, opened: OpenedTable, branch: str, number: int, version: LanceTableVersion, uuid: str
     ) -> bytes:
         """The manifest of a version of another chain for the folder that the table is opened in.
 
@@ -360,14 +373,14 @@ class TableOpener:
             pin(place, NumberedVersion(number, version), branch, self._kernel.clock())
         where = self._moved.to_storage(content.location)
         message = transaction(
-            ManifestOperation.CLONE, number, uuid, Message.of((1, 1), (3, number), (4, where)), {}
+            ManifestOperation.CLONE, number, uuid, ProtobufMessage.of((1, 1), (3, number), (4, where)), {}
         )
         time_us = version.time_us or _time_us(manifest)
         return moved.as_version(number, manifest.branch, message, time_us).pack(self._moved)
 
     # -- versions from before files were moved -------------------------------------------------------------
 
-    def _copy_id(self, number: int, version: Version) -> str:
+    def _copy_id(self, number: int, version: LanceTableVersion) -> str:
         """What a copy of a version is known by: another one as soon as its files are elsewhere."""
         data = version.id(number)
         if self._moved:
@@ -375,7 +388,7 @@ class TableOpener:
         return str(UUID(bytes=data[:16], version=5))
 
     def _copy_with_moved_files(
-        self, opened: OpenedTable, branch: str, number: int, version: Version
+        self, opened: OpenedTable, branch: str, number: int, version: LanceTableVersion
     ) -> OpenedPlace | None:
         """A copy of a version's manifest that names the places where its files are now; ``None`` if its own
         manifest does."""
@@ -413,7 +426,7 @@ def _is_copy(data: bytes, uuid: str) -> bool:
         manifest = Manifest.read(data)
         transaction = manifest.transaction
         return transaction is not None and transaction.text(2) == uuid and manifest.names_one_transaction
-    except Malformed:
+    except MalformedMessage:
         return False
 
 

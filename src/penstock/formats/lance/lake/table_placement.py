@@ -17,11 +17,11 @@ from penstock.errors import InvalidRequest, PenstockError, TableNotFound
 from penstock.formats.lance.content import LanceTable
 from penstock.formats.lance.lake import calls
 from penstock.formats.lance.lake.calls import LanceOperation
-from penstock.formats.lance.lake.notes import note_intended, note_not_intended
-from penstock.kernel.known_tables import NewId
+from penstock.formats.lance.lake.folder_notes import note_intended, note_not_intended
+from penstock.kernel.known_tables import NewTableId
+from penstock.kernel.lake_state import prefix_end
 from penstock.kernel.ledger import LEDGER, find_table
 from penstock.kernel.objects import content_of
-from penstock.kernel.state import prefix_end
 from penstock.lake.table_places import check_apart, check_new_place
 from penstock.model.content import AnyContent, ManagedTable
 from penstock.model.encoding import NO_COMMIT, ObjectId
@@ -30,7 +30,7 @@ from penstock.storage.locations import own_place
 from penstock.storage.places import Place
 
 if TYPE_CHECKING:
-    from penstock.formats.lance.lake.parts import LanceParts
+    from penstock.formats.lance.lake.services import LanceServices
     from penstock.lake.embedded import Embedded
 
 logger = logging.getLogger("penstock")
@@ -42,10 +42,10 @@ class TablePlacement:
     def __init__(
         self,
         lake: Embedded,
-        parts: LanceParts,
+        parts: LanceServices,
         branch: str,
         location_of: Callable[[Key], str],
-        reserve: Callable[[AbstractContextManager[NewId]], NewId],
+        reserve: Callable[[AbstractContextManager[NewTableId]], NewTableId],
         request_key: str | None,
     ) -> None:
         """``reserve`` keeps the given ids of new tables for the request until it is decided."""
@@ -53,7 +53,7 @@ class TablePlacement:
         self._lake, self._parts = lake, parts
         self._branch, self._location_of = branch, location_of
         self._known = lake.kernel.known_tables
-        self._given: list[NewId] = []
+        self._given: list[NewTableId] = []
         """Ids of new tables that were given, and are reserved."""
         self._placed: list[LanceTable] = []
         """New tables at places that were given."""

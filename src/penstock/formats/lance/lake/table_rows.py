@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.formats.lance.lake.failures import own_errors
 from penstock.formats.rows.arrow_types import pa
-from penstock.formats.rows.reader import RowPart, TableRows
+from penstock.formats.rows.reader import StoredRowPart, TableRows
 
 if TYPE_CHECKING:
     from penstock.lake.table import Table
@@ -59,10 +59,10 @@ class LanceTableRows(TableRows):
             counted: int = self._dataset.count_rows(where)
         return counted
 
-    def parts(self) -> Iterator[RowPart]:
+    def parts(self) -> Iterator[StoredRowPart]:
         return list_fragments(self._dataset)
 
-    def read_parts(self, parts: Sequence[RowPart], columns: Sequence[str]) -> Any:
+    def read_parts(self, parts: Sequence[StoredRowPart], columns: Sequence[str]) -> Any:
         if not parts:
             schema = pa.schema([self.schema.field(name) for name in columns])
             return pa.RecordBatchReader.from_batches(schema, [])
@@ -73,10 +73,10 @@ class LanceTableRows(TableRows):
         return bind_columns(self._dataset)
 
 
-def list_fragments(dataset: Any) -> Iterator[RowPart]:
+def list_fragments(dataset: Any) -> Iterator[StoredRowPart]:
     """The fragments of a version, which are what its rows are stored in."""
     for fragment in dataset.get_fragments():
-        yield RowPart(_identify(fragment.metadata.to_json()), fragment)
+        yield StoredRowPart(_identify(fragment.metadata.to_json()), fragment)
 
 
 def bind_columns(dataset: Any) -> dict[str, Hashable]:

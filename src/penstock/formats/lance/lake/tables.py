@@ -26,7 +26,7 @@ from lance_namespace_urllib3_client.models.table_exists_response import TableExi
 
 from penstock.errors import CommitConflict, InvalidRequest, TableExists, TableNotFound
 from penstock.formats.lance.content import LanceTable
-from penstock.formats.lance.lake.answers import LanceDone
+from penstock.formats.lance.lake.answers import LanceOperationResult
 from penstock.formats.lance.lake.calls import (
     DeclareLance,
     DeregisterLance,
@@ -194,7 +194,9 @@ class TableOperations(NamespaceOperations):
             )
         return f"{self.lake.warehouse.rstrip('/')}/{location.strip('/')}"
 
-    def _change_table(self, operation: LanceOperation, context: dict[str, str] | None) -> LanceDone:
+    def _change_table(
+        self, operation: LanceOperation, context: dict[str, str] | None
+    ) -> LanceOperationResult:
         return self.change([operation], context).done[0]
 
     # -- going ---------------------------------------------------------------------------------------------
@@ -251,13 +253,15 @@ class TableOperations(NamespaceOperations):
         raise CommitConflict([], f"'{key}' was changed by other writers too often; try again")
 
 
-def declare_response(result: LanceDone) -> DeclareTableResponse:
+def declare_response(result: LanceOperationResult) -> DeclareTableResponse:
     return DeclareTableResponse(
         location=result.folder, properties=dict(result.properties), managed_versioning=True
     )
 
 
-def deregister_response(request: DeregisterTableRequest, result: LanceDone) -> DeregisterTableResponse:
+def deregister_response(
+    request: DeregisterTableRequest, result: LanceOperationResult
+) -> DeregisterTableResponse:
     return DeregisterTableResponse(
         id=request.id, location=result.location, properties=dict(result.properties)
     )

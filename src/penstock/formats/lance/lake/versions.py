@@ -29,7 +29,7 @@ from penstock.errors import (
     VersionNotFound,
     VersionTaken,
 )
-from penstock.formats.lance.lake.answers import LanceAbout, LanceVersion
+from penstock.formats.lance.lake.answers import LanceTableInfo, LanceVersion
 from penstock.formats.lance.lake.calls import CreateLanceVersion, DeleteLanceVersions
 from penstock.formats.lance.lake.errors import in_lance, operation
 from penstock.formats.lance.lake.paths import page_size, path_from_root, require_token, table_key, whole_path
@@ -37,7 +37,7 @@ from penstock.formats.lance.lake.requests import of_operation
 from penstock.formats.lance.lake.tables import TableOperations
 from penstock.formats.lance.manifests import Manifest
 from penstock.formats.lance.names import VERSION_MAX, detached_name, lance_branch_name
-from penstock.formats.lance.wire import Malformed
+from penstock.formats.lance.protobuf import MalformedMessage
 from penstock.lake.views import Snapshot
 from penstock.model.keys import Key
 
@@ -145,7 +145,7 @@ class VersionOperations(TableOperations):
         path = path_from_root(f"{about.location}/{name}")
         return AnsweredVersion(version={"version": version, "manifest_path": path, "manifest_size": size})
 
-    def _find_detached(self, request: dict[str, Any], version: int) -> tuple[Key, LanceAbout, str]:
+    def _find_detached(self, request: dict[str, Any], version: int) -> tuple[Key, LanceTableInfo, str]:
         """Find a detached version, which belongs to no chain: the key, the table, and the path of the
         manifest."""
         key, branch = table_key(request.get("id")), lance_branch_name(request.get("branch"))
@@ -259,7 +259,7 @@ def _check_detached(key: Key, path: str, data: bytes | None, version: int) -> No
         )
     try:
         says = Manifest.read(data).version
-    except Malformed as problem:
+    except MalformedMessage as problem:
         raise InvalidManifest(f"{path} is not a manifest: {problem}") from None
     if says != version % 2**64:
         raise InvalidManifest(f"{path} is version {says} of '{key}' according to its content")

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import InvalidRequest, NotManaged, VersionNotFound
 from penstock.formats.lance.lake.calls import GetLanceTable
-from penstock.formats.lance.lake.installed import require_lance
+from penstock.formats.lance.lake.lance_requirement import require_lance
 from penstock.formats.lance.names import USAGE
 from penstock.formats.lance.state import is_managed
-from penstock.lake.answers import Ratified
+from penstock.lake.answers import TableCommitResult
 from penstock.lake.row_changes import RowFunctions, RowStatements
 from penstock.lake.table_writer import (
     RowWrite,
@@ -25,7 +25,7 @@ from penstock.lake.table_writer import (
 )
 
 if TYPE_CHECKING:
-    from penstock.formats.lance.lake.answers import LanceAbout
+    from penstock.formats.lance.lake.answers import LanceTableInfo
     from penstock.lake.call import CommitDescription
     from penstock.lake.upkeep import OptimizedTable, OptimizeOrder
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 class LanceView(RowStatements):
     """A Lance table whose versions the lake decides; ``NotManaged`` for any other."""
 
-    def _describe_table(self) -> LanceAbout:
+    def _describe_table(self) -> LanceTableInfo:
         table = self._table
         return table.lake.do(GetLanceTable(key=table.key, at=table.ref, via=table.via))
 
@@ -55,7 +55,9 @@ class LanceView(RowStatements):
 
         return to_arrow(self._table, columns, where)
 
-    def append(self, data: Any, description: CommitDescription, idempotency_key: str | None) -> Ratified:
+    def append(
+        self, data: Any, description: CommitDescription, idempotency_key: str | None
+    ) -> TableCommitResult:
         return self._write(data, "append", description, idempotency_key)
 
     def overwrite(
@@ -65,7 +67,7 @@ class LanceView(RowStatements):
         where: str | None,
         description: CommitDescription,
         idempotency_key: str | None,
-    ) -> Ratified:
+    ) -> TableCommitResult:
         if partitions is not None or where is not None:
             raise NotManaged(f"'{self._table.key}' is {USAGE}", key=str(self._table.key))
         return self._write(data, "overwrite", description, idempotency_key)
@@ -94,13 +96,13 @@ class LanceView(RowStatements):
 
     def _write(
         self, data: Any, mode: str, description: CommitDescription, idempotency_key: str | None
-    ) -> Ratified:
+    ) -> TableCommitResult:
         require_lance()
         from penstock.formats.lance.lake.rows import write
 
         return write(self._table, data, mode, description, idempotency_key)
 
-    def write(self, rows: RowWrite) -> Ratified | None:
+    def write(self, rows: RowWrite) -> TableCommitResult | None:
         table = self._table
         if rows.there is not None and not is_managed(rows.there):
             raise no_rows_written_error(table.key, rows.there)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.formats.lance.rest.codec import CODEC, ROWS, Model
+from penstock.formats.lance.rest.codec import CODEC, ROWS, RequestModel
 from penstock.formats.lance.rest.errors import ErrorResponse, error_answer
 from penstock.formats.lance.rest.operations import FILE, OPERATIONS, STREAM, RestOperation
 from penstock.formats.lance.rest.request_handler import LOOKS_INTO, handler
@@ -42,7 +42,7 @@ def _route(operation: RestOperation, base: str) -> Route:
         media_types=(
             (STREAM, FILE, "application/octet-stream") if operation.has_rows else ("application/json",)
         ),
-        answer=Model(operation.answer) if operation.answer is not None else _OTHER.get(operation.name),
+        answer=RequestModel(operation.answer) if operation.answer is not None else _OTHER.get(operation.name),
         produces=FILE if operation.name == "query_table" else "application/json",
         statuses=(406, 409, 422) if operation.works_on_rows or operation.has_body else (406, 409),
         patterns={"ref": REF_PATTERN} if base else {},

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from penstock.errors import InvalidRequest, UnsupportedFeature
-from penstock.formats.lance.lake.installed import INSTALL, is_installed
+from penstock.formats.lance.lake.lance_requirement import INSTALL, is_installed
 from penstock.model import decoders
 from penstock.model.decoders import json_decoder
 
@@ -35,13 +35,13 @@ _encoder = msgspec.json.Encoder()
 _decoder = json_decoder(dict[str, Any])
 
 
-class Model(msgspec.Struct, frozen=True):
+class RequestModel(msgspec.Struct, frozen=True):
     """One of Lance's models, by its name."""
 
     name: str
 
 
-class UnreadModel(Model, frozen=True):
+class UnparsedModel(RequestModel, frozen=True):
     """One of Lance's models that is not read where it arrives, but by a row worker."""
 
 
@@ -61,7 +61,7 @@ class LanceCodec:
     """
 
     def decode(self, data: bytes, type: Any, /) -> Any:  # noqa: A002
-        is_left = type is ROWS or isinstance(type, UnreadModel) or len(data) > READ_HERE_MAX_BYTES
+        is_left = type is ROWS or isinstance(type, UnparsedModel) or len(data) > READ_HERE_MAX_BYTES
         return data if is_left else read_object(data)
 
     def convert(self, values: Mapping[str, Any], type: Any, /) -> Any:  # noqa: A002
@@ -74,8 +74,8 @@ class LanceCodec:
         return _encoder.encode(plain(value))
 
     def schema(self, types: Sequence[Any], /) -> tuple[Sequence[Json], Json]:
-        models = {kind.name for kind in types if isinstance(kind, Model)}
-        shapes = [kind for kind in types if not isinstance(kind, Model | RowsBody)]
+        models = {kind.name for kind in types if isinstance(kind, RequestModel)}
+        shapes = [kind for kind in types if not isinstance(kind, RequestModel | RowsBody)]
         of_shapes, components = msgspec.json.schema_components(
             shapes, ref_template="#/components/schemas/{name}"
         )
@@ -83,7 +83,7 @@ class LanceCodec:
         of_shapes_left = iter(of_shapes)
         schemas: list[Json] = []
         for kind in types:
-            if isinstance(kind, Model):
+            if isinstance(kind, RequestModel):
                 schemas.append(of_models[kind.name])
             elif isinstance(kind, RowsBody):
                 schemas.append({"type": "string", "contentMediaType": "application/vnd.apache.arrow.stream"})

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.formats.lance.rest import shapes
-from penstock.formats.lance.rest.codec import ROWS, Model, UnreadModel
+from penstock.formats.lance.rest import query_types
+from penstock.formats.lance.rest.codec import ROWS, RequestModel, UnparsedModel
 
 STREAM: Final = "application/vnd.apache.arrow.stream"
 FILE: Final = "application/vnd.apache.arrow.file"
@@ -30,7 +30,7 @@ class RestOperation(msgspec.Struct, frozen=True, kw_only=True):
     answer: str | None = None
     """The model of its answer; an answer without one is something else, or nothing."""
     method: str = "POST"
-    query: type[shapes.LanceQuery] = shapes.LanceQuery
+    query: type[query_types.LanceQuery] = query_types.LanceQuery
     has_body: bool = True
     """Whether the request's body is JSON; other requests have none that is looked at."""
     body_is: str = ""
@@ -53,7 +53,7 @@ class RestOperation(msgspec.Struct, frozen=True, kw_only=True):
             return ROWS
         if not self.has_body:
             return None
-        return UnreadModel(self.request) if self.works_on_rows else Model(self.request)
+        return UnparsedModel(self.request) if self.works_on_rows else RequestModel(self.request)
 
 
 def _read(name: str, path: str, summary: str, request: str, answer: str | None, **more: Any) -> RestOperation:
@@ -77,13 +77,13 @@ _VERSIONS: Final = (
     _read(
         *("list_table_versions", "/table/{id}/version/list", "List the versions of a table"),
         *("ListTableVersionsRequest", "ListTableVersionsResponse"),
-        query=shapes.VersionsQuery,
+        query=query_types.VersionsQuery,
         has_body=False,
     ),
     _read(
         *("describe_table", "/table/{id}/describe", "Describe a table"),
         *("DescribeTableRequest", "DescribeTableResponse"),
-        query=shapes.DescribeQuery,
+        query=query_types.DescribeQuery,
     ),
     _read(
         *("describe_table_version", "/table/{id}/version/describe", "Describe a version"),
@@ -120,7 +120,7 @@ _NAMESPACES: Final = (
         *("list_namespaces", "/namespace/{id}/list", "List the namespaces in a namespace"),
         *("ListNamespacesRequest", "ListNamespacesResponse"),
         method="GET",
-        query=shapes.PageQuery,
+        query=query_types.PageQuery,
         has_body=False,
     ),
     _read(
@@ -139,13 +139,13 @@ _NAMESPACES: Final = (
         *("list_tables", "/namespace/{id}/table/list", "List the tables in a namespace"),
         *("ListTablesRequest", "ListTablesResponse"),
         method="GET",
-        query=shapes.TablesQuery,
+        query=query_types.TablesQuery,
         has_body=False,
     ),
     _read(
         *("list_all_tables", "/table", "List all tables", "ListTablesRequest", "ListTablesResponse"),
         method="GET",
-        query=shapes.TablesQuery,
+        query=query_types.TablesQuery,
         has_body=False,
     ),
 )
@@ -178,17 +178,17 @@ _TABLES: Final = (
 _ROWS: Final = _mark_as_row_work(
     _write(
         *("create_table", "/table/{id}/create", "Create a table with rows", "CreateTableRequest"),
-        query=shapes.LanceCreateQuery,
+        query=query_types.LanceCreateQuery,
         has_rows=True,
     ),
     _write(
         *("insert_into_table", "/table/{id}/insert", "Insert rows", "InsertIntoTableRequest"),
-        query=shapes.InsertQuery,
+        query=query_types.InsertQuery,
         has_rows=True,
     ),
     _write(
         *("merge_insert_into_table", "/table/{id}/merge_insert", "Merge rows", "MergeInsertIntoTableRequest"),
-        query=shapes.MergeQuery,
+        query=query_types.MergeQuery,
         has_rows=True,
     ),
     _write("update_table", "/table/{id}/update", "Update rows", "UpdateTableRequest"),
@@ -221,7 +221,7 @@ _COLUMNS: Final = _mark_as_row_work(
     _write(
         *("update_table_schema_metadata", "/table/{id}/schema_metadata/update", "Set metadata of a schema"),
         "UpdateTableSchemaMetadataRequest",
-        query=shapes.BranchQuery,
+        query=query_types.BranchQuery,
         body_is="metadata",
         answer=None,
     ),
@@ -257,7 +257,7 @@ _INDEXES: Final = _mark_as_row_work(
             "Drop an index",
             "DropTableIndexRequest",
         ),
-        query=shapes.BranchQuery,
+        query=query_types.BranchQuery,
         has_body=False,
     ),
 )
@@ -266,7 +266,7 @@ _REFERENCES: Final = (
     _read(
         *("list_table_tags", "/table/{id}/tags/list", "List the tags of the table"),
         *("ListTableTagsRequest", "ListTableTagsResponse"),
-        query=shapes.PageQuery,
+        query=query_types.PageQuery,
         has_body=False,
     ),
     _read(
@@ -281,7 +281,7 @@ _REFERENCES: Final = (
     _read(
         *("list_table_branches", "/table/{id}/branches/list", "List the branches of the table"),
         *("ListTableBranchesRequest", "ListTableBranchesResponse"),
-        query=shapes.PageQuery,
+        query=query_types.PageQuery,
         has_body=False,
     ),
     _write(

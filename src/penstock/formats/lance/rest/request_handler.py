@@ -21,12 +21,12 @@ from penstock.formats.lance.rest.codec import MISSING, model, plain
 from penstock.formats.lance.rest.errors import LanceRefusal
 from penstock.formats.lance.rest.operations import BY_NAME, FILE, RestOperation
 from penstock.lake.lake import Lake
-from penstock.lake.task_calls import CallAnswers
+from penstock.lake.worker_calls import CallAnswers
 from penstock.model.decoders import json_decoder
 from penstock.model.keys import Key
 from penstock.model.transactions import PREFIX
-from penstock.server.access import Guarded
-from penstock.server.routes import Ask, HttpAnswer
+from penstock.server.access import CheckedCatalogue
+from penstock.server.routes import HttpAnswer, RouteRequest
 from penstock.wire import json
 from penstock.wire.requests import KEY_HEADER
 
@@ -60,7 +60,7 @@ class LanceRequest(msgspec.Struct, frozen=True, kw_only=True):
     body_max_bytes: int
 
     @classmethod
-    def of(cls, operation: RestOperation, base: str, ask: Ask) -> LanceRequest:
+    def of(cls, operation: RestOperation, base: str, ask: RouteRequest) -> LanceRequest:
         return cls(
             operation=operation.name,
             base=base,
@@ -74,10 +74,10 @@ class LanceRequest(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def handler(operation: RestOperation, base: str) -> Callable[[Ask], Any]:
+def handler(operation: RestOperation, base: str) -> Callable[[RouteRequest], Any]:
     """What answers an operation below one of the bases."""
 
-    def handle(ask: Ask) -> Any:
+    def handle(ask: RouteRequest) -> Any:
         lance_request_parts = LanceRequest.of(operation, base, ask)
         if operation.works_on_rows or isinstance(ask.body, bytes):
             return _run_in_worker(operation, lance_request_parts, ask, ask.body or b"")
@@ -95,7 +95,9 @@ def handler(operation: RestOperation, base: str) -> Callable[[Ask], Any]:
     return handle
 
 
-def _run_in_worker(operation: RestOperation, request: LanceRequest, ask: Ask, body: bytes) -> HttpAnswer:
+def _run_in_worker(
+    operation: RestOperation, request: LanceRequest, ask: RouteRequest, body: bytes
+) -> HttpAnswer:
     """Have an operation done in a process apart from this one, which makes its commits."""
     model(operation.request)
     if operation.changes_table:
@@ -204,9 +206,9 @@ def lance_namespace(request: LanceRequest, lake: Lake) -> PenstockNamespace:
     return namespace
 
 
-def _require_right(ask: Ask, namespace: PenstockNamespace, table: list[str]) -> None:
+def _require_right(ask: RouteRequest, namespace: PenstockNamespace, table: list[str]) -> None:
     """``Denied`` to who may not change a table, before a file is written for it. The commit asks again."""
-    if namespace.branch is not None and table and isinstance(ask.catalogue, Guarded):
+    if namespace.branch is not None and table and isinstance(ask.catalogue, CheckedCatalogue):
         ask.catalogue.require_write(namespace.branch, Key(*table))
 
 

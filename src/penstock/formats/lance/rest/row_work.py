@@ -24,9 +24,9 @@ from penstock.formats.lance.rest.request_handler import (
     lance_request,
 )
 from penstock.lake.lake import Lake
-from penstock.lake.task_calls import TaskCatalogue
+from penstock.lake.worker_calls import TaskCatalogue
 from penstock.model.decoders import json_decoder
-from penstock.processes.child import Task, TaskResult
+from penstock.processes.child_process import ChildTask, TaskResult
 from penstock.processes.frames import INLINE_MAX_BYTES
 
 VECTORS_MAX: Final = 1_000
@@ -35,7 +35,7 @@ CACHE_SHARE: Final = 4
 """Of the memory of a process, for what Lance keeps of indexes while it works."""
 
 
-def run(task: Task) -> TaskResult:
+def run(task: ChildTask) -> TaskResult:
     """Do one operation, and give its answer: the headers that are its own, and its body."""
     asked = json_decoder(LanceRequest).decode(task.head)
     operation = BY_NAME[asked.operation]

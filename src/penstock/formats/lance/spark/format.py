@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.formats.lance.content import LanceTable
-from penstock.formats.lance.lake.installed import require_lance
-from penstock.formats.lance.spark.orders import LANCE, order_of
+from penstock.formats.lance.lake.lance_requirement import require_lance
+from penstock.formats.lance.spark.lance_write_options import LANCE, order_of
 from penstock.spark.format import ScannedTable, SparkFormat
 from penstock.spark.requests import ReadRequest, WriteRequest, WriteResult
 

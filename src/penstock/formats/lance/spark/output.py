@@ -20,7 +20,7 @@ from penstock.formats.lance.spark.schemas import ColumnFit
 from penstock.lake.job_files import remove_files
 from penstock.model.decoders import json_decoder
 from penstock.spark import jar
-from penstock.spark.refusals import raise_refusals
+from penstock.spark.row_refusals import raise_refusals
 from penstock.spark.schemas import quote_name
 from penstock.wire.errors import ERROR_MARK, encode_error
 

@@ -29,7 +29,7 @@ from penstock.spark.requests import ReadRequest
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from penstock.formats.rows.reader import RowPart
+    from penstock.formats.rows.reader import StoredRowPart
     from penstock.lake.table import Table
 
 TASKS_MAX: Final = 10_000
@@ -61,7 +61,7 @@ def scan(spark: SparkSession, table: Table) -> ScannedTable:
     schema = readable(opened.schema)
     parts = list(list_fragments(opened))
 
-    def read(chosen: Sequence[RowPart] | None) -> DataFrame:
+    def read(chosen: Sequence[StoredRowPart] | None) -> DataFrame:
         fragments = [part.source.fragment_id for part in (parts if chosen is None else chosen)]
         return _read_fragments(spark, table, opened, fragments, schema)
 

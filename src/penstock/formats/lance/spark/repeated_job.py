@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.errors import HistoryExpired, JobOver, KeyNotFound, NotManaged
-from penstock.formats.lance.lake.answers import LanceAbout
+from penstock.formats.lance.lake.answers import LanceTableInfo
 from penstock.formats.lance.lake.calls import GetLanceTable
 from penstock.formats.lance.lake.jobs import find_landing, require_changed
-from penstock.formats.lance.spark.orders import LanceOrder
+from penstock.formats.lance.spark.lance_write_options import LanceWriteOptions
 from penstock.formats.lance.spark.table_creation import landed_before
 from penstock.lake.calls import GetCommit
 from penstock.model.commits import Commit
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from penstock.lake.lake import Lake
 
 
-def find_earlier_result(lake: Lake, key: Key, branch: str, order: LanceOrder) -> WriteResult | None:
+def find_earlier_result(lake: Lake, key: Key, branch: str, order: LanceWriteOptions) -> WriteResult | None:
     """What a job came to that was done before; ``None`` if it was not.
 
     ``IdempotencyKeyReused`` if its id is that of something else, which did not write to the table.
@@ -44,7 +44,7 @@ def find_earlier_result(lake: Lake, key: Key, branch: str, order: LanceOrder) ->
     return _repeated_result(branch, order, then, commit)
 
 
-def _require_there(lake: Lake, branch: str, order: LanceOrder, then: LanceAbout) -> None:
+def _require_there(lake: Lake, branch: str, order: LanceWriteOptions, then: LanceTableInfo) -> None:
     try:
         is_there = lake.do(GetLanceTable(key=then.key, at=branch)).id == then.id
     except (KeyNotFound, NotManaged):
@@ -57,7 +57,9 @@ def _require_there(lake: Lake, branch: str, order: LanceOrder, then: LanceAbout)
         )
 
 
-def _repeated_result(branch: str, order: LanceOrder, then: LanceAbout, commit: Commit | None) -> WriteResult:
+def _repeated_result(
+    branch: str, order: LanceWriteOptions, then: LanceTableInfo, commit: Commit | None
+) -> WriteResult:
     return WriteResult(
         key=then.key,
         branch=branch,

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from penstock.errors import CommitConflict, JobOver, PenstockError, TableExists, TransactionOver
-from penstock.formats.lance.lake.answers import LanceAbout
+from penstock.formats.lance.lake.answers import LanceTableInfo
 from penstock.formats.lance.lake.calls import CommitLance, DeclareLance, GetLanceTable
 from penstock.formats.lance.lake.jobs import attempts, attempts_name, next_attempt_id
-from penstock.formats.lance.spark.orders import LanceOrder
+from penstock.formats.lance.spark.lance_write_options import LanceWriteOptions
 from penstock.lake.call import CommitDescription
 from penstock.lake.calls import GetReference
 from penstock.lake.transactions.answers import TransactionInfo
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class NewLanceTable:
     """A table that nobody else sees yet."""
 
-    def __init__(self, about: LanceAbout, branch: str, transaction: Transaction | None, job: str) -> None:
+    def __init__(self, about: LanceTableInfo, branch: str, transaction: Transaction | None, job: str) -> None:
         self.about, self.branch = about, branch
         """Where its first version is committed."""
         self.job = job
@@ -52,7 +52,7 @@ class NewLanceTable:
 
 
 @contextmanager
-def declare_table(lake: Lake, key: Key, branch: str, order: LanceOrder) -> Iterator[NewLanceTable]:
+def declare_table(lake: Lake, key: Key, branch: str, order: LanceWriteOptions) -> Iterator[NewLanceTable]:
     """Declare a new table, to be filled and committed in this block; without a commit it is not created.
 
     Inside a transaction of the caller's it is part of that one, and taken back if this fails without rows.
@@ -80,7 +80,7 @@ def declare_table(lake: Lake, key: Key, branch: str, order: LanceOrder) -> Itera
         yield NewLanceTable(about, transaction.branch, transaction, uuid4().hex)
 
 
-def _declare(lake: Lake, key: Key, branch: str) -> LanceAbout:
+def _declare(lake: Lake, key: Key, branch: str) -> LanceTableInfo:
     try:
         lake.do(CommitLance(branch=branch, operations=(DeclareLance(key=key),), who=lake.author))
     except TableExists as problem:
@@ -88,7 +88,7 @@ def _declare(lake: Lake, key: Key, branch: str) -> LanceAbout:
     return lake.do(GetLanceTable(key=key, at=branch, to_write=True))
 
 
-def _take_back(lake: Lake, about: LanceAbout, branch: str) -> None:
+def _take_back(lake: Lake, about: LanceTableInfo, branch: str) -> None:
     """Drop a table that was only declared.
 
     One that has a version stays: whoever was interrupted, or heard no answer, may have made it, and the lake
@@ -105,7 +105,7 @@ def _take_back(lake: Lake, about: LanceAbout, branch: str) -> None:
 # -- attempts of a job -------------------------------------------------------------------------------------
 
 
-def landed_before(lake: Lake, key: Key, branch: str, order: LanceOrder) -> TransactionInfo | None:
+def landed_before(lake: Lake, key: Key, branch: str, order: LanceWriteOptions) -> TransactionInfo | None:
     """The transaction by which an earlier attempt of a job created its table on a branch, if one did.
 
     One that is on its way is waited for; one that still writes is aborted, for this attempt takes its place.
@@ -126,7 +126,7 @@ def landed_before(lake: Lake, key: Key, branch: str, order: LanceOrder) -> Trans
 _ATTEMPTS_MAX = 1000
 
 
-def _next_id(lake: Lake, key: Key, branch: str, order: LanceOrder) -> str:
+def _next_id(lake: Lake, key: Key, branch: str, order: LanceWriteOptions) -> str:
     """The id of a job's next transaction. Who names a job can find the ones before."""
     if not order.is_named:
         return uuid4().hex
@@ -137,7 +137,7 @@ def _next_id(lake: Lake, key: Key, branch: str, order: LanceOrder) -> str:
     return next_attempt_id(name, before)
 
 
-def _transaction_prefix(lake: Lake, key: Key, branch: str, order: LanceOrder) -> str:
+def _transaction_prefix(lake: Lake, key: Key, branch: str, order: LanceWriteOptions) -> str:
     """What the ids of a job's transactions begin with.
 
     A job is that of one table on one branch: a branch that was deleted and made anew is another one.

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from penstock.errors import CommitConflict, IdempotencyKeyReused, KeyNotFound, NotManaged, PenstockError
-from penstock.formats.lance.lake.answers import LanceAbout
+from penstock.formats.lance.lake.answers import LanceTableInfo
 from penstock.formats.lance.lake.calls import GetLanceTable
 from penstock.formats.lance.lake.failures import conflict_error, own_errors
 from penstock.formats.lance.lake.jobs import CommittedJob
 from penstock.formats.lance.spark import output, table_creation, version_commit
-from penstock.formats.lance.spark.orders import (
-    LanceOrder,
+from penstock.formats.lance.spark.lance_write_options import (
+    LanceWriteOptions,
     check_storage_version,
     commit_properties,
     transaction_properties,
@@ -48,7 +48,9 @@ SENDS_MAX: Final = 20
 """How often its commit is made anew, for the table as it is then."""
 
 
-def write(df: DataFrame, lake: Lake, key: Key, branch: str | None, order: LanceOrder) -> WriteResult | None:
+def write(
+    df: DataFrame, lake: Lake, key: Key, branch: str | None, order: LanceWriteOptions
+) -> WriteResult | None:
     """Write the rows of a DataFrame to a Lance table; ``None`` if that changes nothing.
 
     ``InvalidRequest`` if the rows do not fit the table, as far as types tell before anything is written.
@@ -80,7 +82,7 @@ def write(df: DataFrame, lake: Lake, key: Key, branch: str | None, order: LanceO
     raise AssertionError("unreachable: the last attempt neither returned nor raised an error")
 
 
-def find_table(lake: Lake, key: Key, branch: str) -> LanceAbout | None:
+def find_table(lake: Lake, key: Key, branch: str) -> LanceTableInfo | None:
     """The table, as it can be written to on a branch; ``NotManaged`` if the key is something else's."""
     try:
         return lake.do(GetLanceTable(key=key, at=branch, to_write=True))
@@ -92,7 +94,7 @@ def find_table(lake: Lake, key: Key, branch: str) -> LanceAbout | None:
         ) from None
 
 
-def _table_folder(about: LanceAbout | None) -> tuple[str, bool] | None:
+def _table_folder(about: LanceTableInfo | None) -> tuple[str, bool] | None:
     return None if about is None else (about.folder, about.version is None)
 
 
@@ -100,7 +102,7 @@ def _table_folder(about: LanceAbout | None) -> tuple[str, bool] | None:
 
 
 def _create_and_write(
-    df: DataFrame, lake: Lake, key: Key, branch: str, order: LanceOrder, given: Any
+    df: DataFrame, lake: Lake, key: Key, branch: str, order: LanceWriteOptions, given: Any
 ) -> WriteResult | None:
     if not order.create:
         raise KeyNotFound(f"there is no '{key}' on '{branch}', and create is False", key=str(key), ref=branch)
@@ -119,7 +121,7 @@ def _create_and_write(
 
 
 def _write_rows(
-    df: DataFrame, lake: Lake, about: LanceAbout, branch: str, order: LanceOrder, given: Any
+    df: DataFrame, lake: Lake, about: LanceTableInfo, branch: str, order: LanceWriteOptions, given: Any
 ) -> WriteResult | None:
     key = about.key
     if about.version is not None and order.mode is SaveMode.IGNORE:
@@ -160,7 +162,12 @@ def _open_dataset(lake: Lake, key: Key, branch: str) -> Any:
 
 
 def _run(
-    df: DataFrame, lake: Lake, about: LanceAbout, fitting: ColumnFit, order: LanceOrder, opened: Any = None
+    df: DataFrame,
+    lake: Lake,
+    about: LanceTableInfo,
+    fitting: ColumnFit,
+    order: LanceWriteOptions,
+    opened: Any = None,
 ) -> LanceOutput:
     began, options = JobStart.now(lake), dict(order.options)
     if opened is not None and order.mode is SaveMode.OVERWRITE:
@@ -190,7 +197,12 @@ def _fit_all_columns(schema: Any) -> ColumnFit:
 
 
 def _make_proposal(
-    df: DataFrame, about: LanceAbout, branch: str, order: LanceOrder, output: LanceOutput, schema: Any
+    df: DataFrame,
+    about: LanceTableInfo,
+    branch: str,
+    order: LanceWriteOptions,
+    output: LanceOutput,
+    schema: Any,
 ) -> LanceProposal:
     return LanceProposal(
         key=about.key,
@@ -203,7 +215,9 @@ def _make_proposal(
     )
 
 
-def _commit_with_retries(lake: Lake, about: LanceAbout, base: Any, proposal: LanceProposal) -> CommittedJob:
+def _commit_with_retries(
+    lake: Lake, about: LanceTableInfo, base: Any, proposal: LanceProposal
+) -> CommittedJob:
     """Commit the written fragments, with retries. The files of a refused commit are removed."""
     with _removed_if_refused(lake, about, proposal.output):
         for tries_left in reversed(range(SENDS_MAX)):
@@ -223,7 +237,7 @@ def _commit_with_retries(lake: Lake, about: LanceAbout, base: Any, proposal: Lan
 
 
 @contextmanager
-def _removed_if_refused(lake: Lake, about: LanceAbout, done: LanceOutput) -> Iterator[None]:
+def _removed_if_refused(lake: Lake, about: LanceTableInfo, done: LanceOutput) -> Iterator[None]:
     try:
         yield
     except PenstockError as problem:
@@ -232,7 +246,7 @@ def _removed_if_refused(lake: Lake, about: LanceAbout, done: LanceOutput) -> Ite
         raise
 
 
-def _reopen_table(lake: Lake, about: LanceAbout, base: Any, proposal: LanceProposal) -> Any:
+def _reopen_table(lake: Lake, about: LanceTableInfo, base: Any, proposal: LanceProposal) -> Any:
     """The table as it is now, if fragments that were written for it as it was are still some of its own.
 
     ``CommitConflict`` if they are to have the columns that it had, and it has others by now.
@@ -251,7 +265,7 @@ def _reopen_table(lake: Lake, about: LanceAbout, base: Any, proposal: LancePropo
 
 
 def _write_result(
-    key: Key, branch: str, order: LanceOrder, output: LanceOutput, committed: CommittedJob
+    key: Key, branch: str, order: LanceWriteOptions, output: LanceOutput, committed: CommittedJob
 ) -> WriteResult:
     return WriteResult(
         key=key,

@@ -16,7 +16,7 @@ from penstock.formats.delta.rows.row_checks import violation
 from penstock.formats.delta.spark.job.computed_columns import generation_constraints
 from penstock.formats.rows.schema import Field, parse_schema
 from penstock.spark.analysis import explain_analysis
-from penstock.spark.refusals import refusal
+from penstock.spark.row_refusals import refusal
 from penstock.spark.schemas import quote_name
 
 if TYPE_CHECKING:

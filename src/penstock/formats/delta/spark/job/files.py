@@ -16,11 +16,11 @@ from penstock.formats.delta.lake.job_outputs import JobTarget
 from penstock.formats.delta.lake.partition_folders import fields_of
 from penstock.formats.delta.lake.table import data_folder
 from penstock.formats.delta.protocol.actions import Add, Cdc, Metadata
-from penstock.formats.delta.protocol.mapping import element_ids, has_nested_ids
+from penstock.formats.delta.protocol.column_mapping import element_ids, has_nested_ids
 from penstock.formats.delta.protocol.properties import RANDOM_PREFIXES, iceberg_version, is_on
+from penstock.formats.delta.rows.file_writer import check_features
 from penstock.formats.delta.rows.merged_schemas import check_names
 from penstock.formats.delta.rows.stats import indexed_leaves
-from penstock.formats.delta.rows.writing import check_features
 from penstock.formats.delta.spark.job import jobs
 from penstock.formats.delta.spark.job.constraints import enforce_constraints
 from penstock.formats.delta.spark.job.partitions import named_for_directories
@@ -33,7 +33,7 @@ from penstock.formats.delta.spark.job.stored_columns import (
 from penstock.formats.rows.schema import parse_schema
 from penstock.lake.job_files import remove_files
 from penstock.spark import jar
-from penstock.spark.refusals import raise_refusals
+from penstock.spark.row_refusals import raise_refusals
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

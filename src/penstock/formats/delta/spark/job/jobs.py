@@ -5,7 +5,7 @@ attempts that lost, and of jobs that failed, are in nobody's list, so no commit 
 
 Where the session has Penstock's jar, tasks write straight to the files' final names and their names come to
 the driver in the tasks' messages. Where it has not, the job writes into a folder of its own, Spark's own
-committer decides which files are in it, and what is there afterwards is the list (``adopting``).
+committer decides which files are in it, and what is there afterwards is the list (``job_without_jar``).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.lake.job_outputs import CHANGES, JobTarget, ParquetOutput
-from penstock.formats.delta.spark.job import adopting
+from penstock.formats.delta.spark.job import job_without_jar
 from penstock.spark import jar
 from penstock.spark.addresses import spark_address
 from penstock.spark.job.parquet_settings import MICROSECONDS, UNSHREDDED, hold_settings
@@ -55,7 +55,7 @@ def run(df: DataFrame, target: JobTarget, job: UUID) -> list[ParquetOutput]:
 
 def _run(df: DataFrame, target: JobTarget, job: UUID) -> list[ParquetOutput]:
     if not jar.is_loaded(df.sparkSession):
-        return adopting.run(df, target, job)
+        return job_without_jar.run(df, target, job)
     columns = msgspec.json.encode(target.columns).decode()
     settings = {
         "penstock.attempt": job.hex,

@@ -10,10 +10,10 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.formats.delta.lake.identities import IdentityNumbers, ReservedNumbers
+from penstock.formats.delta.lake.identity_numbers import IdentityNumbers, ReservedNumbers
 from penstock.formats.delta.protocol.actions import Metadata
 from penstock.spark import jar
-from penstock.spark.refusals import raise_refusals, refusal
+from penstock.spark.row_refusals import raise_refusals, refusal
 from penstock.spark.schemas import quote_name
 
 if TYPE_CHECKING:

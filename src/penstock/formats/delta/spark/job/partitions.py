@@ -11,9 +11,9 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from penstock.formats.delta.rows.writing import NULL_FOLDER
+from penstock.formats.delta.rows.file_writer import NULL_FOLDER
 from penstock.formats.rows.schema import Field
-from penstock.spark.refusals import refusal
+from penstock.spark.row_refusals import refusal
 from penstock.spark.schemas import quote_name
 
 if TYPE_CHECKING:

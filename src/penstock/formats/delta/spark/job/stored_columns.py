@@ -12,8 +12,14 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.formats.delta.lake.file_columns import FIELD_ID
 from penstock.formats.delta.protocol.actions import Metadata
+from penstock.formats.delta.protocol.column_mapping import (
+    ID,
+    ColumnMapping,
+    mapping_of,
+    numbered_schema,
+    stored_name,
+)
 from penstock.formats.delta.protocol.iceberg_compat import row_column_note
-from penstock.formats.delta.protocol.mapping import ID, Mapping, mapping_of, numbered_schema, stored_name
 from penstock.formats.delta.protocol.properties import materializes_partitions
 from penstock.formats.delta.protocol.row_ids import row_columns_of
 from penstock.formats.rows.arrow_types import loosened
@@ -82,7 +88,7 @@ def place_partitions(df: DataFrame, fields: Sequence[Field], metadata: Metadata)
 
 def as_stored(df: DataFrame, metadata: Metadata) -> DataFrame:
     """The same rows as files hold them; columns that are not the table's stay as they are."""
-    if mapping_of(metadata) is Mapping.NONE:
+    if mapping_of(metadata) is ColumnMapping.NONE:
         return df
     from pyspark.sql import functions as f
 

@@ -21,8 +21,8 @@ from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType, 
 from penstock.lake.row_changes import check_assigned_once
 from penstock.model.similar_names import describe_names
 from penstock.spark.analysis import explain_analysis
-from penstock.spark.refusals import refusal
 from penstock.spark.requests import Values
+from penstock.spark.row_refusals import refusal
 from penstock.spark.schemas import quote_name, to_spark_schema
 
 if TYPE_CHECKING:

@@ -6,18 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.lake import rewrite
+from penstock.formats.delta.lake import row_rewrite
 from penstock.formats.delta.lake.calls import WriterReads
 from penstock.formats.delta.lake.marked_files import uses_vectors
-from penstock.formats.delta.lake.rewrite import Rewrite
+from penstock.formats.delta.lake.row_rewrite import RowRewrite
 from penstock.formats.delta.lake.scan_plan import FILE
 from penstock.formats.delta.protocol.actions import Action, Add, Metadata
 from penstock.formats.delta.protocol.column_rules import expressions_of
 from penstock.formats.delta.rows.deletion_words import BitmapWords
 from penstock.formats.delta.spark.job.tables import JobTable
-from penstock.formats.delta.spark.rewrites import rewriting
+from penstock.formats.delta.spark.rewrites import outcome_rows
 from penstock.formats.delta.spark.rewrites.assignments import assign_values, old_of, row
-from penstock.formats.delta.spark.rewrites.rewriting import KEEP
+from penstock.formats.delta.spark.rewrites.outcome_rows import KEEP
 from penstock.formats.delta.spark.rewrites.row_conditions import (
     check_deterministic,
     files_of_partitions,
@@ -28,7 +28,7 @@ from penstock.formats.delta.spark.rewrites.row_marks import by_word, collect_wor
 from penstock.formats.delta.spark.scan.deletions import bits_of
 from penstock.formats.delta.spark.scan.scans import ROW, picked_rows, rows
 from penstock.lake.row_changes import DELETE, UPDATE
-from penstock.spark.analysis import Condition, explain_analysis, parse_condition
+from penstock.spark.analysis import AnalyzedCondition, explain_analysis, parse_condition
 from penstock.spark.requests import Values
 
 if TYPE_CHECKING:
@@ -39,9 +39,9 @@ _COUNTED: Final = {"DELETE": "numDeletedRows", "UPDATE": "numUpdatedRows"}
 """What the log calls the number of rows that an operation changed."""
 
 
-def plan_delete(spark: SparkSession, table: JobTable, where: str | Column | None) -> Rewrite | None:
+def plan_delete(spark: SparkSession, table: JobTable, where: str | Column | None) -> RowRewrite | None:
     """Write what a deletion leaves of the files that it touches; ``None`` if it touches none."""
-    rewrite.check_changeable(table)
+    row_rewrite.check_changeable(table)
     condition = parse_condition(where)
     parameters = {"predicate": condition.told}
     _check(spark, table, condition)
@@ -49,29 +49,31 @@ def plan_delete(spark: SparkSession, table: JobTable, where: str | Column | None
         whole = files_of_partitions(spark, table, condition)
         if not whole:
             return None
-        reads = rewrite.read_set_of(rewrite.region(table, _necessary_condition(spark, table, condition)))
-        return Rewrite(table, "DELETE", parameters, rewrite.removals(whole), reads)
+        reads = row_rewrite.read_set_of(
+            row_rewrite.region(table, _necessary_condition(spark, table, condition))
+        )
+        return RowRewrite(table, "DELETE", parameters, row_rewrite.removals(whole), reads)
     touched = find(spark, table, condition)
     if not touched.files:
         return None
-    if touched.is_marked and not rewrite.has_feed(table):
+    if touched.is_marked and not row_rewrite.has_feed(table):
         return touched.rewritten(None, "DELETE", parameters)
     from pyspark.sql import functions as f
 
     old = {field.name: old_of(field.name) for field in table.schema.fields}
     outcome = f.when(touched.condition, DELETE).otherwise(KEEP)
-    row_ids = rewriting.materialized_row_ids(table, outcome)
-    df = rewriting.outcome_rows(touched.read(), old, old, outcome, row_ids)
+    row_ids = outcome_rows.materialized_row_ids(table, outcome)
+    df = outcome_rows.outcome_rows(touched.read(), old, old, outcome, row_ids)
     return touched.rewritten(df, "DELETE", parameters)
 
 
 def plan_update(
     spark: SparkSession, table: JobTable, values: Values, where: str | Column | None
-) -> Rewrite | None:
+) -> RowRewrite | None:
     """Write what an update makes of the files that it touches; ``None`` if it touches none."""
     from pyspark.sql import functions as f
 
-    rewrite.check_changeable(table)
+    row_rewrite.check_changeable(table)
     if not values:
         raise InvalidRequest("nothing is assigned; name at least one column")
     condition = parse_condition(where)
@@ -88,11 +90,11 @@ def plan_update(
         for name, one in row(schema, old_of, new).items()
     }
     outcome = f.when(matched, UPDATE).otherwise(KEEP)
-    row_ids = rewriting.materialized_row_ids(table, outcome)
+    row_ids = outcome_rows.materialized_row_ids(table, outcome)
     with explain_analysis():
         computed = {name: matched for name, _ in expressions_of(table.metadata) if name not in changed}
-        df = rewriting.outcome_rows(
-            touched.read(), old, became, outcome, row_ids, rewriting.ComputedRows(schema, computed)
+        df = outcome_rows.outcome_rows(
+            touched.read(), old, became, outcome, row_ids, outcome_rows.ComputedRows(schema, computed)
         )
     return touched.rewritten(df, "UPDATE", {"predicate": condition.told})
 
@@ -118,22 +120,22 @@ class MatchedFiles(NamedTuple):
 
     def write(self, df: DataFrame | None, metadata: Metadata | None = None) -> list[Action]:
         """Write what becomes of the rows, and say what becomes of the files."""
-        has_changes = rewrite.has_feed(self.table)
+        has_changes = row_rewrite.has_feed(self.table)
         written: list[Action] = []
         if df is not None:
-            selected = rewriting.select_written(df, has_changes=has_changes)
+            selected = outcome_rows.select_written(df, has_changes=has_changes)
             written = [*self.table.write(selected, has_changes=has_changes, metadata=metadata)]
         named = [] if self.marks is None else mark_files(self.table, self.files, self.marks, written)
-        return [*rewrite.removals(self.files), *named, *written]
+        return [*row_rewrite.removals(self.files), *named, *written]
 
-    def rewritten(self, df: DataFrame | None, operation: str, parameters: dict[str, str]) -> Rewrite:
+    def rewritten(self, df: DataFrame | None, operation: str, parameters: dict[str, str]) -> RowRewrite:
         """What becomes of the rows, as a change of the table."""
         counts = [] if self.marks is None else [words.rows for words in self.marks.values()]
         metrics = {_COUNTED[operation]: sum(counts)} if counts else {}
-        return Rewrite(self.table, operation, parameters, self.write(df), self.reads, metrics)
+        return RowRewrite(self.table, operation, parameters, self.write(df), self.reads, metrics)
 
 
-def find(spark: SparkSession, table: JobTable, condition: Condition) -> MatchedFiles:
+def find(spark: SparkSession, table: JobTable, condition: AnalyzedCondition) -> MatchedFiles:
     """Look for the rows that a condition is true for, in the files that may hold any.
 
     ``InvalidRequest`` if it is no condition on rows that the table has now.
@@ -141,7 +143,7 @@ def find(spark: SparkSession, table: JobTable, condition: Condition) -> MatchedF
     _check(spark, table, condition)
     needed = _necessary_condition(spark, table, condition)
     candidates = table.candidates(needed)
-    reads = rewrite.read_set_of(rewrite.region(table, needed))
+    reads = row_rewrite.read_set_of(row_rewrite.region(table, needed))
 
     def select_meant(files: Sequence[Add]) -> DataFrame:
         return rows(spark, table.snapshot, files, numbered=True).where(condition.column)
@@ -197,11 +199,11 @@ def _find_files_of_marked_rows(
     return MatchedFiles(table, files, reads, read, f.lit(True), dict(enumerate(words)))
 
 
-def _necessary_condition(spark: SparkSession, table: JobTable, condition: Condition) -> str | None:
+def _necessary_condition(spark: SparkSession, table: JobTable, condition: AnalyzedCondition) -> str | None:
     return necessary(rows(spark, table.snapshot, ()), condition, table.schema)
 
 
-def _check(spark: SparkSession, table: JobTable, condition: Condition) -> None:
+def _check(spark: SparkSession, table: JobTable, condition: AnalyzedCondition) -> None:
     """Refuse what is no condition on rows of the table before anything is read."""
     with explain_analysis():
         df = rows(spark, table.snapshot, ()).where(condition.column)

@@ -21,7 +21,7 @@ from penstock.formats.delta.lake.table_job import DeltaJob
 from penstock.formats.delta.protocol.actions import Add
 from penstock.formats.delta.rows.deletion_words import BROADCAST_MAX_WORDS
 from penstock.formats.delta.spark.job.files import write_files
-from penstock.formats.delta.spark.rewrites.rewriting import KEEP, materialized_row_ids
+from penstock.formats.delta.spark.rewrites.outcome_rows import KEEP, materialized_row_ids
 from penstock.formats.delta.spark.scan.scans import rows
 from penstock.formats.rows.schema import StructType, Type
 from penstock.spark.job.parquet_settings import hold_settings

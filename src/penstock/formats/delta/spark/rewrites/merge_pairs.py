@@ -13,18 +13,18 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.lake import rewrite
+from penstock.formats.delta.lake import row_rewrite
 from penstock.formats.delta.lake.marked_files import uses_vectors
-from penstock.formats.delta.lake.rewrite import Rewrite
+from penstock.formats.delta.lake.row_rewrite import RowRewrite
 from penstock.formats.delta.lake.scan_plan import FILE
 from penstock.formats.delta.protocol.actions import Add
 from penstock.formats.delta.protocol.column_rules import CURRENT_DEFAULT, expressions_of, fills_itself
 from penstock.formats.delta.protocol.row_ids import FileRowIds
 from penstock.formats.delta.rows.deletion_words import BitmapWords
 from penstock.formats.delta.spark.job.computed_columns import default_of, with_generated
-from penstock.formats.delta.spark.rewrites import rewriting
+from penstock.formats.delta.spark.rewrites import outcome_rows
 from penstock.formats.delta.spark.rewrites.assignments import Path, assign_values, expression, lacking, row
-from penstock.formats.delta.spark.rewrites.rewriting import KEEP
+from penstock.formats.delta.spark.rewrites.outcome_rows import KEEP
 from penstock.formats.delta.spark.rewrites.row_conditions import (
     check_deterministic,
     check_of_one_row,
@@ -43,7 +43,7 @@ from penstock.lake.row_changes import (
     MergeClause,
     deletes_all_matched,
 )
-from penstock.spark.analysis import Condition, explain_analysis, parse_condition
+from penstock.spark.analysis import AnalyzedCondition, explain_analysis, parse_condition
 from penstock.spark.requests import Values
 from penstock.spark.schemas import quote_name, to_spark_schema
 
@@ -75,11 +75,11 @@ _NAMED: Final = {
 """Whose columns there are in rows of a kind."""
 
 
-class Pairs:
+class MergePlan:
     """A merge, at a version of the table and with the rows of the source."""
 
     def __init__(
-        self, table: JobTable, source: DataFrame, on: Condition, clauses: Sequence[MergeClause]
+        self, table: JobTable, source: DataFrame, on: AnalyzedCondition, clauses: Sequence[MergeClause]
     ) -> None:
         from pyspark.sql import functions as f
 
@@ -95,10 +95,10 @@ class Pairs:
         needed = None
         if not self._looks_everywhere:
             needed = necessary_of_target(self._read_rows(()).crossJoin(self._source), on, table.schema)
-        self._region = rewrite.region(table, needed)
+        self._region = row_rewrite.region(table, needed)
         self._candidates = table.candidates(needed)
 
-    def insert_unmatched(self) -> Rewrite | None:
+    def insert_unmatched(self) -> RowRewrite | None:
         """Add the rows of the source that match none."""
         from pyspark.sql import functions as f
 
@@ -109,32 +109,33 @@ class Pairs:
         computed = self._generated_columns()
         with explain_analysis():
             flags = [
-                flag.alias(f"{rewriting.COMPUTED}{number}") for number, flag in enumerate(computed.values())
+                flag.alias(f"{outcome_rows.COMPUTED}{number}")
+                for number, flag in enumerate(computed.values())
             ]
             df = chosen.select(*(value.alias(name) for name, value in new.items()), *flags)
-        by_name = {name: f.col(f"{rewriting.COMPUTED}{number}") for number, name in enumerate(computed)}
+        by_name = {name: f.col(f"{outcome_rows.COMPUTED}{number}") for number, name in enumerate(computed)}
         df = with_generated(df, self._table.schema, by_name).select(*map(quote_name, new))
         actions = self._table.write(df)
         if not actions:
             return None
-        reads = rewrite.read_set_of(self._region, None)
-        return Rewrite(self._table, "MERGE", self._operation_parameters(), actions, reads)
+        reads = row_rewrite.read_set_of(self._region, None)
+        return RowRewrite(self._table, "MERGE", self._operation_parameters(), actions, reads)
 
-    def rewrite_matched(self) -> Rewrite | None:
+    def rewrite_matched(self) -> RowRewrite | None:
         """Rewrite the files that hold rows to be changed, and add what is to be inserted."""
         touched = self._find_touched_files()
         if not touched.changed and not self._inserts:
             return None
         goes = [self._candidates[number] for number in touched.changed]
         stays = [self._candidates[number] for number in touched.matched] if self._inserts else []
-        has_changes = rewrite.has_feed(self._table) and bool(goes)
+        has_changes = row_rewrite.has_feed(self._table) and bool(goes)
         if touched.marks is None:
             target = self._read_rows([*goes, *stays], self._table.final_row_ids([*goes, *stays]))
         else:
             target = self._marked_rows(touched.marks)
         df = self._make_outcomes(target, len(goes), touched.has_several)
         written = self._table.write(
-            rewriting.select_written(df, has_changes=has_changes), has_changes=has_changes
+            outcome_rows.select_written(df, has_changes=has_changes), has_changes=has_changes
         )
         if not goes and not written:
             return None
@@ -142,12 +143,12 @@ class Pairs:
         if touched.marks is not None:
             marks = dict(enumerate(touched.marks.changed.values()))
             named = mark_files(self._table, goes, marks, written)
-        return Rewrite(
+        return RowRewrite(
             self._table,
             "MERGE",
             self._operation_parameters(),
-            [*rewrite.removals(goes), *named, *written],
-            rewrite.read_set_of(self._region, stays),
+            [*row_rewrite.removals(goes), *named, *written],
+            row_rewrite.read_set_of(self._region, stays),
         )
 
     def _find_touched_files(self) -> _TouchedFiles:
@@ -251,10 +252,10 @@ class Pairs:
         outcome = outcome.when(f.col(FILE).isNotNull(), KEEP)
         old = {field.name: _target_column(field.name) for field in self._table.schema.fields}
         new = self._new_row_columns(joined, old)
-        row_ids = rewriting.materialized_row_ids(self._table, outcome)
+        row_ids = outcome_rows.materialized_row_ids(self._table, outcome)
         with explain_analysis():
-            computed = rewriting.ComputedRows(self._table.schema, self._generated_columns())
-            return rewriting.outcome_rows(joined, old, new, outcome, row_ids, computed)
+            computed = outcome_rows.ComputedRows(self._table.schema, self._generated_columns())
+            return outcome_rows.outcome_rows(joined, old, new, outcome, row_ids, computed)
 
     def _generated_columns(self) -> dict[str, Column]:
         """The generated columns, each with the condition that a clause applies which sets no value for it."""

@@ -5,17 +5,17 @@ from __future__ import annotations
 from contextlib import nullcontext
 
 from penstock.formats.delta.errors import UnsupportedFeature
-from penstock.formats.delta.lake import rewrite
+from penstock.formats.delta.lake import row_rewrite
 from penstock.formats.delta.lake.calls import WriterReads
-from penstock.formats.delta.lake.evolution import metadata_changes, with_columns
-from penstock.formats.delta.lake.rewrite import Rewrite
+from penstock.formats.delta.lake.row_rewrite import RowRewrite
+from penstock.formats.delta.lake.schema_evolution import metadata_changes, with_columns
 from penstock.formats.delta.protocol.actions import Metadata
 from penstock.formats.delta.protocol.column_rules import fills_itself, identities_of
+from penstock.formats.delta.rows.file_writer import check_features
 from penstock.formats.delta.rows.merged_schemas import check_names
-from penstock.formats.delta.rows.writing import check_features
 from penstock.formats.delta.spark.job.numbered_rows import hold_rows
 from penstock.formats.delta.spark.job.tables import JobTable
-from penstock.formats.delta.spark.rewrites.merge_pairs import Pairs
+from penstock.formats.delta.spark.rewrites.merge_pairs import MergePlan
 from penstock.formats.rows.schema import StructType
 from penstock.lake.row_changes import (
     INSERT,
@@ -30,7 +30,7 @@ from penstock.spark.requests import RowMerge
 from penstock.spark.schemas import from_spark_schema, is_case_sensitive
 
 
-def plan_merge(table: JobTable, plan: RowMerge) -> Rewrite | None:
+def plan_merge(table: JobTable, plan: RowMerge) -> RowRewrite | None:
     """Write the files that a merge takes; ``None`` if there is nothing to do."""
     check_clauses(plan.clauses)
     becomes = _merged_metadata(table, plan)
@@ -39,16 +39,18 @@ def plan_merge(table: JobTable, plan: RowMerge) -> Rewrite | None:
     if not changes:
         return planned
     if planned is None:  # the columns are added all the same
-        return Rewrite(table, "MERGE", {"predicate": parse_condition(plan.on).told}, changes, WriterReads())
+        return RowRewrite(
+            table, "MERGE", {"predicate": parse_condition(plan.on).told}, changes, WriterReads()
+        )
     return planned._replace(actions=[*changes, *planned.actions])
 
 
-def _plan_rows(table: JobTable, plan: RowMerge) -> Rewrite | None:
+def _plan_rows(table: JobTable, plan: RowMerge) -> RowRewrite | None:
     only_inserts = all(clause.kind == NOT_MATCHED for clause in plan.clauses)
     if only_inserts:
         check_features(table.metadata)
     else:
-        rewrite.check_changeable(table)
+        row_rewrite.check_changeable(table)
     for clause in plan.clauses:
         _check_identities(clause, table)
     if takes_all_columns(plan.clauses) and not plan.merge_schema:
@@ -58,7 +60,7 @@ def _plan_rows(table: JobTable, plan: RowMerge) -> Rewrite | None:
         filled = [field.name for field in fields if fills_itself(field)]
         check_source_columns(table.key, [field.name for field in fields], columns, filled)
     with nullcontext(plan.source) if only_inserts else hold_rows(plan.source) as source:
-        pairs = Pairs(table, source, parse_condition(plan.on), plan.clauses)
+        pairs = MergePlan(table, source, parse_condition(plan.on), plan.clauses)
         return pairs.insert_unmatched() if only_inserts else pairs.rewrite_matched()
 
 

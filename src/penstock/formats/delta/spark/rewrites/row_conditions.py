@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.lake.partition_folders import fields_of
 from penstock.formats.delta.protocol.actions import Add
-from penstock.formats.delta.protocol.mapping import stored_name
+from penstock.formats.delta.protocol.column_mapping import stored_name
 from penstock.formats.delta.spark.scan.log_values import log_value
 from penstock.formats.rows.schema import Field, StructType
 from penstock.formats.rows.spark_conditions import means_the_same
 from penstock.spark import jar
-from penstock.spark.analysis import Condition, explain_analysis
+from penstock.spark.analysis import AnalyzedCondition, explain_analysis
 from penstock.spark.schemas import is_case_sensitive, to_spark_schema
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def check_deterministic(df: DataFrame, subject: str) -> None:
         raise InvalidRequest(f"{subject} is not deterministic; compute its values into a column first")
 
 
-def necessary(df: DataFrame, condition: Condition, schema: StructType) -> str | None:
+def necessary(df: DataFrame, condition: AnalyzedCondition, schema: StructType) -> str | None:
     """What must be true of a row of a table for which a condition of Spark's is true, in the words of the
     lake's own conditions; ``None`` if nothing can be told. The condition is over the rows of ``df``.
     """
@@ -74,7 +74,7 @@ def necessary(df: DataFrame, condition: Condition, schema: StructType) -> str | 
     )
 
 
-def necessary_of_target(df: DataFrame, condition: Condition, schema: StructType) -> str | None:
+def necessary_of_target(df: DataFrame, condition: AnalyzedCondition, schema: StructType) -> str | None:
     """As ``necessary``, where ``df`` joins the table, as ``target``, with a ``source``.
 
     A column may be qualified so; what speaks of the source is passed over.
@@ -92,7 +92,7 @@ def _understood_condition(df: DataFrame, schema: StructType, found: Sequence[str
     return " and ".join(f"({part})" for part in understood) or None
 
 
-def is_about_partitions(df: DataFrame, condition: Condition, table: JobTable) -> bool:
+def is_about_partitions(df: DataFrame, condition: AnalyzedCondition, table: JobTable) -> bool:
     """Whether it is sure that a condition on rows of the table names partition columns alone."""
     found = _analyzed_condition(df, condition)
     if found is None:
@@ -102,7 +102,7 @@ def is_about_partitions(df: DataFrame, condition: Condition, table: JobTable) ->
     return names <= {name.lower() for name in table.partition_columns}
 
 
-def files_of_partitions(spark: SparkSession, table: JobTable, condition: Condition) -> list[Add]:
+def files_of_partitions(spark: SparkSession, table: JobTable, condition: AnalyzedCondition) -> list[Add]:
     """The files of the partitions for whose values a condition is true, which names nothing else.
 
     Spark decides it, value by value: no data file is read. ``InvalidLog`` if the log has a value that is none
@@ -125,7 +125,7 @@ def files_of_partitions(spark: SparkSession, table: JobTable, condition: Conditi
     return [file for row in chosen for file in groups[row[0]]]
 
 
-def _condition_sql(df: DataFrame, condition: Condition) -> str:
+def _condition_sql(df: DataFrame, condition: AnalyzedCondition) -> str:
     """A condition as SQL; empty if it is not known."""
     if condition.text is not None:
         return condition.text
@@ -146,7 +146,7 @@ def _table_qualifiers(attributes: Any) -> Iterator[tuple[int, str]]:
         yield one.exprId().id(), one.qualifier().mkString(".")
 
 
-def _analyzed_condition(df: DataFrame, condition: Condition) -> Any:
+def _analyzed_condition(df: DataFrame, condition: AnalyzedCondition) -> Any:
     """The condition as analyzed by Spark; ``None`` over Spark Connect, which does not expose it."""
     if not jar.is_classic(df.sparkSession):
         return None

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.formats.delta.lake.file_changes import row_count
-from penstock.formats.delta.lake.marked_files import FileMarks, mark_beside
+from penstock.formats.delta.lake.marked_files import FileDeletionMarks, mark_beside
 from penstock.formats.delta.lake.scan_plan import FILE
 from penstock.formats.delta.protocol.actions import Action, Add
 from penstock.formats.delta.rows import deletion_words
@@ -72,4 +72,6 @@ def mark_files(
     table: JobTable, files: Sequence[Add], found: Mapping[int, BitmapWords], written: Iterable[Action]
 ) -> list[Add]:
     """Name files again with rows deleted, beside files that were written for the same change."""
-    return mark_beside(table, (FileMarks(files[at], words.bits) for at, words in found.items()), written)
+    return mark_beside(
+        table, (FileDeletionMarks(files[at], words.bits) for at, words in found.items()), written
+    )

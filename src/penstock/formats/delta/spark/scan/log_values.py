@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from penstock.formats.delta.errors import InvalidLog
 from penstock.formats.delta.protocol.actions import Add
-from penstock.formats.delta.protocol.outcomes import partition_value
+from penstock.formats.delta.protocol.predicate_outcomes import partition_value
 from penstock.formats.rows.partition_values import Value
 from penstock.formats.rows.schema import Field, Type
 from penstock.storage.places import Place

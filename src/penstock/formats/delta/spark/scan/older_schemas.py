@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from penstock.formats.delta.protocol.actions import Metadata
-from penstock.formats.delta.protocol.mapping import Mapping, mapping_of
+from penstock.formats.delta.protocol.column_mapping import ColumnMapping, mapping_of
 from penstock.formats.rows.arrow_types import DECIMAL
 from penstock.formats.rows.schema import ArrayType, MapType, StructType, Type, parse_schema
 
@@ -39,8 +39,8 @@ def unreadable(older: Metadata, newer: Metadata) -> str | None:
 class _FileNames(NamedTuple):
     """How the columns of the two are called in files."""
 
-    older: Mapping
-    newer: Mapping
+    older: ColumnMapping
+    newer: ColumnMapping
 
 
 def _find_problems(older: Type, newer: Type, names: _FileNames, path: str) -> Iterator[str]:

@@ -19,7 +19,7 @@ from penstock.formats.delta.lake.file_columns import FileColumns
 from penstock.formats.delta.lake.scan_plan import FILE, FILE_FIELD, check_visible, to_scan_file
 from penstock.formats.delta.lake.snapshot import TableSnapshot
 from penstock.formats.delta.protocol.actions import Add, Cdc, Remove, decode_path
-from penstock.formats.delta.protocol.row_ids import FileRowIds, RowColumns, row_columns_of
+from penstock.formats.delta.protocol.row_ids import FileRowIds, RowTrackingColumns, row_columns_of
 from penstock.formats.delta.rows.deletion_words import BitmapWords, WordBudget, with_deleted
 from penstock.formats.delta.spark.scan.deletions import pick_rows
 from penstock.formats.delta.spark.scan.log_values import log_value
@@ -27,7 +27,7 @@ from penstock.formats.rows.schema import Field, StructType
 from penstock.lake.scan_files import ColumnGuard, ScanColumn, ScanFile, TableScan
 from penstock.spark import jar
 from penstock.spark.scan.frames import ReadSettings, read_files
-from penstock.spark.scan.origins import UNTOLD, Origin
+from penstock.spark.scan.origins import UNTOLD, TableOrigin
 from penstock.spark.schemas import quote_name, to_spark_schema
 from penstock.storage.places import Place
 
@@ -93,7 +93,7 @@ def _wrong_values(place: Place, problem: Exception) -> InvalidLog:
     )
 
 
-class Piece(msgspec.Struct, frozen=True):
+class FilePiece(msgspec.Struct, frozen=True):
     """A file to be read, or some of its rows, and what is the same for all of these."""
 
     file: Add | Remove | Cdc
@@ -112,7 +112,7 @@ def rows(
     *,
     numbered: bool = False,
     row_ids: Mapping[str, FileRowIds] | None = None,
-    origin: Origin = UNTOLD,
+    origin: TableOrigin = UNTOLD,
 ) -> DataFrame:
     """The rows of some files of a version of a table, with the table's columns, in their order.
 
@@ -122,7 +122,9 @@ def rows(
     unless the files say otherwise. ``origin`` is what the DataFrame tells of the table and the commit that it
     reads.
     """
-    pieces = (Piece(file, picked=gone, is_inverse=True) for file, gone in with_deleted(snapshot.place, files))
+    pieces = (
+        FilePiece(file, picked=gone, is_inverse=True) for file, gone in with_deleted(snapshot.place, files)
+    )
     return _rows_of(spark, snapshot, pieces, row_ids, numbered=numbered, origin=origin)
 
 
@@ -138,18 +140,18 @@ def picked_rows(
 
     They are rows that the table has: deletion vectors are not looked at.
     """
-    pieces = (Piece(file, picked=picked) for file, picked in files)
+    pieces = (FilePiece(file, picked=picked) for file, picked in files)
     return _rows_of(spark, snapshot, pieces, row_ids, numbered=numbered)
 
 
 def _rows_of(
     spark: SparkSession,
     snapshot: TableSnapshot,
-    pieces: Iterable[Piece],
+    pieces: Iterable[FilePiece],
     row_ids: Mapping[str, FileRowIds] | None,
     *,
     numbered: bool,
-    origin: Origin = UNTOLD,
+    origin: TableOrigin = UNTOLD,
 ) -> DataFrame:
     place, columns = snapshot.place, FileColumns(snapshot.metadata)
     stored = row_columns_of(snapshot.metadata) if row_ids is not None else None
@@ -169,7 +171,9 @@ def _spell_row_ids(ids: FileRowIds | None) -> tuple[str | None, str | None]:
     return (None, None) if ids is None else (str(ids.base), str(ids.version))
 
 
-def _with_row_ids(df: DataFrame, columns: FileColumns, stored: RowColumns, *, numbered: bool) -> DataFrame:
+def _with_row_ids(
+    df: DataFrame, columns: FileColumns, stored: RowTrackingColumns, *, numbered: bool
+) -> DataFrame:
     """Rows with their ids, made of what their files say of them, and of what files say of each row."""
     from pyspark.sql import functions as F  # noqa: N812 - as everywhere with Spark
 
@@ -183,12 +187,12 @@ def read(
     spark: SparkSession,
     place: Place,
     columns: FileColumns,
-    pieces: Iterable[Piece],
+    pieces: Iterable[FilePiece],
     *,
     constants: Sequence[Field] = (),
     beside: Sequence[Field] = (),
     numbered: bool = False,
-    origin: Origin = UNTOLD,
+    origin: TableOrigin = UNTOLD,
 ) -> DataFrame:
     """The rows of pieces, with a table's columns in their order, and further ones.
 
@@ -230,13 +234,13 @@ class _PieceReader:
         columns: FileColumns,
         constants: tuple[Field, ...],
         beside: tuple[Field, ...],
-        origin: Origin,
+        origin: TableOrigin,
     ) -> None:
         self._spark, self._place, self._columns = spark, place, columns
         self._constants, self._beside = constants, beside
         self._how = ReadSettings(options=columns.options, origin=origin.text, table=origin.table)
 
-    def file(self, piece: Piece, number: int | None) -> ScanFile:
+    def file(self, piece: FilePiece, number: int | None) -> ScanFile:
         """A piece as a file to be scanned; with a number, as one that has it."""
         ends = () if number is None else (str(number),)
         return to_scan_file(self._place, self._columns, piece.file, (*piece.values, *ends))

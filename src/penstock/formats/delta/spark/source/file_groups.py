@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pyspark.sql.datasource import InputPartition
 
-from penstock.formats.delta.log.files import LogFile
+from penstock.formats.delta.log.log_files import LogFile
 from penstock.formats.delta.log.scan import batches
 from penstock.formats.delta.log.segments import LogSegment
 from penstock.formats.delta.log.snapshot import replay

@@ -20,7 +20,7 @@ from penstock.formats.rows.schema import parse_schema
 from penstock.model import decoders
 
 
-class Offset(msgspec.Struct, frozen=True, kw_only=True):
+class StreamOffset(msgspec.Struct, frozen=True, kw_only=True):
     """A place in a table's history: all before it has been read."""
 
     table: str = ""
@@ -46,11 +46,11 @@ class Offset(msgspec.Struct, frozen=True, kw_only=True):
     def is_undecided(self) -> bool:
         return self.version < 0
 
-    def start_of(self, end: Offset) -> Offset:
+    def start_of(self, end: StreamOffset) -> StreamOffset:
         """Where a batch starts that ends at another place: here, or where that stream began."""
         return end.at(end.first - end.has_snapshot) if self.is_undecided else self
 
-    def at(self, version: int, files: int = 0) -> Offset:
+    def at(self, version: int, files: int = 0) -> StreamOffset:
         return msgspec.structs.replace(self, version=version, files=files)
 
     def to_json(self) -> dict[str, Any]:
@@ -58,10 +58,10 @@ class Offset(msgspec.Struct, frozen=True, kw_only=True):
         return {name: getattr(self, name) for name in self.__struct_fields__}
 
 
-def offset_of(told: Any) -> Offset:
+def offset_of(told: Any) -> StreamOffset:
     """The offset in a checkpoint. ``InvalidRequest`` for that of another source."""
     try:
-        return decoders.convert(told, Offset)
+        return decoders.convert(told, StreamOffset)
     except msgspec.ValidationError as problem:
         raise InvalidRequest(f"the checkpoint is not of a stream from a Penstock table: {problem}") from None
 
@@ -87,7 +87,7 @@ class BatchLimit(msgspec.Struct, frozen=True, kw_only=True):
         return (self.files is None or files <= self.files) and (self.size is None or size <= self.size)
 
 
-def reach(start: Offset, latest: int, files_of: FilesOf[Add], limit: BatchLimit) -> Offset:
+def reach(start: StreamOffset, latest: int, files_of: FilesOf[Add], limit: BatchLimit) -> StreamOffset:
     """The place up to which one batch reads: as far as the limit allows, and by one file at least."""
     if start.version > latest:
         return start
@@ -105,14 +105,14 @@ def reach(start: Offset, latest: int, files_of: FilesOf[Add], limit: BatchLimit)
     return start.at(latest + 1)
 
 
-def between(start: Offset, end: Offset, files_of: FilesOf[File]) -> Iterator[File]:
+def between(start: StreamOffset, end: StreamOffset, files_of: FilesOf[File]) -> Iterator[File]:
     """The files that are read from one place to another: the same ones whenever it is asked."""
     for version, files in files_of(range(start.version, end.last + 1)):
         first = start.files if version == start.version else 0
         yield from files[first : end.files if version == end.version else None]
 
 
-def check_same_table(start: Offset, table: str, latest: int, name: str, *, goes_on: bool) -> None:
+def check_same_table(start: StreamOffset, table: str, latest: int, name: str, *, goes_on: bool) -> None:
     """``InvalidRequest`` if a stream cannot go on: its table was dropped, or set back to before its place, or
     does not go on from the version that was read last."""
     if start.is_undecided:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.actions import Metadata
-from penstock.formats.delta.protocol.mapping import mapping_of
+from penstock.formats.delta.protocol.column_mapping import mapping_of
 from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType, Type, parse_schema
 
 

@@ -19,8 +19,8 @@ from penstock.lake.calls import Resolve
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
 from penstock.model.similar_names import describe_names
-from penstock.spark.failures import mark_errors
-from penstock.spark.source.options import Options
+from penstock.spark.source.options import SourceOptions
+from penstock.spark.spark_errors import mark_errors
 
 
 class PinnedTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,11 +32,11 @@ class PinnedTable(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     metadata: Metadata
 
-    def table(self, lake: Lake, options: Options) -> Table:
+    def table(self, lake: Lake, options: SourceOptions) -> Table:
         return Table(lake, options.table, self.commit, self.via)
 
 
-def pin_table(options: Options) -> PinnedTable:
+def pin_table(options: SourceOptions) -> PinnedTable:
     """What the options name, as it is now."""
     with options.open() as lake:
         found = lake.do(Resolve(revision=options.ref))
@@ -65,7 +65,7 @@ class TableReader(DataSourceReader):
     a DataFrame is used twice. The option ``where`` skips files and rows instead.
     """
 
-    def __init__(self, options: Options, pin: PinnedTable, schema: StructType) -> None:
+    def __init__(self, options: SourceOptions, pin: PinnedTable, schema: StructType) -> None:
         check_condition(options.where, pin.metadata)
         self._options, self._pin = options, pin
         self._columns = columns_of(schema, pin.metadata)

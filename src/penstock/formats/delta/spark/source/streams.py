@@ -21,7 +21,7 @@ from penstock.formats.delta.spark.source.file_groups import group_files, rows
 from penstock.formats.delta.spark.source.offsets import (
     BatchLimit,
     Files,
-    Offset,
+    StreamOffset,
     added_files,
     between,
     check_same_table,
@@ -35,8 +35,8 @@ from penstock.lake.calls import Resolve
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
 from penstock.model.names import parse_time
-from penstock.spark.failures import mark_errors
-from penstock.spark.source.options import Options
+from penstock.spark.source.options import SourceOptions
+from penstock.spark.spark_errors import mark_errors
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
@@ -62,7 +62,7 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     Each version is read once, across restarts: what lies between two offsets never changes.
     """
 
-    def __init__(self, options: Options, schema: StructType) -> None:
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
         if options.version is not None or options.timestamp is not None:
             raise InvalidRequest(
                 "use the option 'startingVersion' or 'startingTimestamp' for the start of a stream"
@@ -75,7 +75,7 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = schema
         self._columns = tuple(field.name for field in schema.fields)
         self._until: int | None = None
-        self._last = Offset()
+        self._last = StreamOffset()
         self._pin: tuple[str, str | None] = ("", None)
         """The commit of the lake at which the table is seen, and what led there."""
         self._was: tuple[int, Metadata] | None = None
@@ -84,11 +84,11 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # -- called in the order of a query's life, in one process ------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        return Offset().to_json()
+        return StreamOffset().to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         with mark_errors():
-            self._until = self._refresh_versions(Offset()).latest_version
+            self._until = self._refresh_versions(StreamOffset()).latest_version
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802
         from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
@@ -155,7 +155,7 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """At one commit: if the branch is set to another, a version there may have the same number."""
         return Table(self._lake, self._options.table, *self._pin)
 
-    def _refresh_versions(self, at: Offset) -> TableVersions:
+    def _refresh_versions(self, at: StreamOffset) -> TableVersions:
         """The table as it is now, for all that is asked until this is called again.
 
         ``InvalidRequest`` if a stream that is at a place cannot go on there.
@@ -173,18 +173,18 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             GetTableVersions(key=self._options.table, at=at, via=via, end=end, limit=0, tip=tip)
         )
 
-    def _with_tip(self, offset: Offset, now: TableVersions) -> Offset:
+    def _with_tip(self, offset: StreamOffset, now: TableVersions) -> StreamOffset:
         """The offset with the tip of its last version, which tells it from other versions of the same
         number."""
         is_latest = offset.last == now.latest_version
         tip = now.tip if is_latest else self._get_versions(end=offset.last).tip
         return msgspec.structs.replace(offset, tip=tip or "")
 
-    def _first_offset(self, now: TableVersions, latest: int) -> Offset:
+    def _first_offset(self, now: TableVersions, latest: int) -> StreamOffset:
         """Where a new stream begins, of which the newest version is to be this one."""
         asked = self._options.starting_version
         if asked is None and self._options.starting_timestamp is None:
-            return Offset(table=str(now.id), first=latest + 1, has_snapshot=True, version=latest)
+            return StreamOffset(table=str(now.id), first=latest + 1, has_snapshot=True, version=latest)
         if asked is None:
             first = self._find_first_version_after(self._options.starting_timestamp or "", latest)
         elif asked.lower() == "latest":
@@ -199,7 +199,7 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 table=now.location,
                 version=first,
             )
-        return Offset(table=str(now.id), first=first, version=first)
+        return StreamOffset(table=str(now.id), first=first, version=first)
 
     def _find_first_version_after(self, timestamp: str, latest: int) -> int:
         """The first version that was not made before a time."""
@@ -213,12 +213,12 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return 0
         return found.version if found.timestamp == wanted else found.version + 1
 
-    def _read_files(self, versions: range, offset: Offset) -> Iterator[tuple[int, Files]]:
+    def _read_files(self, versions: range, offset: StreamOffset) -> Iterator[tuple[int, Files]]:
         """What is read of each of some versions, by a stream that is at an offset."""
         return ((commit.version, commit.files) for commit in self._read(versions, offset))
 
     def _files_with_metadata(
-        self, versions: range, offset: Offset, now: Metadata
+        self, versions: range, offset: StreamOffset, now: Metadata
     ) -> Iterator[tuple[int, list[tuple[Metadata, Add]]]]:
         """The same, each file with what it is read under, for a table that is by now what ``now`` says."""
         planned, was = self._was or (None, None)
@@ -232,7 +232,7 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 under = read_as(commit.version, was, now, self._columns, str(self._options.table))
             yield commit.version, [(under, file) for file in commit.files]
 
-    def _read(self, versions: range, offset: Offset) -> Iterator[_VersionRead]:
+    def _read(self, versions: range, offset: StreamOffset) -> Iterator[_VersionRead]:
         first = versions.start
         if offset.has_snapshot and first < offset.first and versions:
             found = self._table.snapshot(first)

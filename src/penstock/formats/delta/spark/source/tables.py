@@ -16,7 +16,7 @@ from penstock.formats.delta.spark.source.target import target_of
 from penstock.formats.delta.spark.source.writer import TableSink, TableWriter
 from penstock.formats.rows.schema import write_schema
 from penstock.spark.schemas import from_spark_schema
-from penstock.spark.source.options import Options
+from penstock.spark.source.options import SourceOptions
 
 
 class DeltaSource:
@@ -26,7 +26,7 @@ class DeltaSource:
     found then is kept.
     """
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: SourceOptions) -> None:
         self._options = options
 
     def schema(self) -> SparkSchema:

@@ -17,8 +17,8 @@ from penstock.formats.delta.errors import UnsupportedFeature
 from penstock.formats.delta.lake.answers import TableVersions
 from penstock.formats.delta.lake.calls import CommitTables, GetTableVersions, TablePart, WriterReads
 from penstock.formats.delta.lake.column_ids import reserve_column_ids
-from penstock.formats.delta.lake.evolution import protocol_for, with_columns
 from penstock.formats.delta.lake.replaced_parts import check_inside, parts_of
+from penstock.formats.delta.lake.schema_evolution import protocol_for, with_columns
 from penstock.formats.delta.lake.table import clustering_of, data_folder, table_commit
 from penstock.formats.delta.lake.written_files import names_of
 from penstock.formats.delta.protocol.actions import (
@@ -31,18 +31,18 @@ from penstock.formats.delta.protocol.actions import (
     write_action,
 )
 from penstock.formats.delta.protocol.column_rules import identities_of
-from penstock.formats.delta.rows.filled_columns import RowFill
+from penstock.formats.delta.rows.file_writer import check_features, write_files
+from penstock.formats.delta.rows.filled_columns import ColumnFiller
 from penstock.formats.delta.rows.merged_schemas import check_names
 from penstock.formats.delta.rows.row_checks import RowChecks
-from penstock.formats.delta.rows.writing import check_features, write_files
 from penstock.formats.delta.spark.source.conditions import check_condition
 from penstock.formats.rows.arrow_types import arrow_schema, pa
 from penstock.formats.rows.schema import StructType, parse_schema
-from penstock.lake.answers import Ratified
+from penstock.lake.answers import TableCommitResult
 from penstock.lake.calls import GetOutcome, describe_commit
 from penstock.lake.job_files import JobStart, is_refusal, remove_files
 from penstock.lake.lake import Lake
-from penstock.spark.source.options import Options
+from penstock.spark.source.options import SourceOptions
 from penstock.storage.places import Places
 
 
@@ -75,7 +75,7 @@ Messages = Sequence[WriterCommitMessage | None]
 class PlannedTable(msgspec.Struct, frozen=True, kw_only=True):
     """A table of a branch, as it was when the job was planned. Travels to the tasks."""
 
-    options: Options
+    options: SourceOptions
     branch: str
     id: UUID
     location: str
@@ -132,7 +132,7 @@ class PlannedTable(msgspec.Struct, frozen=True, kw_only=True):
         has_rows = any(message.lines for message in messages if isinstance(message, TaskMessage))
         return not has_rows and not self.changes and self.replaces is None
 
-    def commit(self, lake: Lake, messages: Messages, key: UUID, txn: Txn | None) -> Ratified | None:
+    def commit(self, lake: Lake, messages: Messages, key: UUID, txn: Txn | None) -> TableCommitResult | None:
         """Make the files that tasks tell of part of the table. ``None`` if there was nothing to do.
 
         Under the same key it is done once. What a refused commit has left is removed. If it is not known what
@@ -159,7 +159,7 @@ class PlannedTable(msgspec.Struct, frozen=True, kw_only=True):
             if key is None or lake.do(GetOutcome(key=str(key), branch=self.branch)) is None:
                 remove_files(lake.places.at(self.location), names_of(_decode_adds(messages)))
 
-    def _commit_files(self, lake: Lake, adds: Sequence[Add], key: UUID, txn: Txn | None) -> Ratified:
+    def _commit_files(self, lake: Lake, adds: Sequence[Add], key: UUID, txn: Txn | None) -> TableCommitResult:
         mode = "Append" if self.replaces is None else "Overwrite"
         info = CommitInfo({"operation": "WRITE", "operationParameters": {"mode": mode}})
         actions = [info, *self.changes, *(() if txn is None else (txn,)), *adds]
@@ -182,7 +182,7 @@ class PlannedTable(msgspec.Struct, frozen=True, kw_only=True):
         return lake.do(call)
 
 
-def target_of(options: Options, schema: StructType, *, is_overwrite: bool) -> PlannedTable:
+def target_of(options: SourceOptions, schema: StructType, *, is_overwrite: bool) -> PlannedTable:
     """The table that rows of a schema are to be written to.
 
     ``KeyNotFound`` if there is none, ``InvalidRequest`` for rows that it cannot hold, as far as their schema
@@ -208,7 +208,9 @@ def target_of(options: Options, schema: StructType, *, is_overwrite: bool) -> Pl
     RowChecks(metadata)  # what its tasks cannot evaluate is told before there are any
     check_names(metadata)
     given = arrow_schema(schema.fields)
-    RowFill(parse_schema(metadata.schema_string), given).fill(pa.RecordBatch.from_pylist([], schema=given))
+    ColumnFiller(parse_schema(metadata.schema_string), given).fill(
+        pa.RecordBatch.from_pylist([], schema=given)
+    )
     newer = protocol_for(protocol, metadata) if metadata != is_now else None
     changes = [one for one in (newer, metadata if metadata != is_now else None) if one is not None]
     return PlannedTable(
@@ -238,7 +240,7 @@ def _check_unnumbered(metadata: Metadata) -> None:
         )
 
 
-def _require_table(lake: Lake, options: Options, branch: str) -> TableVersions:
+def _require_table(lake: Lake, options: SourceOptions, branch: str) -> TableVersions:
     try:
         return lake.do(GetTableVersions(key=options.table, at=branch, limit=0))
     except KeyNotFound:

@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from penstock.errors import InvalidRequest, PenstockError
 from penstock.formats.delta.protocol.actions import Txn
 from penstock.formats.delta.spark.source.target import Messages, PlannedTable, PlannedWrite, TaskMessage
-from penstock.spark.failures import mark_errors
+from penstock.spark.spark_errors import mark_errors
 from penstock.spark.streams import QUERY_ID
 
 

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.formats.delta.lake import rewrite
+from penstock.formats.delta.lake import row_rewrite
 from penstock.formats.delta.lake.calls import WriterReads
 from penstock.formats.delta.protocol.actions import Action, Metadata
 from penstock.formats.delta.spark.job.tables import JobTable
-from penstock.formats.delta.spark.rewrites import rewriting
+from penstock.formats.delta.spark.rewrites import outcome_rows
 from penstock.formats.delta.spark.rewrites.change_plans import find
-from penstock.formats.delta.spark.rewrites.rewriting import KEEP
+from penstock.formats.delta.spark.rewrites.outcome_rows import KEEP
 from penstock.formats.delta.spark.rewrites.row_conditions import check_deterministic
 from penstock.formats.delta.spark.scan.scans import ROW_ID, ROW_VERSION
 from penstock.formats.delta.spark.writes.row_casts import fit_rows
 from penstock.formats.rows.schema import parse_schema
 from penstock.lake.row_changes import DELETE, INSERT
 from penstock.spark.analysis import explain_analysis, parse_condition
-from penstock.spark.refusals import refusal
+from penstock.spark.row_refusals import refusal
 from penstock.spark.schemas import quote_name
 
 if TYPE_CHECKING:
@@ -54,13 +54,13 @@ def replace_rows(
     touched = find(df.sparkSession, table, condition)
     columns = {field.name: f.col(quote_name(field.name)) for field in schema.fields}
     absent = {name: f.when(f.lit(False), column) for name, column in columns.items()}
-    new = rewriting.materialized_row_ids(table)
-    rows = rewriting.outcome_rows(inserted, absent, columns, f.lit(INSERT), new)
-    if not touched.is_marked or rewrite.has_feed(table):
+    new = outcome_rows.materialized_row_ids(table)
+    rows = outcome_rows.outcome_rows(inserted, absent, columns, f.lit(INSERT), new)
+    if not touched.is_marked or row_rewrite.has_feed(table):
         present = touched.read()
         row_ids = [name for name in (ROW_ID, ROW_VERSION) if name in present.columns]
         present = fit_rows(present, schema, beside=row_ids)
         outcome = f.when(touched.condition, DELETE).otherwise(KEEP)
-        old = rewriting.materialized_row_ids(table, outcome)
-        rows = rewriting.outcome_rows(present, columns, columns, outcome, old).unionByName(rows)
+        old = outcome_rows.materialized_row_ids(table, outcome)
+        rows = outcome_rows.outcome_rows(present, columns, columns, outcome, old).unionByName(rows)
     return touched.write(rows, metadata), touched.reads

@@ -15,7 +15,7 @@ from penstock.formats.delta.rows.merged_schemas import fold_case, join_path, ref
 from penstock.formats.delta.spark.job.computed_columns import default_of, with_generated
 from penstock.formats.rows.arrow_types import DECIMAL
 from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType, Type
-from penstock.spark.refusals import refusal
+from penstock.spark.row_refusals import refusal
 from penstock.spark.schemas import from_spark_schema, is_case_sensitive, quote_name, to_spark_schema
 
 if TYPE_CHECKING:

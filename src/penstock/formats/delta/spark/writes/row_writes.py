@@ -8,8 +8,8 @@ from penstock.errors import CommitConflict, IdempotencyKeyReused, KeyNotFound
 from penstock.formats.delta.lake.table import done_before
 from penstock.formats.delta.spark.job.tables import JobTable
 from penstock.formats.delta.spark.writes import table_creation, table_fill
-from penstock.formats.delta.spark.writes.orders import WriteOrder
-from penstock.lake.answers import Ratified
+from penstock.formats.delta.spark.writes.delta_write_options import DeltaWriteOptions
+from penstock.lake.answers import TableCommitResult
 from penstock.lake.table_writer import EXISTS
 from penstock.lake.write_jobs import SaveMode
 from penstock.model.conflicts import Conflict, ConflictKind
@@ -25,8 +25,8 @@ TRIES_MAX: Final = 5
 
 
 def write_rows(
-    df: DataFrame, lake: Lake, key: Key, branch: str | None, order: WriteOrder, *, create: bool
-) -> Ratified | None:
+    df: DataFrame, lake: Lake, key: Key, branch: str | None, order: DeltaWriteOptions, *, create: bool
+) -> TableCommitResult | None:
     """Write rows to a table, which is created if it is not there; ``None`` if there is nothing to do."""
     lake.begin_write(makes_lake=create)
     where = branch if branch is not None else lake.default_branch
@@ -41,8 +41,8 @@ def write_rows(
 
 
 def _write_with_retries(
-    df: DataFrame, lake: Lake, key: Key, branch: str, order: WriteOrder, *, create: bool
-) -> Ratified | None:
+    df: DataFrame, lake: Lake, key: Key, branch: str, order: DeltaWriteOptions, *, create: bool
+) -> TableCommitResult | None:
     if (known := done_before(lake, [key], branch, order.idempotency_key)) is not None:
         return known
     table = _find_table(lake, key, branch, order)
@@ -72,7 +72,7 @@ def _write_with_retries(
     raise AssertionError("unreachable: the last attempt neither returned nor raised an error")
 
 
-def _find_table(lake: Lake, key: Key, branch: str, order: WriteOrder) -> JobTable | None:
+def _find_table(lake: Lake, key: Key, branch: str, order: DeltaWriteOptions) -> JobTable | None:
     try:
         return JobTable(lake, key, branch, order.options)
     except KeyNotFound:

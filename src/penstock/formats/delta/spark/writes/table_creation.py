@@ -9,22 +9,22 @@ from uuid import UUID, uuid4
 import msgspec
 
 from penstock.errors import InvalidRequest
-from penstock.formats.delta.lake.answers import TableMade
+from penstock.formats.delta.lake.answers import OwnershipResult
 from penstock.formats.delta.lake.calls import CommitTables, CreateTable, TableCommit
-from penstock.formats.delta.lake.evolution import partition_names
+from penstock.formats.delta.lake.schema_evolution import partition_names
 from penstock.formats.delta.lake.table import lines_of, lines_to_send
 from penstock.formats.delta.lake.written_files import removed_if_refused
 from penstock.formats.delta.protocol.actions import CommitInfo, Metadata
-from penstock.formats.delta.protocol.mapping import assign_columns
-from penstock.formats.delta.publishing.scratch import note_creation
+from penstock.formats.delta.protocol.column_mapping import assign_columns
+from penstock.formats.delta.publishing.side_files import note_creation
 from penstock.formats.delta.rows.merged_schemas import check_names
 from penstock.formats.delta.spark.job.files import write_files
-from penstock.formats.delta.spark.writes.orders import WriteOrder
+from penstock.formats.delta.spark.writes.delta_write_options import DeltaWriteOptions
 from penstock.formats.delta.spark.writes.replace_where import only_where
 from penstock.formats.delta.spark.writes.row_casts import fit_rows
 from penstock.formats.delta.spark.writes.schemas import new_schema
 from penstock.formats.rows.schema import write_schema
-from penstock.lake.answers import Landing, Ratified
+from penstock.lake.answers import LandedRequest, TableCommitResult
 from penstock.lake.job_files import JobStart
 from penstock.lake.write_jobs import check_new_key
 from penstock.model.keys import Key
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from penstock.lake.lake import Lake
 
 
-def create(df: DataFrame, lake: Lake, key: Key, branch: str, order: WriteOrder) -> Ratified:
+def create(df: DataFrame, lake: Lake, key: Key, branch: str, order: DeltaWriteOptions) -> TableCommitResult:
     """Create a table that has the rows from the beginning.
 
     ``CommitConflict`` if there is one when the commit has its turn. Whatever it is refused for, the files are
@@ -96,12 +96,12 @@ def _check_has_warehouse(lake: Lake, key: Key) -> None:
         )
 
 
-def _make_answer(lake: Lake, made: TableMade, branch: str, identity: UUID) -> Ratified:
+def _make_answer(lake: Lake, made: OwnershipResult, branch: str, identity: UUID) -> TableCommitResult:
     """What a creation came to, as any other write tells it."""
-    landing = Landing(commits=(made.commit,), head=made.commit)
+    landing = LandedRequest(commits=(made.commit,), head=made.commit)
     write = CommitTables(tables=(TableCommit(key=made.key, actions=""),), branch=branch)
     found = write.recover(lake.do, landing)
     (table,) = found.tables
-    return Ratified(
+    return TableCommitResult(
         commit=found.commit, tables=(msgspec.structs.replace(table, repeated=made.id != identity),)
     )

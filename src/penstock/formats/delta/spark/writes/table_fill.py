@@ -9,28 +9,28 @@ from uuid import UUID
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.lake.calls import TablePart, WriterReads
 from penstock.formats.delta.lake.column_ids import reserve_column_ids
-from penstock.formats.delta.lake.evolution import (
+from penstock.formats.delta.lake.identity_numbers import IdentityNumbers
+from penstock.formats.delta.lake.replaced_parts import decided_by_partitions, replaced_parts
+from penstock.formats.delta.lake.row_rewrite import check_changeable
+from penstock.formats.delta.lake.schema_evolution import (
     commit_fitting,
     metadata_changes,
     partition_names,
     with_columns,
     with_schema,
 )
-from penstock.formats.delta.lake.identities import IdentityNumbers
-from penstock.formats.delta.lake.replaced_parts import decided_by_partitions, replaced_parts
-from penstock.formats.delta.lake.rewrite import check_changeable
 from penstock.formats.delta.lake.table_job import DeltaJob
 from penstock.formats.delta.lake.written_files import removed_if_refused
 from penstock.formats.delta.protocol.actions import Action, Metadata
 from penstock.formats.delta.rows.merged_schemas import check_names
 from penstock.formats.delta.spark.job.numbered_rows import number_rows
 from penstock.formats.delta.spark.job.tables import JobTable
-from penstock.formats.delta.spark.writes.orders import WriteOrder
+from penstock.formats.delta.spark.writes.delta_write_options import DeltaWriteOptions
 from penstock.formats.delta.spark.writes.replace_where import replace_rows
 from penstock.formats.delta.spark.writes.row_casts import fit_rows
 from penstock.formats.delta.spark.writes.schemas import new_schema
 from penstock.formats.rows.schema import parse_schema
-from penstock.lake.answers import Ratified
+from penstock.lake.answers import TableCommitResult
 from penstock.lake.write_jobs import SaveMode
 from penstock.spark.schemas import from_spark_schema, is_case_sensitive
 
@@ -43,7 +43,7 @@ _DONE: Final[dict[tuple[UUID, str, str], int]] = {}
 """By table, branch and application, the last batch that this process wrote, if nothing has failed since."""
 
 
-def fill(df: DataFrame, table: JobTable, order: WriteOrder) -> Ratified | None:
+def fill(df: DataFrame, table: JobTable, order: DeltaWriteOptions) -> TableCommitResult | None:
     """Write rows to a table that is there. ``None`` if that changes nothing: no rows, or a batch it has."""
     if _has_batch(table, order):
         return None
@@ -52,7 +52,7 @@ def fill(df: DataFrame, table: JobTable, order: WriteOrder) -> Ratified | None:
     return done
 
 
-def _write_rows(df: DataFrame, table: JobTable, order: WriteOrder) -> Ratified | None:
+def _write_rows(df: DataFrame, table: JobTable, order: DeltaWriteOptions) -> TableCommitResult | None:
     if order.mode is SaveMode.OVERWRITE:
         check_changeable(table)
     becomes = _metadata_after_write(df, table, table.metadata, order)
@@ -67,10 +67,10 @@ def _write_numbered(
     df: DataFrame,
     rows: DataFrame,
     table: JobTable,
-    order: WriteOrder,
+    order: DeltaWriteOptions,
     becomes: Metadata,
     numbers: IdentityNumbers,
-) -> Ratified | None:
+) -> TableCommitResult | None:
     """Write rows that have all columns of the table."""
     where = order.replace_where
     time_zone = df.sparkSession.conf.get("spark.sql.session.timeZone", None)
@@ -97,15 +97,15 @@ def _write_numbered(
 def _commit_files(
     df: DataFrame,
     table: JobTable,
-    order: WriteOrder,
+    order: DeltaWriteOptions,
     files: Sequence[Action],
     replaces: Sequence[TablePart] | None,
     becomes: Metadata,
     numbers: IdentityNumbers,
-) -> Ratified:
+) -> TableCommitResult:
     """Commit files. If others changed what the table is, they are offered again as long as they fit it."""
 
-    def commit(table: DeltaJob, actions: Sequence[Action]) -> Ratified:
+    def commit(table: DeltaJob, actions: Sequence[Action]) -> TableCommitResult:
         return table.commit(
             [*order.batches, *actions],
             operation="WRITE",
@@ -123,13 +123,15 @@ def _commit_files(
     return commit_fitting(table, files, numbers.mark(becomes), become, commit)
 
 
-def _metadata_after_write(df: DataFrame, table: JobTable, metadata: Metadata, order: WriteOrder) -> Metadata:
+def _metadata_after_write(
+    df: DataFrame, table: JobTable, metadata: Metadata, order: DeltaWriteOptions
+) -> Metadata:
     """What the table is to be after the write. ``InvalidRequest`` for another partitioning than it has."""
     becomes = _with_rows(df, metadata, order)
     return reserve_column_ids(table.lake, table.key, table.branch, metadata, becomes)
 
 
-def _with_rows(df: DataFrame, metadata: Metadata, order: WriteOrder) -> Metadata:
+def _with_rows(df: DataFrame, metadata: Metadata, order: DeltaWriteOptions) -> Metadata:
     """The table with the columns of the rows, if the write is to add or replace columns."""
     if order.overwrite_schema:
         schema = new_schema(df.schema)
@@ -150,7 +152,7 @@ def _with_rows(df: DataFrame, metadata: Metadata, order: WriteOrder) -> Metadata
     return metadata
 
 
-def _has_batch(table: JobTable, order: WriteOrder) -> bool:
+def _has_batch(table: JobTable, order: DeltaWriteOptions) -> bool:
     """Whether the table has a batch already, as far as that is worth a look. The commit decides in any case.
 
     A batch that comes after one which went well here is new, unless others write under the same name. So a
@@ -165,7 +167,7 @@ def _has_batch(table: JobTable, order: WriteOrder) -> bool:
     return last is not None and last.version >= order.batch
 
 
-def _note_done(table: JobTable, order: WriteOrder) -> None:
+def _note_done(table: JobTable, order: DeltaWriteOptions) -> None:
     if order.app_id is not None and order.batch is not None:
         if len(_DONE) >= DONE_MAX:
             _DONE.clear()  # which costs a look each
