@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import select
+import signal
 import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 import penstock
-from penstock.spark import jar
+from penstock.spark import attached, jar
 from penstock.spark.settings import CATALOG, CATALOG_CLASS, PROTOCOLS
 from tests.interop.penstock_server import serving
 from tests.spark.starting import QUICK_JVM
@@ -57,17 +61,88 @@ def environment() -> dict[str, str]:
     return {**os.environ, "SPARK_HOME": str(Path(pyspark.__file__).parent), "PYTHONWARNINGS": "ignore"}
 
 
-def spark_sql(settings: dict[str, str], script: str, directory: Path) -> subprocess.CompletedProcess[str]:
-    told = environment()
-    command = [f"{told['SPARK_HOME']}/bin/spark-sql"]
+def command(settings: dict[str, str]) -> list[str]:
+    words = [f"{environment()['SPARK_HOME']}/bin/spark-sql"]
     for name, value in settings.items():
-        command += ["--conf", f"{name}={value}"]
+        words += ["--conf", f"{name}={value}"]
+    return [*words, "--conf", "spark.sql.catalogImplementation=in-memory"]
+
+
+def spark_sql(settings: dict[str, str], script: str, directory: Path) -> subprocess.CompletedProcess[str]:
     file = directory / "script.sql"
     file.write_text(script)
-    command += ["--conf", "spark.sql.catalogImplementation=in-memory", "-f", str(file)]
     return subprocess.run(
-        command, capture_output=True, text=True, cwd=directory, env=told, timeout=RUN_MAX_S, check=False
+        [*command(settings), "-f", str(file)],
+        capture_output=True,
+        text=True,
+        cwd=directory,
+        env=environment(),
+        timeout=RUN_MAX_S,
+        check=False,
     )
+
+
+class Terminal:
+    """A spark-sql whose statements come one after the other."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process, self._told = process, 0
+
+    def run(self, *statements: str) -> list[list[str]]:
+        """Run statements; returns the rows of all of them."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self._told += 1
+        mark = f"told {self._told}"
+        for statement in (*statements, f"SELECT '{mark}'"):
+            self.process.stdin.write(f"{statement};\n")
+        self.process.stdin.flush()
+        lines: list[list[str]] = []
+        for line in self.process.stdout:
+            if line.strip() == mark:
+                return lines
+            if not line.startswith("spark-sql "):
+                lines.append(line.rstrip("\n").split("\t"))
+        raise AssertionError("spark-sql ended")
+
+    @property
+    def pythons(self) -> list[int]:
+        """The processes that it has started to be asked."""
+        found = []
+        for file in Path(f"/proc/{self.process.pid}/task").glob("*/children"):
+            for pid in file.read_text().split():
+                with suppress(FileNotFoundError):  # one that is over already
+                    if attached.__name__ in Path(f"/proc/{pid}/cmdline").read_text():
+                        found.append(int(pid))
+        return found
+
+
+@contextmanager
+def terminal(settings: dict[str, str], directory: Path) -> Iterator[Terminal]:
+    errors = directory / "errors.txt"
+    with errors.open("w") as told:
+        process = subprocess.Popen(
+            command(settings), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=told, text=True,
+            cwd=directory, env=environment(),
+        )  # fmt: skip
+        with process:
+            try:
+                yield Terminal(process)
+            finally:
+                process.kill()
+
+
+def end(pid: int) -> None:
+    """Kill a process of somebody else's, and wait until it is gone."""
+    descriptor = os.pidfd_open(pid)
+    os.kill(pid, signal.SIGKILL)
+    wait_for_end(descriptor)
+
+
+def wait_for_end(descriptor: int) -> None:
+    readable, _, _ = select.select([descriptor], [], [], RUN_MAX_S)
+    os.close(descriptor)
+    assert readable
 
 
 def test_spark_sql_reads_branches_and_writes(settings: dict[str, str], place: Path, tmp_path: Path) -> None:
@@ -96,3 +171,77 @@ def test_spark_sql_reads_branches_and_writes(settings: dict[str, str], place: Pa
     assert "\tat " not in ran.stderr, ran.stderr[-3000:]
     with penstock.open(place) as lake:
         assert ids(lake, "s.copy") == ids(lake, "s.parquet") == [1, 2, 11, 12]
+
+
+TABLES = """
+CREATE TABLE lake.s.plain (id BIGINT, v BIGINT);
+CREATE TABLE lake.s.ruled (id BIGINT, v BIGINT, twice BIGINT GENERATED ALWAYS AS (v * 2))
+TBLPROPERTIES ('delta.constraints.small' = 'v < 100', 'delta.columnMapping.mode' = 'name');
+CREATE TABLE lake.s.marked (id BIGINT, v BIGINT) TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')
+"""
+KINDS = ("plain", "ruled", "marked")
+MERGED = """
+MERGE INTO lake.s.{kind} t USING (SELECT * FROM VALUES (1, 5), (3, 6), (9, 7) AS v(id, v)) s ON t.id = s.id
+WHEN MATCHED AND s.id = 1 THEN DELETE
+WHEN MATCHED THEN UPDATE SET v = s.v
+WHEN NOT MATCHED THEN INSERT (id, v) VALUES (s.id, s.v)
+WHEN NOT MATCHED BY SOURCE AND t.id = 4 THEN UPDATE SET v = t.v + 1
+"""
+
+
+def test_a_python_that_the_catalog_names_does_what_takes_one(
+    settings: dict[str, str], place: Path, tmp_path: Path
+) -> None:
+    settings[f"{CATALOG}lake.python"] = sys.executable
+    errors = tmp_path / "errors.txt"
+    with terminal(settings, tmp_path) as sql:
+        sql.run(*(statement.replace("\n", " ") for statement in TABLES.strip().split(";\n")))
+        (first,) = sql.pythons
+        for kind in KINDS:
+            sql.run(
+                f"INSERT INTO lake.s.{kind} (id, v) VALUES (1, 1), (2, 2), (3, 3), (4, 4)",
+                f"UPDATE lake.s.{kind} SET v = v + 10 WHERE id > 2",
+                f"DELETE FROM lake.s.{kind} WHERE id = 2",
+                MERGED.format(kind=kind).strip().replace("\n", " "),
+            )
+            found = sql.run(f"SELECT * FROM lake.s.{kind} ORDER BY id")
+            wanted = [(3, 6), (4, 15), (9, 7)]
+            assert [tuple(map(int, row[:2])) for row in found] == wanted, errors.read_text()[-3000:]
+        assert sql.run("SELECT twice FROM lake.s.ruled ORDER BY id") == [["12"], ["30"], ["14"]]
+        sql.run("UPDATE lake.s.ruled SET v = 100 WHERE id = 3")
+        assert "small" in errors.read_text()
+        # Lance tables, columns that statements add, and branches.
+        assert sql.run("SELECT sum(id) FROM lake.s.lance") == [["3"]]
+        sql.run("INSERT WITH SCHEMA EVOLUTION INTO lake.s.plain BY NAME SELECT 5L AS id, 'e' AS note")
+        sql.run("CREATE BRANCH dev IN lake", "DELETE FROM lake.s.`plain@dev` WHERE id > 4")
+        assert sql.run("SELECT count(*) FROM lake.s.plain") == [["4"]]
+        assert sql.run("SELECT count(*) FROM lake.s.`plain@dev`") == [["2"]]
+        # The process is killed between statements of a transaction, and the next statement starts it again.
+        sql.run("BEGIN TRANSACTION IN lake", "UPDATE lake.s.plain SET v = 0")
+        assert sql.pythons == [first]
+        end(first)
+        sql.run("DELETE FROM lake.s.marked WHERE id = 3", "COMMIT IN lake")
+        (second,) = sql.pythons
+        assert second != first
+        assert sql.run("SELECT sum(v), count(*) FROM lake.s.plain") == [["0", "4"]]
+        assert settings[f"{CATALOG}lake.token"] not in Path(f"/proc/{second}/cmdline").read_text()
+        # The driver is killed, which leaves no process.
+        descriptor = os.pidfd_open(second)
+        sql.process.kill()
+        wait_for_end(descriptor)
+    with penstock.open(place) as lake:
+        assert ids(lake, "s.marked") == [4, 9]
+        assert ids(lake, "s.plain") == [3, 4, 5, 9]
+
+
+@pytest.mark.parametrize("python", ["/nowhere/python", sys.base_prefix + "/bin/python3"])
+def test_a_python_that_does_not_start_is_told_with_its_setting(
+    settings: dict[str, str], tmp_path: Path, python: str
+) -> None:
+    settings[f"{CATALOG}lake.python"] = python
+    ran = spark_sql(settings, "SHOW TABLES IN lake.s;", tmp_path)
+    assert ran.returncode != 0
+    told = [line for line in ran.stderr.splitlines() if "spark.sql.catalog.lake.python" in line]
+    assert told, ran.stderr[-3000:]
+    assert python in told[-1]
+    assert "\tat " not in ran.stderr

@@ -41,8 +41,15 @@ class Driver:
 
         implements: Final = ["io.penstock.spark.PlanDriver"]
 
-    def __init__(self, lake_id: str, lake_of_id: LakeOfId) -> None:
+    def __init__(
+        self,
+        lake_id: str,
+        lake_of_id: LakeOfId,
+        wrap: Callable[[Any], SparkSession] | None = None,
+    ) -> None:
+        """``wrap`` makes a session of the JVM one of Python's, ``wrap_session`` if it is not given."""
         self._lake_id, self._lake_of_id = lake_id, lake_of_id
+        self._wrap = wrap_session if wrap is None else wrap
 
     def answer(self, step: str, request: str) -> str:
         """The answer to a read, or to a step of a write, as JSON. An error is told by its text, since it goes
@@ -64,7 +71,7 @@ class Driver:
             from penstock.spark.catalog.answers import answer_question
 
             answer = answer_question(
-                partial(_wrap_session, session), self._lake, step, request, partial(_list_parts, parts)
+                partial(self._wrap, session), self._lake, step, request, partial(_list_parts, parts)
             )
         except Exception as problem:  # noqa: BLE001 - answer in a sentence, where a trace would be shown
             answer = _describe_error(problem, "statement", step)
@@ -104,7 +111,7 @@ def _list_parts(java: Any) -> list[Any]:
     return [java[place] for place in range(len(java))]
 
 
-def _wrap_session(java: Any) -> SparkSession:
+def wrap_session(java: Any) -> SparkSession:
     """A session of the JVM, as Python has it."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession

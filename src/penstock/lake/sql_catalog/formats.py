@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from penstock.errors import InvalidRequest, KeyNotFound, NotManaged
 from penstock.formats.registry import load, table_formats
@@ -27,6 +27,13 @@ from penstock.model.keys import Key
 if TYPE_CHECKING:
     from penstock.lake.lake import Lake
     from penstock.lake.table import Table
+
+
+WITH_PYTHON: Final = (
+    "use PySpark, with penstock.spark.session(lake), or name a Python that has Penstock in the catalog's "
+    "setting 'python' (spark.sql.catalog.<name>.python)"
+)
+"""What brings Python to a driver."""
 
 
 class SqlFormat:
@@ -100,8 +107,7 @@ def sql_format_of(table: Table) -> SqlFormat:
         if sql_format.content_type == kind:
             return sql_format
     raise NotManaged(
-        f"'{table.key}' is a {kind}, which Spark reads only in a driver with Python: use PySpark, with "
-        "penstock.spark.session(lake)",
+        f"'{table.key}' is a {kind}, which Spark reads only in a driver with Python: {WITH_PYTHON}",
         key=str(table.key),
     )
 
@@ -119,9 +125,7 @@ def sql_format_named(name: str) -> SqlFormat:
 
 def needs_python(subject: str) -> InvalidRequest:
     """The error for a statement whose work is done by Python."""
-    return InvalidRequest(
-        f"{subject} by a Spark driver without Python: use PySpark, with penstock.spark.session(lake)"
-    )
+    return InvalidRequest(f"{subject} by a Spark driver without Python: {WITH_PYTHON}")
 
 
 def _sql_formats() -> Iterator[SqlFormat]:

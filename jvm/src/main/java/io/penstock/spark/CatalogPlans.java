@@ -242,7 +242,7 @@ final class CatalogPlans extends Rule<LogicalPlan> {
     request.put("table", table.facts());
     request.put("where", where);
     Object answer = table.catalog().act(session, "plan", request, List.of());
-    return answer instanceof JsonNode scan ? PlannedScan.rows(session, null, scan) : answer;
+    return answer instanceof JsonNode scan ? PlannedScan.rows(session, table.catalog().driver(), scan) : answer;
   }
 
   // -- writes -----------------------------------------------------------------------------------------------------

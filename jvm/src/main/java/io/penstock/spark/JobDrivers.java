@@ -8,6 +8,7 @@ import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.Supplier;
 import java.util.function.UnaryOperator;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.internal.SQLConf;
@@ -16,6 +17,10 @@ import org.apache.spark.sql.internal.SQLConf;
 public final class JobDrivers {
   static final String LAKE = "spark.penstock.lake";
   static final String LAKE_ID = "spark.penstock.lake.id";
+  /** What brings Python to a driver. */
+  static final String WITH_PYTHON =
+      "use PySpark, with penstock.spark.session(lake), or name a Python that has Penstock in the catalog's setting"
+          + " 'python' (spark.sql.catalog.<name>.python)";
   private static final Set<String> WRITES = Set.of("check", "begin", "commit", "abort", "write", "batch");
   private static final ObjectMapper JSON = new ObjectMapper();
   private static final Map<String, JobDriver> BY_LAKE = new ConcurrentHashMap<>();
@@ -56,15 +61,20 @@ public final class JobDrivers {
             + LAKE);
   }
 
-  /** Have somebody decide on what this thread writes meanwhile, whatever its session names. */
-  static void during(JobDriver driver, Runnable work) {
+  /** Have somebody decide on what this thread reads and writes meanwhile, whatever its session names. */
+  static <T> T during(JobDriver driver, Supplier<T> work) {
     JobDriver before = CHOSEN.get();
     CHOSEN.set(driver);
     try {
-      work.run();
+      return work.get();
     } finally {
       CHOSEN.set(before);
     }
+  }
+
+  /** The one that was chosen for what this thread does now; null if none was. */
+  static JobDriver chosen() {
+    return CHOSEN.get();
   }
 
   /** The answer to a step. */
@@ -102,8 +112,7 @@ public final class JobDrivers {
   static Object act(JobDriver decider, SparkSession session, String step, Object request, List<Object> parts) {
     if (!(decider instanceof PlanDriver driver)) {
       throw new JobRefused(
-          "this Spark driver has no Python, which " + statement(step) + " of a lake's tables needs:"
-              + " use PySpark, with penstock.spark.session(lake)");
+          "this Spark driver has no Python, which " + statement(step) + " of a lake's tables needs: " + WITH_PYTHON);
     }
     try {
       Object answer = driver.act(step, session, JSON.writeValueAsString(request), parts);

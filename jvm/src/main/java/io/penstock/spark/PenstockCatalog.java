@@ -50,6 +50,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 public final class PenstockCatalog implements StagingTableCatalog, SupportsNamespaces, ProcedureCatalog, FunctionCatalog {
   /** The setting of a session that names a branch, a tag or any other revision for all names without one. */
   static final String REF = "spark.penstock.ref";
+  /** The option that names a Python with Penstock, for a driver that has none. */
+  static final String PYTHON = "python";
   /** The namespace of the procedures. */
   static final String SYSTEM = "system";
 
@@ -102,23 +104,36 @@ public final class PenstockCatalog implements StagingTableCatalog, SupportsNames
   }
 
   private String option(String key) {
-    return setting("spark.sql.catalog." + name + "." + key, "");
+    return setting(optionName(key), "");
   }
 
-  /** Who decides: on the lake that the catalogue's option names, or else on that of the session. */
+  private String optionName(String key) {
+    return "spark.sql.catalog." + name + "." + key;
+  }
+
+  /**
+   * Who decides: on the lake that the catalogue's option names, or else on that of the session. Where that is a server and
+   * an option names a Python, it is a process of that Python, which asks the server.
+   */
   JobDriver driver() {
     String address = option("lake");
     String token = option("token");
     try {
-      return address.isEmpty()
-          ? JobDrivers.of(setting(JobDrivers.LAKE_ID, ""), setting(JobDrivers.LAKE, ""), token)
-          : JobDrivers.of("", address, token);
+      JobDriver decider =
+          address.isEmpty()
+              ? JobDrivers.of(setting(JobDrivers.LAKE_ID, ""), setting(JobDrivers.LAKE, ""), token)
+              : JobDrivers.of("", address, token);
+      String python = option(PYTHON);
+      return python.isEmpty() || decider instanceof PlanDriver
+          ? decider
+          : new AttachedPython(
+              python, optionName(PYTHON), address.isEmpty() ? setting(JobDrivers.LAKE, "") : address, token);
     } catch (JobRefused refused) {
       throw refused.inAnalysis();
     }
   }
 
-  /** Whether the driver has Python, which makes and runs plans of Spark's. */
+  /** Whether there is Python, which makes and runs plans of Spark's. */
   boolean hasPython() {
     return driver() instanceof PlanDriver;
   }
@@ -129,8 +144,13 @@ public final class PenstockCatalog implements StagingTableCatalog, SupportsNames
     try {
       return asked(decider, step, request);
     } catch (JobRefused refused) {
-      throw decider instanceof PlanDriver ? refused : refused.inAnalysis();
+      throw shown(decider, refused);
     }
+  }
+
+  /** An error as the program shows it best that asked: PySpark, or another one. */
+  private static RuntimeException shown(JobDriver decider, JobRefused refused) {
+    return decider instanceof PlanDriver && !(decider instanceof AttachedPython) ? refused : refused.inAnalysis();
   }
 
   private JsonNode asked(JobDriver decider, String step, Map<String, Object> request) {
@@ -147,7 +167,7 @@ public final class PenstockCatalog implements StagingTableCatalog, SupportsNames
     try {
       return JobDrivers.act(decider, asking, step, withState(request), parts);
     } catch (JobRefused refused) {
-      throw decider instanceof PlanDriver ? refused : refused.inAnalysis();
+      throw shown(decider, refused);
     }
   }
 

@@ -51,7 +51,7 @@ public final class PlannedScan {
 
   /** The rows of a table, by a plan in JSON. */
   public static Dataset<Row> rows(SparkSession session, String plan) throws IOException {
-    return new PlannedScan(session, null, JSON.readTree(plan)).rows();
+    return new PlannedScan(session, JobDrivers.chosen(), JSON.readTree(plan)).rows();
   }
 
   /**

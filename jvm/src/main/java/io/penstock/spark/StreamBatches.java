@@ -26,8 +26,7 @@ final class StreamBatches {
     PenstockCatalog catalog = table.catalog();
     if (!catalog.hasPython()) {
       throw new JobRefused(
-              "this Spark driver has no Python, which streams into a lake's tables need: use PySpark, with"
-                  + " penstock.spark.session(lake)")
+              "this Spark driver has no Python, which streams into a lake's tables need: " + JobDrivers.WITH_PYTHON)
           .inAnalysis();
     }
     catalog.ask("begin_stream", request);

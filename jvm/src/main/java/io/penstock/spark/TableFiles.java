@@ -138,7 +138,7 @@ public final class TableFiles extends PartitioningAwareFileIndex {
   public static Dataset<Row> rows(
       SparkSession session, byte[] files, String schema, String partitionSchema, String how) throws IOException {
     return session.baseRelationToDataFrame(
-        relation(session, files, schema, partitionSchema, JSON.readTree(how), null));
+        relation(session, files, schema, partitionSchema, JSON.readTree(how), JobDrivers.chosen()));
   }
 
   /**
