@@ -706,7 +706,7 @@ def _structs(kind: type[Any]) -> Iterator[type[Any]]:
 
 
 NO_LOCATIONS = {
-    ("FilesAbout", "root"),
+    ("FilesTableInfo", "root"),
     ("WriteFiles", "folder"),
     ("ListFiles", "folders"),
     ("LanceBranch", "manifest_size"),

@@ -19,7 +19,7 @@ def refusals(module: str, functions: Collection[str] = ()) -> Iterator[str]:
     for part in ast.walk(tree):
         if isinstance(part, ast.FunctionDef) and (not functions or part.name in functions):
             for node in ast.walk(part):
-                if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Refused":
+                if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "FormatRefused":
                     yield _text(node.args[0]).partition(";")[0]
 
 

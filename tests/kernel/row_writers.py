@@ -228,19 +228,19 @@ def _mark_of(store: FaultyStore) -> str | None:
     return None if mark is None else mark.copy
 
 
-@writer("kernel.seal:seal")
+@writer("kernel.lake_seal:seal")
 def seal_a_lake(store: FaultyStore) -> Prepared:
     kernel = new_kernel(store)
     return Prepared(ROW_NAME, lambda: (sealed(kernel), _mark_of(store)))
 
 
-@writer("kernel.seal:_seal_one")
+@writer("kernel.lake_seal:_seal_one")
 def seal_a_branch(store: FaultyStore) -> Prepared:
     kernel = new_kernel(store)
     return Prepared("main", lambda: (sealed(kernel), events(kernel, "main")))
 
 
-@writer("kernel.seal:finish")
+@writer("kernel.lake_seal:finish")
 def give_a_lake_away(store: FaultyStore) -> Prepared:
     sealed(new_kernel(store))
 
@@ -251,7 +251,7 @@ def give_a_lake_away(store: FaultyStore) -> Prepared:
     return Prepared(ROW_NAME, change)
 
 
-@writer("kernel.seal:reopen")
+@writer("kernel.lake_seal:reopen")
 def take_a_lake_back(store: FaultyStore) -> Prepared:
     sealed(new_kernel(store))
     finish(store, QUICK, "copy")
@@ -263,7 +263,7 @@ def take_a_lake_back(store: FaultyStore) -> Prepared:
     return Prepared(ROW_NAME, change)
 
 
-@writer("kernel.seal:cancel")
+@writer("kernel.lake_seal:cancel")
 def cancel_a_move(store: FaultyStore) -> Prepared:
     sealed(new_kernel(store))
     return Prepared(ROW_NAME, lambda: (cancel(store, QUICK).copy, read_description(store).sealed))
@@ -612,13 +612,13 @@ def _sent_job(store: FaultyStore) -> tuple[JobRows, Job]:
     return jobs, jobs.commit_begins(ID, "a", "raw", "main", 1)
 
 
-@writer("kernel.jobs:Jobs.begin")
+@writer("kernel.jobs:JobRows.begin")
 def begin_a_job(store: FaultyStore) -> Prepared:
     jobs = _jobs(store)
     return Prepared("@job/" + ID, lambda: (jobs.begin(JOB), jobs.get(ID)))
 
 
-@writer("kernel.jobs:Jobs.commit_begins")
+@writer("kernel.jobs:JobRows.commit_begins")
 def send_the_commit_of_a_job(store: FaultyStore) -> Prepared:
     jobs = _jobs(store)
     jobs.begin(JOB)
@@ -631,7 +631,7 @@ def send_the_commit_of_a_job(store: FaultyStore) -> Prepared:
     return Prepared("@job/" + ID, change)
 
 
-@writer("kernel.jobs:Jobs.change_committing")
+@writer("kernel.jobs:JobRows.change_committing")
 def note_that_the_commit_of_a_job_has_landed(store: FaultyStore) -> Prepared:
     jobs, job = _sent_job(store)
 
@@ -643,14 +643,14 @@ def note_that_the_commit_of_a_job_has_landed(store: FaultyStore) -> Prepared:
     return Prepared("@job/" + ID, change)
 
 
-@writer("kernel.jobs:Jobs.abort")
+@writer("kernel.jobs:JobRows.abort")
 def abort_a_job(store: FaultyStore) -> Prepared:
     jobs = _jobs(store)
     jobs.begin(JOB)
     return Prepared("@job/" + ID, lambda: (jobs.abort(ID, "not wanted"), jobs.get(ID)))
 
 
-@writer("kernel.jobs:Jobs.forget")
+@writer("kernel.jobs:JobRows.forget")
 def forget_a_job(store: FaultyStore) -> Prepared:
     kernel = new_kernel(store)
     jobs = JobRows(store, QUICK, kernel.graces, kernel.clock)
@@ -734,7 +734,7 @@ WAYS = {
     "kernel.records:RecordType.update",
     "kernel.description:change_description",
     "kernel.references:References.swap",
-    "kernel.jobs:Jobs._update",
+    "kernel.jobs:JobRows._update",
     "kernel.transaction_rows:TransactionRows._swap_transaction",
 }
 """Ways to change a row that others use. What they are used for are writers."""
