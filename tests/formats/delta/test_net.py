@@ -307,7 +307,7 @@ def test_the_sum_of_commits_has_the_ids_of_all_replacements_in_it() -> None:
 
 
 def left(winners: list[NetStep], known: list[NetStep], net: NetChange) -> list[tuple[Action, ...]]:
-    return [step.actions for step in select_unmerged(winners, known, net, nothing_before).winners]
+    return [step.actions for step in select_unmerged(winners, known, net, nothing_before, []).winners]
 
 
 def test_what_the_branch_has_merged_before_is_no_news() -> None:
@@ -328,7 +328,7 @@ def test_a_file_told_once_more_and_then_removed_is_news() -> None:
 
 def test_the_same_change_that_came_another_way_is_shared() -> None:
     net = NetChange(adds=(add("a"), add("b")), removes=(remove("c"),))
-    found = select_unmerged(steps([remove("c"), add("a")]), [], net, nothing_before)
+    found = select_unmerged(steps([remove("c"), add("a")]), [], net, nothing_before, [])
     assert [step.actions for step in found.winners] == [()]
     rest = net.without(found.shared)
     assert (rest.adds, rest.removes) == ((add("b"),), ())
@@ -340,6 +340,7 @@ def test_two_that_removed_the_same_file_have_not_done_the_same() -> None:
         [],
         NetChange(adds=(add("a"),), removes=(remove("c"),)),
         nothing_before,
+        [],
     )
     assert [step.actions for step in found.winners] == [(remove("c"), add("x"))]
     assert not found.shared
@@ -432,5 +433,5 @@ def test_a_removal_of_a_file_that_was_added_once_more_is_news(
     there: dict[str, str | None], expected: list[tuple[Action, ...]]
 ) -> None:
     winners = steps([add("a")], [remove("a")], may_repeat_files=True)
-    found = select_unmerged(winners, [], NetChange(), lambda _: there)
+    found = select_unmerged(winners, [], NetChange(), lambda _: there, [])
     assert [step.actions for step in found.winners] == expected

@@ -106,6 +106,13 @@ def both_rewritten(lake: Lake) -> None:
     write(lake, "day=1/m", removed=["day=1/a"])
 
 
+def removed_there(lake: Lake) -> None:
+    write(lake, "day=1/d", branch="dev")
+    write(lake, "day=2/d", removed=["day=1/d"], branch="dev")
+    lake.tag("repeated").create(at="dev")
+    write(lake, "day=2/m")
+
+
 def set_to_another_state(lake: Lake) -> None:
     write(lake, "day=1/d", branch="dev")
     lake.tag("repeated").create(at="dev")
@@ -215,6 +222,16 @@ CASES = [
             ("day=1/", "drop"): ["day=1/a", "day=1/x", "day=2/a", "day=2/d"],
             ("day=1/", "force"): ["day=1/a", "day=1/x", "day=2/a", "day=2/d"],
         },
+    ),
+    Case(
+        "never had files that the commit removes",
+        removed_there,
+        {
+            "drop": [*BASE, "day=2/m"],
+            "force": [*BASE, "day=2/d"],
+            ("day=1/", "drop"): [*BASE, "day=2/d", "day=2/m"],
+        },
+        repeat,
     ),
     Case(
         "has files that one side rewrote into others, and the other side removed or rewrote as well",

@@ -333,7 +333,7 @@ def test_an_overwrite_counts_also_if_the_table_is_as_it_was(forked: Lake, how: s
     if how == "merge":
         assert forked.merge("dev").applied
     elif how == "transplant":
-        forked.transplant("dev")
+        forked.transplant("dev~2..dev")
     else:
         forked.rebase("dev")
     assert paths(forked, "dev" if how == "rebase" else "main") == ["day=1/a", "day=2/a", "day=2/m"]

@@ -14,6 +14,7 @@ import penstock
 from penstock import Lake
 from penstock.errors import MergeConflict
 from penstock.formats.files import merge_rules
+from penstock.formats.files.content import FilesTable
 
 FORMATS = ("parquet", "delta", "lance")
 
@@ -199,6 +200,81 @@ def test_a_file_that_was_put_again_since_is_no_conflict(repeated: Lake) -> None:
     repeated.table("t").files.write({"note": b"2"})
     repeated.transplant(commit)
     assert repeated.table("t").files.read("note") == b"2"
+
+
+# -- a commit that removes what the target does not have ---------------------------------------------------
+
+
+@pytest.fixture(params=FORMATS)
+def added(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lake]:
+    """A table with a row on main and dev; dev has two more, and main another one."""
+    with penstock.open(tmp_path / "lake", create=True) as lake:
+        lake.table("t").write(rows(1), format=request.param)
+        lake.branch("dev").create()
+        lake.table("t", "dev").write(rows(2, 3), mode="append")
+        lake.table("t").write(rows(9), mode="append")
+        yield lake
+        assert lake.fsck().damages == ()
+
+
+def remove_rows(lake: Lake, ref: str) -> None:
+    """Remove the two rows: a table of files has them in a file."""
+    table = lake.table("t", ref)
+    if isinstance(lake.at(ref).get("t"), FilesTable):
+        (added,) = {file.path for file in table.files.list()} - {
+            file.path for file in lake.table("t", f"{ref}~1").files.list()
+        }
+        table.files.delete(added)
+    else:
+        table.delete("id > 1")
+
+
+def test_a_removal_of_rows_that_the_target_never_had_is_a_conflict(added: Lake) -> None:
+    remove_rows(added, "dev")
+    head = added.branch().head
+    assert added.transplant("dev", dry_run=True).conflicts
+    with pytest.raises(MergeConflict) as refused:
+        added.transplant("dev")
+    assert {str(each.key) for each in refused.value.conflicts} == {"t"}
+    assert (ids(added), added.branch().head) == ([1, 9], head)
+    added.transplant("dev", keys={"t": "drop"})
+    assert ids(added) == [1, 9]
+
+
+@pytest.mark.parametrize("added", ["parquet"], indirect=True)
+def test_the_conflict_names_the_paths_which_can_be_left_out(added: Lake) -> None:
+    table = added.table("t", "dev")
+    table.files.write({"old/a.csv": b"1", "b.csv": b"2"})
+    table.files.move("old/a.csv", "new/a.csv")
+    with pytest.raises(MergeConflict, match="never had files that the commit removes") as refused:
+        added.transplant("dev")
+    assert [each.path for each in refused.value.conflicts] == ["old/a.csv"]
+    added.transplant("dev", keys={"t": {"old/": "drop"}})
+    assert added.table("t").files.read("new/a.csv") == b"1"
+
+
+def test_a_removal_comes_with_the_commit_that_added_the_rows(added: Lake) -> None:
+    commit = added.branch("dev").head
+    remove_rows(added, "dev")
+    added.transplant([commit, added.branch("dev").head])
+    assert ids(added) == [1, 9]
+
+
+@pytest.mark.parametrize("added", ["parquet"], indirect=True)
+def test_a_removal_that_the_target_has_had_is_not_repeated(added: Lake) -> None:
+    commit = added.branch("dev").head
+    remove_rows(added, "dev")
+    removal = added.branch("dev").head
+    for _ in range(2):
+        added.transplant([commit, removal])
+        assert ids(added) == [1, 9]
+    assert not added.transplant(removal).applied
+    added.table("t").write(rows(5), mode="append")
+    assert not added.transplant(removal).applied
+    added.revert("main~1")
+    assert ids(added) == [1, 2, 3, 5, 9]
+    added.transplant(removal)
+    assert ids(added) == [1, 5, 9]
 
 
 # -- an undo on the target, and a merge of the branch ------------------------------------------------------

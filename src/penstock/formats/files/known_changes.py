@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from penstock.formats.files import trees
 from penstock.formats.files.content import FilesTable
-from penstock.formats.files.files import File, is_managed, is_same, state_of
+from penstock.formats.files.files import MARKER, File, is_managed, is_same, state_of
 from penstock.formats.files.intents import decode_write
 from penstock.kernel.format import FormatRefused, LaterCommit, LaterCommitLookup, PathClash, Table
 from penstock.kernel.objects import Objects
@@ -85,6 +85,21 @@ def find_known_paths(
             )
     together = (tracks.removed_with.get(path, set()) for path in known_paths)
     return known_paths.union(*together)
+
+
+def find_unknown_removals(
+    table: Table, objects: Objects, ours: ObjectId, changes: Iterable[trees.FileDifference]
+) -> set[str]:
+    """The paths at which a commit that is transplanted removes a file that the target has not, and never
+    had."""
+    if not table.brings_undone:
+        return set()
+    removed = {path: file for path, file, after in changes if file is not None and after is None}
+    own = () if table.own is None else table.own.commits
+    states = (ours, *(root for change in map(TreeChange.of, own) for root in (change.before, change.after)))
+    for root in dict.fromkeys(states):
+        removed = {path: removed[path] for path in removed.keys() - trees.find(objects, root, [*removed])}
+    return {path for path in removed if path.rpartition("/")[2] != MARKER}
 
 
 def find_known_folders(

@@ -30,6 +30,7 @@ from penstock.formats.files.known_changes import (
     find_known_paths,
     find_rewritten,
     find_rewritten_since,
+    find_unknown_removals,
     replaced_folders,
     root_of,
 )
@@ -361,6 +362,12 @@ def _replay_source_writes(
     known_paths = find_known_paths(table, objects, sides.ours.root, news, known_folders)
     looked_at = _merge_paths(objects, sides, news, incoming, known_paths)
     _settle_rewritten(table, objects, sides, replaced, incoming)
+    unknown_paths = find_unknown_removals(table, objects, ours, news) - known_paths
+    if unknown_paths:
+        raise FormatRefused(
+            f"never had files that the commit removes; {WAY_OUT}",
+            clashes=[PathClash(path, "a file", "no file") for path in sorted(unknown_paths)],
+        )
     return looked_at
 
 

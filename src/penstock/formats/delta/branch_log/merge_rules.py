@@ -11,8 +11,8 @@ was overtaken, and checked like any other commit before it is ratified.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Collection, Iterator, Sequence
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -63,11 +63,14 @@ from penstock.formats.delta.branch_log.undo import redo, undo
 from penstock.formats.delta.branch_log.unmerged_commits import (
     drop_repeated_replacements,
     files_of_known,
+    has_inline_vector,
     select_unmerged,
+    wrote_only,
 )
 from penstock.formats.delta.errors import VersionNotFound
 from penstock.formats.delta.protocol.actions import (
     Action,
+    Add,
     FileKey,
     Metadata,
     Protocol,
@@ -416,6 +419,18 @@ def _cut_line_at_fork(table: Table, commits: Commits, content: DeltaTable) -> tu
 # --- both sides have it -----------------------------------------------------------------------------------
 
 
+class _IncomingChange(NamedTuple):
+    """What a side is to bring to the other one."""
+
+    since: int
+    """The version of its line after which its commits are to be brought."""
+    nets: tuple[NetChange, ...]
+    """What these come to, one for each version that they become."""
+    commits: list[NetStep]
+    known_to_both: list[NetStep]
+    """Its commits since the lines parted that the other side has by an earlier merge."""
+
+
 class _TableMerge:
     """Two lines of a table, and where they parted."""
 
@@ -468,12 +483,17 @@ class _TableMerge:
         line = line_of(self._target)
         parted = parted_at(line, source, table.read)
         earlier = steps(table, self._commits, self._source, parted, self._base_tip.version)
-        here = _count_brought(steps(table, self._commits, self._target, parted, line.latest))
+        own = steps(table, self._commits, self._target, parted, line.latest)
+        here = _count_brought(own)
         added, removed = _count_brought(earlier), _removed_files(earlier)
         # A file that went before it was added was there when the lines parted, and so here, too.
         came_back = files.keys() <= removed and files.keys() <= here.keys() | (removed - added.keys())
         if came_back:
             return all(here[key] >= added[key] + files[key] for key in files)
+        is_named = not all(map(has_inline_vector, _added_files(brought, files)))
+        # An inline vector may be that of another commit, which has put the rows into another file.
+        if not is_named and not wrote_only(own, files.keys(), added.keys()):
+            return None
         return True if files.keys() <= here.keys() else None
 
     def _redo_undone(self, *, was_here: bool = True) -> AppliedChange:
@@ -496,7 +516,8 @@ class _TableMerge:
         """The line of ``onto``, with the net change of ``source`` as its next version."""
         line = line_of(onto)
         parted = parted_at(line, line_of(source), self._table.read)
-        since, nets, mine = self._find_net_changes(onto, source, parted)
+        incoming = self._find_net_changes(onto, source, parted)
+        since = incoming.since
         after = max(parted, self._base_tip.version if self._base_tip.is_on(line, self._table.read) else -1)
         standing = PreparedTable(self._table, self._commits, onto, stamp(self._table, self._now_ms))
         own: list[NetStep] = []
@@ -505,13 +526,13 @@ class _TableMerge:
             standing.note_files(parted, files_before(own))
         landing = []
         written = self._metadata_writers_read(source)
-        for net in nets:
+        for net in incoming.nets:
             net = _settle_net(self._table, self._commits, source, net)
             written = last(net.state, Metadata) or written
             if last(net.state, Metadata) is not None:
                 self._check_column_ids(onto, source, parted, after)
             try:
-                landing.append(self._check_conflicts(onto, after, since, net, mine))
+                landing.append(self._check_conflicts(onto, after, net, incoming))
             except NetChangeConflict as clash:
                 raise clash.refusal(net, own, is_here=onto is self._target) from None
             self._check_columns(onto, landing[-1], written)
@@ -520,22 +541,19 @@ class _TableMerge:
             self._table, self._commits, onto, line, self._now_ms, self._extend, MERGE_INFO
         ).all(landing, standing)
 
-    def _find_net_changes(
-        self, stays: DeltaTable, comes: DeltaTable, parted: int
-    ) -> tuple[int, tuple[NetChange, ...], list[NetStep]]:
-        """From which version on a side's commits are to be brought, what they come to, and its commits since
-        the lines parted that the other side has by an earlier merge."""
+    def _find_net_changes(self, stays: DeltaTable, comes: DeltaTable, parted: int) -> _IncomingChange:
+        """What one side is to bring to the other."""
         line = line_of(comes)
         schema_string = read_declared(self._table, line.declared).metadata.schema_string
         known_to_both: list[NetStep] = []
         if self._base_tip.is_on(line, self._table.read):
             since = max(parted, self._base_tip.version)
-            brought = steps(self._table, self._commits, comes, since, line.latest)
+            brought = unrepeated_steps = steps(self._table, self._commits, comes, since, line.latest)
             if any(step.terms.replaces is not None for step in brought):
                 theirs = steps(self._table, self._commits, stays, parted, line_of(stays).latest)
-                brought, known_to_both = drop_repeated_replacements(theirs, brought, schema_string)
+                unrepeated_steps, known_to_both = drop_repeated_replacements(theirs, brought, schema_string)
             known_to_both += steps(self._table, self._commits, comes, parted, since)
-            return since, fold(brought, schema_string), known_to_both
+            return _IncomingChange(since, fold(unrepeated_steps, schema_string), brought, known_to_both)
         base = self._base
         assert base is not None  # nothing is on every line
 
@@ -561,10 +579,10 @@ class _TableMerge:
         }
         brought_ids = tuple(replacement for replacement in net.replacements if replacement.id not in before)
         net = msgspec.structs.replace(net, replacements=brought_ids)
-        return self._base_tip.version, (net,), unrepeated.known
+        return _IncomingChange(self._base_tip.version, (net,), own, unrepeated.known)
 
     def _check_conflicts(
-        self, stays: DeltaTable, after: int, since: int, net: NetChange, mine: list[NetStep]
+        self, stays: DeltaTable, after: int, net: NetChange, incoming: _IncomingChange
     ) -> NetChange:
         """The net change, checked against what the other side has committed since. ``NetChangeConflict`` if
         they conflict."""
@@ -573,11 +591,12 @@ class _TableMerge:
             return net
         theirs = steps(table, self._commits, stays, after, line.latest)
         net = self._with_added_columns(net, read_declared(table, line.declared))
-        unmerged = select_unmerged(theirs, mine, net, live_at(table, self._commits, stays, after))
+        live_before = live_at(table, self._commits, stays, after)
+        unmerged = select_unmerged(theirs, incoming.known_to_both, net, live_before, incoming.commits)
         net = net.without(unmerged.shared)
         known_before = self._definition_before_changes(stays, after, theirs, unmerged.winners)
         transaction = DeltaTransaction(
-            read_version=since,
+            read_version=incoming.since,
             protocol=known_before.protocol,
             metadata=known_before.metadata,
             isolation=DeltaIsolation.SERIALIZABLE if net.is_strict else _isolation_of(known_before, net),
@@ -706,6 +725,12 @@ def _settle_net(table: Table, commits: Commits, comes: DeltaTable, net: NetChang
 def _count_brought(steps: Sequence[NetStep]) -> Counter[FileKey]:
     """The files that commits brought, and how often."""
     return Counter(key for step in steps for key in brought_keys(step))
+
+
+def _added_files(steps: Sequence[NetStep], keys: Collection[FileKey]) -> Iterator[Add]:
+    return (
+        action for step in steps for action in step.actions if isinstance(action, Add) and action.key in keys
+    )
 
 
 def _removed_files(steps: Sequence[NetStep]) -> set[FileKey]:

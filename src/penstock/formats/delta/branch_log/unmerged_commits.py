@@ -2,17 +2,22 @@
 
 A new file has a name that nobody else gives. So whoever adds the same file has repeated the same change, as a
 transplant or a rebase does, and it is not brought a second time. Replacements are told by their ids.
+
+An inline deletion vector is named by its bytes, which are the rows that it deletes. Two commits that name it
+alike are one only if neither wrote rows of the file into another one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
 
+from penstock.formats.delta.branch_log.file_transitions import brought_keys
 from penstock.formats.delta.branch_log.net_change import NetChange, NetStep
 from penstock.formats.delta.branch_log.replacements import Replacement
+from penstock.formats.delta.log.referenced_files import VECTOR_INLINE
 from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, FileKey, Remove
 from penstock.formats.delta.protocol.lint_files import Lookup
 from penstock.formats.delta.protocol.transaction import DeltaReads, PartitionFilter, PartitionRegion
@@ -145,9 +150,14 @@ class UnmergedCommits(NamedTuple):
 
 
 def select_unmerged(
-    winners: Sequence[NetStep], known: Iterable[NetStep], net: NetChange, live_before: Lookup
+    winners: Sequence[NetStep],
+    known: Sequence[NetStep],
+    net: NetChange,
+    live_before: Lookup,
+    brought: Sequence[NetStep],
 ) -> UnmergedCommits:
-    """The winners without what the branch has itself, in commits known to both sides or in the net change.
+    """The winners without what the branch has itself, in commits known to both sides or in the net change,
+    which is what the commits ``brought`` come to.
 
     Also without files that winners both added and removed: at the end of the line they are as they were.
     ``live_before`` is asked which of some files were there before the winners, where one may have added
@@ -156,16 +166,32 @@ def select_unmerged(
     passed = _MergedEffects.of(known)
     unmerged = [step._replace(actions=tuple(passed.unknown(step.actions))) for step in winners]
     adds, removes = {action.key for action in net.adds}, {action.key for action in net.removes}
+    files_there = _file_keys([*winners, *known], Add)
     shared: set[FileKey] = set()
     for number, step in enumerate(unmerged):
         files = [action for action in step.actions if isinstance(action, Add | Remove)]
-        same = {file.key for file in files if isinstance(file, Add) and file.key in adds}
+        both = [file for file in files if isinstance(file, Add) and file.key in adds]
+        same = {file.key for file in both}
+        if all(map(has_inline_vector, both)) and not wrote_only(brought, same, files_there):
+            same = set()
         # New files have names that nobody else gives: whoever adds the same ones repeats the same change.
         if same and all(file.key in (adds if isinstance(file, Add) else removes) for file in files):
             same |= {file.key for file in files}
         shared |= same
         unmerged[number] = step._replace(actions=tuple(_without_files(step.actions, same)))
     return UnmergedCommits(_drop_short_lived_files(unmerged, live_before), frozenset(shared))
+
+
+def has_inline_vector(file: Add) -> bool:
+    """Whether other commits may have added a file of the same key: those that deleted the same rows."""
+    return file.deletion_vector is not None and file.deletion_vector.storage_type == VECTOR_INLINE
+
+
+def wrote_only(steps: Iterable[NetStep], vectors: Collection[FileKey], files: Collection[FileKey]) -> bool:
+    """Whether the commits that gave files these vectors wrote none but certain ``files``: what they deleted
+    by the vectors is in no other one."""
+    keys_by_step = ({*brought_keys(step)} for step in steps)
+    return all(keys <= {*vectors, *files} for keys in keys_by_step if not keys.isdisjoint(vectors))
 
 
 class _MergedEffects(NamedTuple):
