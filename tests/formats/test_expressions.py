@@ -127,6 +127,9 @@ def test_an_expression_is_computed(text: str) -> None:
     ("text", "why"),
     [
         ("rand()", "the function 'rand' is not supported without Spark"),
+        ("upper()", "the function 'upper' takes 1 argument, got 0"),
+        ("upper(s, s)", "the function 'upper' takes 1 argument, got 2"),
+        ("substring(s)", "the function 'substring' takes 2 to 3 arguments, got 1"),
         ("nope + 1", "no column 'nope'"),
         ("'a''b'", "quotes"),
         ('s = "abc"', "quotes"),

@@ -63,7 +63,7 @@ def test_a_write_says_what_makes_it_the_same_request_and_what_decides_it() -> No
 
 
 def test_a_write_says_what_it_is_answered_with_once_it_has_landed() -> None:
-    with pytest.raises(TypeError, match="Lost does not declare its answer after it was committed"):
+    with pytest.raises(TypeError, match="Lost must define recover"):
 
         class Lost(WriteCall[None], frozen=True, kw_only=True):
             path = "/lost"

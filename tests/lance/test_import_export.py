@@ -172,7 +172,7 @@ def test_a_table_whose_newest_version_is_not_where_readers_look_is_not_listed_as
 
         now.setattr(ManifestChains, "put", put)
         lance.write_dataset(rows(2), namespace_client=lake.lance(), table_id=["a"], mode="append")
-        with pytest.raises(Unavailable, match="version 2 of 'a' is not promoted"):
+        with pytest.raises(Unavailable, match="version 2 of 'a' could not be copied"):
             lake.export_lance(warehouse)
     assert [one.version for one in lake.export_lance(warehouse).tables] == [2]
     plain: Any = DirectoryNamespace(root=str(warehouse), dir_listing_enabled="false")  # type: ignore[no-untyped-call]

@@ -21,7 +21,7 @@ N = TypeVar("N", bound=float | None)
 
 def _store_shared_option(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     if value == "":
-        raise click.BadParameter("it is empty", ctx, param)
+        raise click.BadParameter("the value is empty", ctx, param)
     if value and param.name:
         setattr(ctx.ensure_object(CommandContext), param.name, value)
 

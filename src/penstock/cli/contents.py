@@ -91,7 +91,7 @@ def _parse_content(kind: str, found: dict[str, Any]) -> AnyContent:
     values = {field: _parse_field_value(name, fields[field], value) for field, value in found.items()}
     missing = [field.name for field in fields.values() if field.required and field.name not in values]
     if missing:
-        raise InvalidContent(f"{name} needs {', '.join(missing)}")
+        raise InvalidContent(f"a content of the type {name} needs the fields {', '.join(missing)}")
     if cls is Unknown:
         values["type_name"] = "" if name == Unknown.content_type else name
     return cls(**values)

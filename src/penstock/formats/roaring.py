@@ -29,7 +29,7 @@ class NumberReader:
     def take(self, size: int) -> bytes:
         end = self._at + size
         if end > len(self._data):
-            raise ValueError(f"it ends at byte {len(self._data)}, but must have {end} bytes")
+            raise ValueError(f"the bitmap ends at byte {len(self._data)}, but must have {end} bytes")
         data = self._data[self._at : end]
         self._at = end
         return data
@@ -57,7 +57,7 @@ def read_containers(reader: NumberReader) -> list[tuple[int, bytearray | bytes]]
         if count > CONTAINER_ROWS:
             raise ValueError(f"a bitmap cannot have {count} containers")
     else:
-        raise ValueError(f"it is not a Roaring bitmap: it begins with {cookie}")
+        raise ValueError(f"a Roaring bitmap cannot begin with {cookie}")
     heads = reader.numbers(2 * count)
     if cookie == _COOKIE or count >= _OFFSETS_FROM:
         reader.take(4 * count)

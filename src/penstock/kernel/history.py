@@ -192,7 +192,7 @@ class History:
         if commit is None:
             self.require_expired(commit_id)
             raise HistoryExpired(
-                "that commit is older than the history that this lake keeps, which begins at commit "
+                "the requested commit is older than the history that this lake keeps, which begins at commit "
                 f"{commit_id.hex()}"
             )
         return commit_id

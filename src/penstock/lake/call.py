@@ -185,7 +185,10 @@ def _check_class(kind: type[Call[Any]]) -> None:
     named = [*kind.counted, *kind.pinned_by]
     if issubclass(kind, WriteCall):
         if kind.recover is WriteCall.recover:
-            raise TypeError(f"{kind.__name__} does not declare its answer after it was committed")
+            raise TypeError(
+                f"{kind.__name__} must define recover(): the answer to a request that turns out "
+                "to have landed already"
+            )
         named += [kind.target, *kind.unhashed, *kind.revisions]
     if unknown := [name for name in named if name not in fields]:
         raise TypeError(f"{kind.__name__} has no field {' nor '.join(unknown)}")

@@ -267,7 +267,7 @@ class WorkerProcess:
                     continue
                 files += came
                 if not data:
-                    raise BrokenConnection("it has ended")
+                    raise BrokenConnection("the row worker has ended")
                 buffer[have : have + len(data)] = data
                 have += len(data)
             return bytes(buffer), files

@@ -29,7 +29,10 @@ class OwnPages(AccessGate):
         if origin is not None and origin.partition("://")[2].lower() != host.lower():
             raise Denied("this server needs no token, so it refuses requests from pages of other sites")
         if not self._any_name and not _is_here(host):
-            raise Denied("this server serves its own machine only: use localhost, or its address")
+            raise Denied(
+                f"this server needs no token, so it does not answer to the host name '{host}', "
+                "which another site may have pointed here: use the name localhost, or an IP address"
+            )
         return self._gate(headers)
 
 

@@ -647,7 +647,7 @@ class _ObjectWriting:
             raise self._unknown_outcome_error(name, problem.message) from None
         except asyncio.CancelledError:
             raise self._unknown_outcome_error(name, "the lake was closed during the write") from None
-        raise self._unknown_outcome_error(name, "it does not answer")
+        raise self._unknown_outcome_error(name, "the bucket does not answer")
 
     def _is_mark_old(self, view: AnnouncementView) -> bool:
         """Whether a new mark waited for its row for so long that it may be taken for one left behind.

@@ -108,10 +108,10 @@ def test_a_log_that_another_replaced_is_an_alarm_and_is_not_written_to(
     foreign_append(root, 9)
     with opened(store) as lake:
         for _ in range(2):
-            with pytest.raises(ForeignCommit, match="it names no owner"):
+            with pytest.raises(ForeignCommit, match="the log names no owner"):
                 lake.owner.publish("main", T)
         (status,) = lake.owner.status()
-        assert "it names no owner" in status.alarm
+        assert "the log names no owner" in status.alarm
     assert (foreign_version(root), foreign_ids(root)) == (0, [9])
 
 
@@ -119,7 +119,7 @@ def test_a_log_that_names_another_table_is_not_written_to(store: MemoryStore, ro
     rmtree(root)
     with opened(MemoryStore(), "lake-2") as other:
         other.owner.create("main", U, NEW, location=str(root))
-    with opened(store) as lake, pytest.raises(ForeignCommit, match=r"it names table .* of lake lake-2"):
+    with opened(store) as lake, pytest.raises(ForeignCommit, match=r"the log names table .* of lake lake-2"):
         lake.owner.publish("main", T)
     assert log_bytes(root, 1) is None
 

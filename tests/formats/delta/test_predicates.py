@@ -131,7 +131,7 @@ def test_a_text_means_its_condition(text: str, meant: Predicate) -> None:
         ("day = '2026-02-30'", "day"),
         ("day = ''", "the text is empty"),
         ("at = 'noon'", "not a timestamp"),
-        ("local = '2026-11-14 10:00:00Z'", "it has a time zone, but the column has none"),
+        ("local = '2026-11-14 10:00:00Z'", "the timestamp has a time zone, but the column has none"),
         ("amount = 'NaN'", "not a decimal number"),
         ("amount = 1e99", "not a decimal number of at most 38 digits"),
         ("id = null", "write 'is null' or 'is not null'"),

@@ -436,7 +436,7 @@ def test_a_column_that_must_not_be_null_cannot_be_missing(table: Table) -> None:
     )
     file = put_file(table, "a.parquet", pa.table({"id": [1]}))
     table.commit(0, protocol(), metadata_for(schema), file)
-    with pytest.raises(InvalidLog, match="it lacks the column 'b', which is not nullable"):
+    with pytest.raises(InvalidLog, match="the file lacks the column 'b', which is not nullable"):
         ours(table)
 
 

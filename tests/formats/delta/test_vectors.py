@@ -107,12 +107,12 @@ def test_the_folder_of_a_vector_does_not_lead_out_of_the_table() -> None:
     ("data", "cardinality", "reason"),
     [
         (b"\x00" * 12, 0, "begins with 0"),
-        (vector_data({1, 2})[:-1], 2, "it ends at byte"),
+        (vector_data({1, 2})[:-1], 2, "the bitmap ends at byte"),
         (vector_data({1, 2}), 3, "deletes 2 rows, but the log says 3"),
         (vector_data({1, 100}), 2, "names rows beyond the end of the file, which has 100"),
         (vector_data({1 << 33}), 1, "names rows beyond the end of the file, which has 100"),
         (vector_data({70_000}), 1, "names rows beyond the end of the file, which has 100"),
-        (vector_data({1, 2})[:12], 0, "it ends at byte"),
+        (vector_data({1, 2})[:12], 0, "the bitmap ends at byte"),
     ],
     ids=["no-magic", "cut", "miscounted", "one-too-far", "beyond-32-bits", "another-container", "no-bitmap"],
 )

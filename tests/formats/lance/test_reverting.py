@@ -297,7 +297,7 @@ def test_a_merge_of_which_a_part_was_reverted_is_a_conflict(forked: Lake) -> Non
     merged = commit(forked, lambda: forked.merge("dev", "main"))
     forked.revert(gone, "main")
     assert values(forked)[1] == 0.5
-    with pytest.raises(MergeConflict, match="had a part of the commit reverted since"):
+    with pytest.raises(MergeConflict, match="already had a part of the commit reverted"):
         forked.revert(merged, "main")
     forked.revert("main", "main")
     forked.revert(merged, "main")
@@ -543,7 +543,7 @@ def test_a_column_of_another_type_with_rows_since_is_a_conflict(forked: Lake) ->
     bad = commit(forked, lambda: opened(forked).alter_columns({"path": "v", "data_type": pa.float32()}))
     more = pa.table({"k": pa.array([6], pa.int64()), "v": pa.array([6.0], pa.float32())})
     commit(forked, lambda: lance.write_dataset(more, opened(forked), mode="append"))
-    with pytest.raises(MergeConflict, match="do not fit the columns that it had before"):
+    with pytest.raises(MergeConflict, match="do not fit the columns that the table had before"):
         forked.revert(bad, "main")
     remove(forked, 6)
     forked.revert(bad, "main")
@@ -561,7 +561,7 @@ def test_settings_go_back_one_by_one(forked: Lake) -> None:
     assert keys_seen(forked) == [1, 2, 3, 4, 5, 6]
     again = commit(forked, lambda: opened(forked).update_config({"a": "5"}))
     opened(forked).update_config({"a": "6"})
-    with pytest.raises(MergeConflict, match="config 'a' changed again since"):
+    with pytest.raises(MergeConflict, match="config 'a' changed again by a later commit"):
         forked.revert(again, "main")
 
 

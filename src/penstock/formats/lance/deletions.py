@@ -35,6 +35,6 @@ def _read_arrow(data: bytes) -> list[int]:
         ) from None
     table = pa.ipc.open_file(BytesIO(data)).read_all()
     if table.num_columns != 1:
-        raise ValueError(f"it has {table.num_columns} columns instead of one")
+        raise ValueError(f"the deletion file has {table.num_columns} columns instead of one")
     row_numbers: list[int] = table.column(0).to_pylist()
     return row_numbers

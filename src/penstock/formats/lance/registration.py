@@ -149,7 +149,8 @@ def _parse_version_number(place: Place, name: str, fields: dict[str, Any], field
     value = fields.get(field)
     if not isinstance(value, int):
         raise InvalidTable(
-            f"'{name}' of the table at {place.url} lacks the number of a version", location=place.url
+            f"'{name}' of the table at {place.url} names no version (its number is missing)",
+            location=place.url,
         )
     return value
 

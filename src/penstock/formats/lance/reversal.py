@@ -212,8 +212,9 @@ class _Reversal:
         been."""
         if (self._gone or self._comes) and not self._lineage.is_whole:
             raise IrreversibleCommit(
-                "was compacted since, on another branch too, and the history no longer says which rows "
-                "are in which file",
+                "was compacted after the commit to be reverted, on another branch too, and the "
+                "history no longer "
+                "says which rows are in which file",
                 chain(self._gone, self._comes),
             )
         self._check_gone()
@@ -225,8 +226,9 @@ class _Reversal:
         if passed := [removal for removal in removals if removal.version is None and removal.is_by_revert]:
             # What is there now may be what they had taken the place of: it would be there twice.
             raise IrreversibleCommit(
-                "was restored since to a state from before this commit, without rows that the revert "
-                "would bring back",
+                "was restored, after the commit to be reverted, to a state from before it, "
+                "without rows that the "
+                "revert would bring back",
                 all_rows(removal.rows for removal in passed),
             )
         self._check_parts()
@@ -268,14 +270,14 @@ class _Reversal:
         if self._commit.replacing is None:
             if self._later.has_reverts:
                 raise IrreversibleCommit(
-                    "had changes reverted since, possibly a part of this commit",
+                    "had later changes reverted, possibly a part of the commit to be reverted",
                     self._comes,
                 )
             return
         passing = other_rows(self._commit.replacing, self._added)
         if rows := rows_in(self._states.now, passing, self._lineage):
             raise IrreversibleCommit(
-                "had a part of the commit reverted since, so it has rows that the commit had removed",
+                "already had a part of the commit reverted, so it has rows that the commit had removed",
                 rows,
             )
 
@@ -285,8 +287,9 @@ class _Reversal:
         deleted = self._comes if replaced is None else other_rows(self._comes, replaced)
         if deleted and (inserting := self._later.find_insert()) is not None:
             raise IrreversibleCommit(
-                "got rows by a merge insert (upsert) since, possibly with the same keys as rows that the "
-                "commit deleted: those keys would be duplicated",
+                "got rows by a merge insert (upsert) after the commit to be reverted, possibly "
+                "with the same keys "
+                "as rows that this commit deleted: those keys would be duplicated",
                 deleted,
                 [inserting],
             )
@@ -311,15 +314,19 @@ class _Reversal:
             rewritten = self._later.rewritten()
             clashes |= (self._goes if rewritten is None else shared_rows(self._goes, rewritten)).keys()
         if clashes:
-            raise IrreversibleCommit("had columns rewritten since in rows that the commit added", clashes)
+            raise IrreversibleCommit(
+                "had columns rewritten, by a later commit, in rows that the commit to be reverted added",
+                clashes,
+            )
 
     def _check_row_ids(self) -> None:
         """Rows that come back have the numbers that they had, which others must not have been given."""
         is_numbered = any(side.manifest.flags & ManifestFlag.STABLE_ROW_IDS for side in self._states)
         if self._comes and is_numbered and not self._later.is_one_line:
             raise IrreversibleCommit(
-                "has stable row ids, and got the state of another branch since, which may have given the "
-                "same ids to other rows",
+                "has stable row ids, and got the state of another branch after the commit to be "
+                "reverted: that "
+                "branch may have given the same ids to other rows",
                 self._comes,
             )
 
@@ -330,7 +337,9 @@ class _Reversal:
         try:
             fields = revert_fields(before, after, now)
         except ColumnsClash as clash:
-            raise IrreversibleCommit(f"had its column '{clash.name}' changed again since") from None
+            raise IrreversibleCommit(
+                f"had its column '{clash.name}' changed again by a later commit"
+            ) from None
         return now if fields is None else now.with_fields(fields)
 
     def _check_columns(self, result: Manifest, has_other_fields: bool) -> None:
@@ -338,13 +347,14 @@ class _Reversal:
         before, now = self._states.before.manifest, self._states.now.manifest
         if self._comes:
             if (why := why_not_read(before, result)) is not None:
-                raise IrreversibleCommit(f"had its columns changed since: {why}", self._comes)
+                raise IrreversibleCommit(f"had its columns changed by a later commit: {why}", self._comes)
             replaced = self._commit.replaced
             updated = self._comes if replaced is None else shared_rows(self._comes, replaced)
             if updated and has_more_columns(result, before):
                 raise IrreversibleCommit(
-                    "got a new column since, and rows that the commit had updated would lose their "
-                    "values in it",
+                    "got a new column by a later commit, and rows that the commit to be "
+                    "reverted updated would "
+                    "lose their values in that column",
                     updated,
                 )
         if not has_other_fields:
@@ -353,7 +363,8 @@ class _Reversal:
         new = [fragment for fragment in self._now if fragment.file not in files]
         if new and (why := why_not_read(now, result)) is not None:
             raise IrreversibleCommit(
-                f"got rows since that do not fit the columns that it had before: {why}", _files_of(new)
+                f"got rows by a later commit that do not fit the columns that the table had before: {why}",
+                _files_of(new),
             )
         if numbers_of(result) - numbers_of(now):
             self._check_not_rewritten(new, "a column that the commit had dropped")
@@ -400,7 +411,7 @@ class _Reversal:
                 )
             elif not set(_data_file_parts(old_fragment)) <= set(here):
                 raise IrreversibleCommit(
-                    "had the same columns rewritten since as by the commit", [fragment.file]
+                    "had the same columns rewritten again by a later commit", [fragment.file]
                 )
         return swaps
 
@@ -410,7 +421,8 @@ class _Reversal:
         moved = [fragment for fragment in fragments if not self._lineage.origins(fragment).isdisjoint(files)]
         if moved or self._later.has_replaced:
             raise IrreversibleCommit(
-                f"had rows compacted or updated since, and these files lack {subject}", _files_of(moved)
+                f"had rows compacted or updated by a later commit, and these files lack {subject}",
+                _files_of(moved),
             )
 
     # -- settings ------------------------------------------------------------------------------------------
@@ -425,7 +437,7 @@ class _Reversal:
                 if data in (made, here):
                     continue
                 if here != made:
-                    raise IrreversibleCommit(f"had its {kind} '{name}' changed again since")
+                    raise IrreversibleCommit(f"had its {kind} '{name}' changed again by a later commit")
                 if data is None:
                     del entries[name]
                 else:
@@ -461,7 +473,7 @@ class _Reversal:
                 and name in old_indexes
                 and _index_ids(here) not in (_index_ids(new_indexes[name]), _index_ids(old_indexes[name]))
             ):
-                raise IrreversibleCommit(f"had its index '{name}' changed again since")
+                raise IrreversibleCommit(f"had its index '{name}' changed again by a later commit")
             if (name not in new_indexes and here) or (
                 here and _index_ids(here) == _index_ids(old_indexes.get(name, ()))
             ):
@@ -517,7 +529,7 @@ def _irreversible_error(which: str, removals: Sequence[RowRemoval]) -> Irreversi
     gone = all_rows(removal.rows for removal in removals)
     number = count_rows(gone)
     rows, were = ("row", "was") if number == 1 else ("rows", "were")
-    why = f"has changed since: {number} {rows} {which.format(were)} since"
+    why = f"was changed by a later commit: {number} {rows} {which.format(were)} since"
     return IrreversibleCommit(why, gone, [removal.version for removal in removals])
 
 

@@ -40,8 +40,13 @@ def call_function(name: str, arguments: tuple[RowExpression, ...]) -> RowExpress
             f"the function '{name}' is not supported without Spark; the functions are {names}"
         )
     takes = function.takes
-    if not (len(takes) if function.fewest is None else function.fewest) <= len(arguments) <= len(takes):
-        raise InvalidRequest(f"the function '{name}' does not take {len(arguments)} arguments")
+    fewest = len(takes) if function.fewest is None else function.fewest
+    if not fewest <= len(arguments) <= len(takes):
+        number = f"{fewest}" if fewest == len(takes) else f"{fewest} to {len(takes)}"
+        raise InvalidRequest(
+            f"the function '{name}' takes {number} argument{'' if number == '1' else 's'}, got "
+            f"{len(arguments)}"
+        )
     values, literals = [], []
     for argument, wanted in zip(arguments, takes, strict=False):
         if wanted in _LITERALS:

@@ -76,7 +76,7 @@ def _parse_decimal(text: str, precision: int, scale: int) -> Decimal:
     _, digits, exponent = value.normalize().as_tuple()
     assert isinstance(exponent, int)  # of a finite number
     if -exponent > scale or len(digits) + exponent > precision - scale:
-        raise ValueError(f"it does not fit into decimal({precision},{scale})")
+        raise ValueError(f"the number does not fit into decimal({precision},{scale})")
     return value
 
 
@@ -91,5 +91,5 @@ def _parse_timestamp(text: str, *, zoned: bool) -> datetime:
         raise ValueError("not a timestamp as in 2024-02-29 23:59:59.000001")
     value = datetime.fromisoformat(text)
     if value.tzinfo is not None and not zoned:
-        raise ValueError("it has a time zone, but the column has none")
+        raise ValueError("the timestamp has a time zone, but the column has none")
     return value

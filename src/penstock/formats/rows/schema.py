@@ -66,7 +66,7 @@ def parse_schema(text: str) -> StructType:
     try:
         schema = _DECODER.decode(text)
         if _is_deep(schema):
-            raise ValueError(f"its types are nested more than {DEPTH_MAX} deep")
+            raise ValueError(f"the types of the schema are nested more than {DEPTH_MAX} deep")
     except (msgspec.MsgspecError, ValueError, RecursionError) as problem:
         reason = f"the schema cannot be understood: {problem}"
         raise MalformedAction(reason, reason=reason) from None

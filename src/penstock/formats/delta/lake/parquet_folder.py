@@ -174,7 +174,7 @@ def _read_footer(place: Place, entry: BucketEntry, *, has_partitions: bool) -> _
     end = tail(place, entry.key, entry.size) if entry.size else None
     try:
         if end is None:
-            raise InvalidRequest("it is empty, or cannot be read")
+            raise InvalidRequest("the file is empty, or cannot be read")
         footer = pq.read_metadata(pa.BufferReader(end))
         schema = _schema_of(footer)
         leaves = leaves_in_footer(

@@ -232,7 +232,7 @@ class _Plan:
             elif field.nullable:
                 arrays.append(pa.nulls(rows, arrow_type(field.type, field.name)))
             else:
-                raise ValueError(f"it lacks the column '{field.name}', which is not nullable")
+                raise ValueError(f"the file lacks the column '{field.name}', which is not nullable")
         return pa.RecordBatch.from_arrays([*arrays, *row_ids], schema=self._read_schema)
 
     def _live_row_mask(self, file: Add, rows: int) -> Any:
@@ -321,7 +321,7 @@ class _RangeFile(io.RawIOBase):
             return b""
         data = self._place.read_range(self._name, self._at, wanted)
         if data is None or len(data) != wanted:
-            raise OSError(f"it has fewer than {wanted} bytes after offset {self._at}")
+            raise OSError(f"the file has fewer than {wanted} bytes after offset {self._at}")
         self._at += wanted
         return data
 

@@ -105,7 +105,11 @@ class DeltaTableStore:
         declared = declared_of(line, self.read)
         protocol, metadata = parse_action(declared.protocol), parse_action(declared.metadata)
         if not isinstance(protocol, Protocol) or not isinstance(metadata, Metadata):
-            raise Damaged("the lake no longer has the protocol and metadata of a table")
+            raise Damaged(
+                f"the stored protocol or metadata of the table at version {line.latest} is not one of Delta: "
+                f"{declared.protocol[:60]!r}, {declared.metadata[:60]!r}. 'penstock fsck' lists all damage; "
+                "restore the lake's database from a backup"
+            )
         return protocol, metadata
 
     def where_is(self, commit: ObjectId, identity: UUID | None) -> Key | None:

@@ -274,12 +274,12 @@ def parse_action(raw: bytes | memoryview, number: int = 1) -> Action | None:
         line = _DECODER.decode(raw)
         actions = [action for action in msgspec.structs.astuple(line) if action is not None]
         if len(actions) > 1:
-            raise ValueError(f"it has {len(actions)} actions; a line must have one")
+            raise ValueError(f"the line has {len(actions)} actions instead of one")
         if not actions:
             return None
         return _commit_info(actions[0]) if isinstance(actions[0], dict) else actions[0]
     except (msgspec.MsgspecError, ValueError, RecursionError) as problem:
-        reason = str(problem) or "it is nested too deeply"
+        reason = str(problem) or "the line is nested too deeply"
         raise MalformedAction(f"line {number}: {reason}", line=number, reason=reason) from None
 
 

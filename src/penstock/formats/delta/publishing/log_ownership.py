@@ -39,9 +39,9 @@ def check_named(place: Place, content: DeltaTable) -> None:
     except InvalidTable as problem:
         raise _another_table_error(content, str(problem)) from None
     if owner is None:
-        raise _another_table_error(content, "it names no owner")
+        raise _another_table_error(content, "the log names no owner")
     if owner.table != content.id:
-        raise _another_table_error(content, f"it names table {owner.table or '(none)'} of {owner}")
+        raise _another_table_error(content, f"the log names table {owner.table or '(none)'} of {owner}")
 
 
 def named_owner(place: Place, version: int | None = None) -> TableOwner | None:

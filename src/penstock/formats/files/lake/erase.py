@@ -69,7 +69,9 @@ class FilesErasure:
     def _read_table(self, commit: ObjectId) -> FilesTable:
         content = content_of(self._kernel.objects, self._kernel.state(commit).get(self._key.encode()))
         if not isinstance(content, FilesTable) or not is_managed(content):
-            raise KeyNotFound(f"the table of files '{self._key}' no longer exists", key=str(self._key))
+            raise KeyNotFound(
+                f"the table of files '{self._key}' no longer exists on '{self._branch}'", key=str(self._key)
+            )
         return content
 
     def require_erasable(self) -> None:

@@ -273,7 +273,7 @@ class FilesSystem(ReadFilesSystem):
         moved = FileBatch()
         self.copy(path1, path2, recursive, maxdepth, "raise", changes=moved)
         if not moved:
-            raise IsADirectoryError(errno.EISDIR, "it is a folder: use recursive=True", str(path1))
+            raise IsADirectoryError(errno.EISDIR, "the path is a folder: use recursive=True", str(path1))
         with self._open_commit_block(changes) as mine:
             for copied in moved.copies.values():
                 assert moved.target is not None
@@ -316,7 +316,7 @@ class FilesSystem(ReadFilesSystem):
         elif whole:
             changes.remove_folder(self._find_target(place, changes), place.prefix)
         else:
-            raise IsADirectoryError(errno.EISDIR, "it is a folder: use recursive=True", path)
+            raise IsADirectoryError(errno.EISDIR, "the path is a folder: use recursive=True", path)
 
     def rm_file(self, path: str) -> None:
         self.rm(path)

@@ -191,7 +191,7 @@ def _batch_key(request: BatchCommitTablesRequest) -> str | None:
 def _transaction_id(parts: list[str] | None) -> str:
     """The id of a transaction: the last part, whatever table is named before it."""
     if not parts or not parts[-1]:
-        raise InvalidRequest("the id of the transaction is missing")
+        raise InvalidRequest("the request lacks 'id', which names the transaction")
     identity = parts[-1].removeprefix(PREFIX)
     if len(identity) != 32 or any(digit not in "0123456789abcdef" for digit in identity):
         raise TransactionNotFound(f"there is no transaction '{identity}'", transaction=identity)

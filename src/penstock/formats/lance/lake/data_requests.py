@@ -53,7 +53,7 @@ def require_table_id(table_id: Iterable[str] | None) -> list[str]:
     """The table id of a request. ``InvalidInputError`` if it is missing."""
     parts = list(table_id or ())
     if not parts:
-        raise InvalidInputError("the id of a table is missing")
+        raise InvalidInputError("the request lacks 'id', the name of the table as a list of its parts")
     return parts
 
 

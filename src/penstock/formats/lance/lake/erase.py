@@ -110,7 +110,9 @@ class LanceErasure:
     def _read_table(self, commit: ObjectId) -> LanceTable:
         content = content_of(self._kernel.objects, self._kernel.state(commit).get(self._key.encode()))
         if not isinstance(content, LanceTable) or not is_managed(content):
-            raise KeyNotFound(f"the Lance table '{self._key}' no longer exists", key=str(self._key))
+            raise KeyNotFound(
+                f"the Lance table '{self._key}' no longer exists on '{self._branch}'", key=str(self._key)
+            )
         return content
 
     @property
@@ -423,8 +425,9 @@ class LanceErasure:
         self._parts.promoter.promote(content, monotonic() + PROMOTE_S, self._key)
         if unpromoted := self._parts.promoter.find_unpromoted(content):
             raise Unavailable(
-                f"version {unpromoted[0].number} of '{self._key}' is not promoted to Lance's own "
-                "folder yet, so older versions cannot be removed; erase the table again in a moment"
+                f"older versions of '{self._key}' were not removed yet: the table's folder still "
+                f"lacks version {unpromoted[0].number}, which the lake copies there for Lance's readers; run "
+                "the same erase again in a moment"
             )
         return 0, 0, ""
 

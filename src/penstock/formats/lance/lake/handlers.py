@@ -167,7 +167,10 @@ class LanceHandlers:
         if isinstance(problem, AdministratorError):
             raise problem
         why = "try again" if problem is None else problem.message
-        raise Unavailable(f"version {unpromoted[0].number} of '{opened.key}' is not promoted: {why}")
+        raise Unavailable(
+            f"version {unpromoted[0].number} of '{opened.key}' could not be copied to the table's folder, "
+            f"where Lance's readers look: {why}"
+        )
 
     # -- writing -------------------------------------------------------------------------------------------
 

@@ -89,7 +89,7 @@ def _read_roots(manifest: Manifest, folder: str) -> _Roots:
     for base in manifest.bases:
         try:
             if "://" in folder and "://" not in base.path:
-                raise InvalidRequest("it is not a URL")
+                raise InvalidRequest("the path of a base is not a URL")
             roots[base.id] = normalise(base.path), base.is_root
         except (InvalidRequest, LocationRefused, ValueError):
             raise UnclearManifest(

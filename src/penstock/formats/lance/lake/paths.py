@@ -44,7 +44,7 @@ def _split_bucket(location: str) -> tuple[str, str]:
 def table_key(parts: Sequence[str] | None) -> Key:
     """The key of a table; ``InvalidRequest`` if none is named, ``InvalidKey`` for parts that make none."""
     if not parts:
-        raise InvalidRequest("the id of the table is missing")
+        raise InvalidRequest("the request lacks 'id', the name of the table as a list of its parts")
     return Key(*parts)
 
 

@@ -99,8 +99,8 @@ class VersionOperations(TableOperations):
         below = path.removeprefix(f"{about.location}/")
         if not below.startswith(name) or not _STAGED.fullmatch(below.removeprefix(name)):
             raise InvalidManifest(
-                f"{path!r} is not a path where version {version % 2**64} of '{key}' can be staged "
-                "on this branch"
+                f"{path!r} cannot become version {version % 2**64} of '{key}' on this branch: "
+                f"write its manifest to {about.location}/{name}-UUID, and name that path in the request"
             )
         place = self.lake.places.at(about.location)
         (data,) = place.read([below])
