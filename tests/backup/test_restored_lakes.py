@@ -18,14 +18,19 @@ from penstock.errors import (
     InvalidRequest,
     LakeExists,
     LakeMoved,
+    LakeNotFound,
     ManagedElsewhere,
     NotManaged,
+    PenstockError,
     Unavailable,
 )
 from penstock.formats.delta.publishing.publisher import Publisher
-from penstock.kernel.description import read_description
+from penstock.kernel.copy import _Copy
+from penstock.kernel.description import LakeDescription, read_description
 from penstock.kernel.settings import Settings
 from penstock.lake.backup import backup_lake, restore_backup, verify_backup
+from penstock.lake.copy import cancel_move
+from penstock.storage.places import POOL
 from penstock.stores.memory import MemoryStore
 from penstock.stores.sqlite import SqliteStore
 from penstock.testing.faults import FaultyStore, Gate, Point
@@ -107,6 +112,16 @@ def test_in_place_of_a_lake_that_is_gone_it_owns_its_tables(
     assert sorted(deltalake.DeltaTable(location).to_pyarrow_table()["id"].to_pylist()) == [1, 2]
 
 
+def pool_of(place: Path) -> Path:
+    with penstock.open(place) as lake:
+        return Path(lake.warehouse) / POOL
+
+
+def read_description_at(place: Path) -> LakeDescription:
+    with penstock.open(place) as lake:
+        return read_description(lake.kernel.store)
+
+
 def remove_database(place: Path) -> None:
     for name in ("penstock.db", "penstock.db-wal", "penstock.db-shm"):
         (place / name).unlink(missing_ok=True)
@@ -166,6 +181,111 @@ def test_a_lake_that_was_moved_is_found_though_its_former_place_is_gone(
     remove_database(place)
     with pytest.raises(InvalidRequest, match=rf"at {tmp_path / 'moved'} still accepts writes"):
         restore_backup(backup, tmp_path / "again", source_is_gone=True)
+
+
+def is_found_where_it_moved(place: Path, backup: Path, target: Path) -> bool:
+    """Whether a restore knows where a lake is whose former place is gone."""
+    remove_database(place)
+    with pytest.raises(InvalidRequest, match=rf"at {target} still accepts writes"):
+        restore_backup(backup, place.parent / "again", source_is_gone=True)
+    return True
+
+
+def test_a_lake_is_found_though_who_moved_it_died_before_an_answer(
+    place: Path, backup: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(*_: Any) -> None:
+        raise Killed
+
+    monkeypatch.setattr("penstock.kernel.copy._Copy._make_result", die)
+    with pytest.raises(Killed):
+        penstock.move(place, tmp_path / "moved")
+    assert is_found_where_it_moved(place, backup, tmp_path / "moved")
+
+
+def test_a_move_that_cannot_be_noted_is_refused_before_anything_is_written(
+    place: Path, backup: Path, tmp_path: Path
+) -> None:
+    forks = pool_of(place) / "forks"
+    forks.parent.mkdir(exist_ok=True)
+    forks.write_text("no folder can be made here")
+    with pytest.raises(PenstockError, match="Run the same command where the warehouse can be written"):
+        penstock.move(place, tmp_path / "moved")
+    with pytest.raises(LakeNotFound):
+        penstock.open(tmp_path / "moved", create=False)
+    with penstock.open(place) as lake:
+        lake.table("a.delta").append(ids(2))
+    forks.unlink()
+    penstock.move(place, tmp_path / "moved")
+    assert is_found_where_it_moved(place, backup, tmp_path / "moved")
+
+
+def test_the_note_of_a_move_is_needed_to_give_the_lake_away(
+    place: Path, backup: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was there when the move began, and somebody removed it, and with it the right to write it again."""
+    forks = pool_of(place) / "forks"
+    copy_objects = _Copy._copy_objects
+
+    def remove_note(self: _Copy) -> None:
+        copy_objects(self)
+        shutil.rmtree(forks)
+        forks.write_text("no folder can be made here")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("penstock.kernel.copy._Copy._copy_objects", remove_note)
+        with pytest.raises(PenstockError, match="'penstock move SOURCE --cancel' cancels it"):
+            penstock.move(place, tmp_path / "moved")
+    assert read_description_at(place).sealed is not None
+    cancel_move(place)
+    with penstock.open(place) as lake:
+        lake.table("a.delta").append(ids(2))
+    forks.unlink()
+    penstock.move(place, tmp_path / "elsewhere")
+    assert is_found_where_it_moved(place, backup, tmp_path / "elsewhere")
+
+
+def test_a_lake_that_got_its_first_table_while_it_moved_is_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, seal = tmp_path / "lake", _Copy._seal
+    penstock.open(place, create=True, author="ada").close()
+
+    def create_table(self: _Copy) -> None:
+        with penstock.open(place) as lake:
+            lake.create_table("a.delta", data=ids(1))
+        backup_lake(place, tmp_path / "nightly.backup")
+        seal(self)
+
+    monkeypatch.setattr("penstock.kernel.copy._Copy._seal", create_table)
+    penstock.move(place, tmp_path / "moved")
+    assert is_found_where_it_moved(place, tmp_path / "nightly.backup", tmp_path / "moved")
+
+
+def test_a_move_that_was_refused_leaves_the_note_of_a_copy_under_way_as_it_is(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both go to one place, and the copy has just begun."""
+    target, seen = tmp_path / "there", list[bytes]()
+    begin = _Copy._begin
+
+    def move_first(self: _Copy) -> Any:
+        with monkeypatch.context() as patched:
+            patched.setattr("penstock.kernel.copy._Copy._begin", begin)
+            patched.setattr("penstock.kernel.copy._Copy._seal", die)
+            with pytest.raises(Killed):
+                penstock.move(place, target)
+        seen.extend(note.read_bytes() for note in (pool_of(place) / "forks").iterdir())
+        return begin(self)
+
+    def die(*_: Any) -> None:
+        raise Killed
+
+    monkeypatch.setattr("penstock.kernel.copy._Copy._begin", move_first)
+    with pytest.raises(InvalidRequest, match="holds part of a move"):
+        penstock.copy(place, target)
+    (note,) = seen
+    assert b"until_us" not in note or b'"until_us":null' in note
 
 
 def test_what_a_restored_lake_writes_is_not_swept_by_a_lake_that_is_restored_beside_it(

@@ -43,6 +43,10 @@ from penstock.stores.port import Row, Store
 CopyProgress: TypeAlias = Callable[[str, int, int], None]
 """Is told what is being done, how many of it are done, and of how many; 0 if that is not known."""
 
+NoteTarget: TypeAlias = Callable[[bool], None]
+"""Notes where the lake will be: before anything is written to the target, and once more, with true, right
+before a move cannot be cancelled any more."""
+
 
 class CopyResult(msgspec.Struct, frozen=True, kw_only=True):
     """What a copy came to."""
@@ -71,6 +75,10 @@ def silent(subject: str, count: int, total: int) -> None:
     """No progress shown."""
 
 
+def no_note(is_certain: bool) -> None:
+    """Nothing noted."""
+
+
 def copy(
     source: Kernel,
     target: Store,
@@ -81,16 +89,19 @@ def copy(
     point: str = "",
     who: str = "",
     progress: CopyProgress = silent,
+    note_target: NoteTarget = no_note,
 ) -> CopyResult:
     """Copy a lake to an empty store, or go on with doing so.
 
     From a ``point`` of a backup, a lake that is no fork has the id that it had, and nothing is sealed.
+    ``note_target`` notes elsewhere where the lake will be; if it fails, the copy ends there.
 
     ``LakeExists`` or ``InvalidRequest`` if the target holds anything but this very copy. ``LakeMoved`` if the
     source is moving elsewhere. ``Damaged`` if the source is, or if the copy does not hold what it should.
     """
     with ThreadPoolExecutor(WORKERS) as workers:
-        return _Copy(source, target, source_place, target_place, fork, point, who, progress, workers).run()
+        places = source_place, target_place
+        return _Copy(source, target, places, fork, point, who, progress, note_target, workers).run()
 
 
 class _Copy:
@@ -98,16 +109,16 @@ class _Copy:
         self,
         source: Kernel,
         target: Store,
-        source_place: str,
-        target_place: str,
+        places: tuple[str, str],
         is_fork: bool,
         point: str,
         who: str,
         progress: CopyProgress,
+        note_target: NoteTarget,
         workers: Executor,
     ) -> None:
         self._source, self._target = source, target
-        self._places = source_place, target_place
+        self._places, self._note_target = places, note_target
         self._is_fork, self._who, self._progress, self._workers = is_fork, who, progress, workers
         self._point, self._moves = point, not is_fork and not point
         self._lake = self._begin()
@@ -128,6 +139,8 @@ class _Copy:
         if not repeated:
             self._check()
             self._seal_source_and_open_target()
+        elif self._moves:
+            self._note_target(True)  # an earlier release may have moved the lake without
         return self._make_result(repeated)
 
     def _make_result(self, repeated: bool) -> CopyResult:
@@ -154,6 +167,7 @@ class _Copy:
             if lake.sealed is not None and self._moves:
                 raise lake_moved_error(lake.sealed, self._source.store)
             self._require_empty()
+            self._note_target(False)
             identity = str(uuid4()) if self._is_fork else lake.id
             arrival = CopyArrival(
                 copy=str(uuid4()),
@@ -337,6 +351,7 @@ class _Copy:
     def _seal_source_and_open_target(self) -> None:
         """The source gives the lake away, then the target opens: at no time do both take writes."""
         if self._moves:
+            self._note_target(True)  # once more: a table may have come that was not there before
             finish(self._source.store, self._source.settings, self._own_arrival.copy)
         self._rewrite(
             lambda lake: msgspec.structs.replace(

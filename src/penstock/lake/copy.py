@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import NamedTuple, TypedDict
 
 from penstock.errors import InvalidRequest, PenstockError
@@ -80,22 +80,25 @@ def move_lake(
 
     The lake keeps its id. After an interruption, the same call continues; ``cancel_move`` cancels the move
     instead. ``undo_move`` moves the lake back, as long as nothing was written to the target. Tables stay
-    where they are: only the lake moves.
+    where they are: only the lake moves. A note in the warehouse says where the lake is (see
+    ``fork_notes.py``); where that cannot be written, the move is refused.
     """
     with open_lake_at(source, author, settings, clock) as lake, open_target(target, clock) as place:
-        copied = copy(
+
+        def note_target(is_certain: bool) -> None:
+            notes = fork_notes(lake)
+            if notes is not None:
+                _note_move(notes, lake.id, place_of(place), clock(), is_certain)
+
+        return copy(
             lake.kernel,
             place,
             source_place=lake.url,
             target_place=place_of(place),
             who=lake.author,
             progress=progress,
+            note_target=note_target,
         )
-        with suppress(PenstockError):  # who moves a database need not be able to write files of tables
-            notes = fork_notes(lake)
-            if notes is not None:
-                notes.note_owner(lake.id, place_of(place), clock())
-        return copied
 
 
 def undo_move(
@@ -201,11 +204,27 @@ def open_target(target: Place, clock: Clock) -> Iterator[Store]:
 
 
 def fork_notes(lake: Lake) -> ForkNotes | None:
-    """The notes of forks of a lake; nothing if it has no tables."""
+    """The notes of forks of a lake; nothing if it has no tables, or no place for any."""
     embedded = lake.catalogue
-    if not isinstance(embedded, Embedded) or not embedded.has_any_tables():
+    if not isinstance(embedded, Embedded) or not lake.roots or not embedded.has_any_tables():
         return None
     return ForkNotes(embedded.kernel.store, embedded.places)
+
+
+def _note_move(notes: ForkNotes, lake_id: str, target: str, now_us: int, is_certain: bool) -> None:
+    try:
+        notes.note_owner(lake_id, target, now_us, is_certain=is_certain)
+    except PenstockError as error:
+        message = (
+            f"the note that the lake moves to {target} could not be written to its warehouse, so the move "
+            f"stopped: {error.message}\n  By that note whoever restores a backup finds the lake. Run the "
+            "same command where the warehouse can be written."
+        )
+        if is_certain:
+            message += (
+                " Until then the lake takes no writes, unless 'penstock move SOURCE --cancel' cancels it."
+            )
+        raise type(error)(message, **error.details) from error
 
 
 def _is_fork_of(description: LakeDescription, source_id: str) -> bool:

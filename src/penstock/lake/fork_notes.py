@@ -90,12 +90,16 @@ class ForkNotes:
                 note = ForkNote(forked_from=forked_from, target=target, lake=lake_id, until_us=now_us)
                 pool.put(_note_name(target), msgspec.json.encode(note))
 
-    def note_owner(self, lake_id: str, target: str, now_us: int) -> None:
-        """Note that a lake is at a place and owns its tables there. If it was a fork, it is none any more."""
+    def note_owner(self, lake_id: str, target: str, now_us: int, *, is_certain: bool = True) -> None:
+        """Note that a lake is at a place and owns its tables there. If it was a fork, it is none any more.
+
+        A lake that may yet not get there is noted only where no note is: that one may be of a fork in use.
+        """
         for pool in self._open_pools():
             (data,) = pool.read([_note_name(target)])
             earlier_note = _decode_note(data) if data is not None else None
-            if earlier_note is None or earlier_note.lake != lake_id or not earlier_note.is_of_owner:
+            is_noted = earlier_note is not None and earlier_note.lake == lake_id and earlier_note.is_of_owner
+            if data is None or (is_certain and not is_noted):
                 note = ForkNote(forked_from=lake_id, target=target, lake=lake_id, until_us=now_us)
                 pool.put(_note_name(target), msgspec.json.encode(note))
 
