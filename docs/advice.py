@@ -658,7 +658,11 @@ LAKES: Final = (
         "tests/advice/test_copies.py::test_a_cancelled_copy_is_deleted_and_begun_anew",
     ),
     Advice(
-        ("Restore the lake's database from a backup", "restore its database from a backup"),
+        (
+            "Restore the lake's database from a backup",
+            "restore its database from a backup",
+            "restore the lake's database from a backup",
+        ),
         "The lake has its state at the time of the backup. Commits since then are missing; tables whose"
         " logs or folders have them accept no commits until 'penstock resync'. First move away the old "
         "database's files beside it (`penstock.db-wal`, `penstock.db-shm`).",

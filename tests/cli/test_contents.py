@@ -87,7 +87,7 @@ def test_the_help_of_put_names_the_fields_that_there_are() -> None:
         ("[]", "a JSON object"),
         ("{}", 'has no "type"'),
         ('{"type": 5}', 'has no "type"'),
-        ('{"type": "ICEBERG_TABLE"}', "needs metadata_location"),
+        ('{"type": "ICEBERG_TABLE"}', "needs the field metadata_location"),
         ('{"type": "ICEBERG_TABLE", "metadata_location": 5}', "'metadata_location'"),
         ('{"type": "ICEBERG_TABLE", "metadata_location": "x", "snapshot_id": "5"}', "'snapshot_id'"),
         ('{"type": "ICEBERG_TABLE", "metadata_location": "x", "id": "no"}', "'id'"),

@@ -91,7 +91,8 @@ def _parse_content(kind: str, found: dict[str, Any]) -> AnyContent:
     values = {field: _parse_field_value(name, fields[field], value) for field, value in found.items()}
     missing = [field.name for field in fields.values() if field.required and field.name not in values]
     if missing:
-        raise InvalidContent(f"a content of the type {name} needs the fields {', '.join(missing)}")
+        noun = "field" if len(missing) == 1 else "fields"
+        raise InvalidContent(f"a content of the type {name} needs the {noun} {', '.join(missing)}")
     if cls is Unknown:
         values["type_name"] = "" if name == Unknown.content_type else name
     return cls(**values)

@@ -1,7 +1,8 @@
 """Asking: what DuckDB finds by a query in rows that it is given, within bounds of time and memory.
 
 A query sees these rows, and nothing else: no files, no network, no variables of the program. It reads, and
-cannot change anything. Rows come as streams, and are not held in memory as a whole.
+cannot change anything. Rows come as streams, and are not held in memory as a whole: Arrow reads up to
+1 GiB ahead of a query that takes them more slowly than they come.
 """
 
 from __future__ import annotations

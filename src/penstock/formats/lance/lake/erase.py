@@ -426,8 +426,8 @@ class LanceErasure:
         if unpromoted := self._parts.promoter.find_unpromoted(content):
             raise Unavailable(
                 f"older versions of '{self._key}' were not removed yet: the table's folder still "
-                f"lacks version {unpromoted[0].number}, which the lake copies there for Lance's readers; run "
-                "the same erase again in a moment"
+                f"lacks version {unpromoted[0].number}, which the lake copies there for Lance's readers; "
+                "erase again in a moment"
             )
         return 0, 0, ""
 
