@@ -89,6 +89,7 @@ def test_a_base_that_is_out_of_date_is_a_conflict(command: str, forked: Terminal
 def test_a_put_goes_to_the_branch_it_is_meant_for(forked: Terminal) -> None:
     forked.put("on_dev", "1", "--branch", "dev")
     assert forked.json("tables", "on_dev", "--ref", "dev")["items"] != []
+    assert forked.json("tables", "on_dev", "--at", "dev")["items"] != []
     assert forked.json("tables", "on_dev")["items"] == []
 
 

@@ -176,6 +176,8 @@ def group(name: str, *, examples: str = "", prints: Any = None) -> Callable[[F],
 def ref_option(f: F) -> F:
     return click.option(
         "--ref",
+        "--at",
+        "ref",
         metavar="REVISION",
         shell_complete=complete_revision,
         help="Where to look: a branch, tag, commit or revision such as main~3. [the default branch]",

@@ -11,8 +11,7 @@ import click
 import msgspec
 
 from penstock.cli.command_context import CommandContext, pass_call
-from penstock.cli.command_declaration import at_least, command
-from penstock.cli.completions import complete_revision
+from penstock.cli.command_declaration import at_least, command, ref_option
 from penstock.cli.rendering.rows import rows as show_rows
 from penstock.cli.rendering.screen import Screen
 from penstock.formats.rows.row_values import as_json, as_text, list_rows
@@ -41,14 +40,7 @@ $ penstock sql 'from shop.items' --ref main --format csv
 """,
 )
 @click.argument("query", metavar="QUERY")
-@click.option(
-    "--ref",
-    "--at",
-    "ref",
-    metavar="REVISION",
-    shell_complete=complete_revision,
-    help="Where to look: a branch, tag, commit or revision such as main~3. [the default branch]",
-)
+@ref_option
 @click.option(
     "--format",
     "form",
