@@ -11,6 +11,7 @@ from uuid import UUID
 import msgspec
 
 from penstock.lake.calls import describe_commit
+from penstock.lake.own_reads import OwnReads
 from penstock.lake.row_changes import MergeClause
 from penstock.lake.write_jobs import SaveMode
 from penstock.model.commits import Commit
@@ -112,15 +113,17 @@ class WriteRequest:
     source: str
     """The format, as Spark names it; empty if none is given."""
     mode: SaveMode
-    create: bool
-    options: dict[str, str]
+    create: bool = True
+    options: dict[str, str] = field(default_factory=dict)
     """For the writer of the files."""
-    properties: dict[str, str]
+    properties: dict[str, str] = field(default_factory=dict)
     message: str | None
-    author: str | None
-    idempotency_key: str | None
-    extra: WriteOptions
+    author: str | None = None
+    idempotency_key: str | None = None
+    extra: WriteOptions = field(default_factory=WriteOptions)
     """What is not for every format."""
+    own_reads: OwnReads = ()
+    """What the rows are made of that the table has."""
 
     @property
     def branch_name(self) -> str:
@@ -156,6 +159,8 @@ class ChangeRequest:
     message: str | None
     author: str | None
     idempotency_key: str | None
+    own_reads: OwnReads = ()
+    """What a source or a subquery reads of the table."""
 
     @property
     def table(self) -> Table:

@@ -7,6 +7,7 @@ that no commit names them.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Unpack, cast
 
 from penstock.errors import InvalidRequest, NotManaged, PenstockError
@@ -90,19 +91,29 @@ def write(
     """
     check_frame(df)
     chosen, source = _parse_format(format)
-    check_write_options(chosen, source, more)
     request = WriteRequest(
         lake=lake_of(df.sparkSession, lake),
         key=Key.parse(key),
         branch=branch,
         source=source,
         mode=parse_mode(mode),
-        create=more.get("create", True),
-        options=_option_texts(more.get("options")),
-        properties=_option_texts(more.get("properties")),
         message=message,
         author=author,
         idempotency_key=idempotency_key,
+    )
+    return write_request(df, chosen, request, more)
+
+
+def write_request(
+    df: DataFrame, chosen: SparkFormat, request: WriteRequest, more: WriteOptions
+) -> WriteResult | None:
+    """Do a write as ``request`` and further arguments say. Raises as ``write``."""
+    check_write_options(chosen, request.source, more)
+    request = replace(
+        request,
+        create=more.get("create", True),
+        options=_option_texts(more.get("options")),
+        properties=_option_texts(more.get("properties")),
         extra=cast("WriteOptions", {name: value for name, value in more.items() if name not in _OF_ALL}),
     )
     try:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from penstock.errors import InvalidRequest
+from penstock.lake.own_reads import OwnReads
 from penstock.lake.query_pins import PinnedCommit
 from penstock.lake.scan_files import ScanCondition
 from penstock.lake.views import Snapshot
@@ -63,6 +64,14 @@ class TableFacts(msgspec.Struct, frozen=True, kw_only=True):
     """The expressions of columns that have a default."""
     computed: tuple[str, ...] = ()
     """The columns that the table gives values to by itself: generated and identity columns."""
+
+
+class StatementRead(msgspec.Struct, frozen=True, kw_only=True):
+    """A table that a statement reads, at the commit of its query."""
+
+    table: TableFacts
+    where: str | None = None
+    """What every row that it needs fulfils, as far as it is known."""
 
 
 class ColumnValues(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,6 +161,8 @@ class CatalogRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What every row that a query needs of a table fulfils, as far as it is known."""
     conditions: tuple[ScanCondition, ...] = ()
     """The same of the files of a scan."""
+    reads: tuple[StatementRead, ...] = ()
+    """The tables of the lake that a statement reads which writes to one."""
     files: tuple[str, ...] = ()
     """The names of the files of a scan below the table's root, decoded, if they are few; otherwise it may be
     of all files of the table."""
@@ -303,6 +314,8 @@ class RowOrder(msgspec.Struct, frozen=True, kw_only=True):
     is_dynamic: bool = False
     """Whether only partitions are overwritten that the rows are in."""
     replace_where: str | None = None
+    own_reads: OwnReads = ()
+    """What the statement reads of the table."""
     zone: str = "UTC"
     """Of the session."""
     message: str

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from penstock.errors import InvalidRequest
+from penstock.lake.own_reads import own_reads
 from penstock.lake.sql_catalog.formats import SqlFormat, needs_python, sql_format_named, sql_format_of
 from penstock.lake.sql_catalog.requests import CatalogRequest, RowOrder, WritePlan
 from penstock.lake.sql_catalog.tables import (
@@ -72,6 +73,7 @@ def _insert_order(lake: Lake, request: CatalogRequest) -> tuple[SqlFormat, RowOr
         schema=request.schema,
         is_dynamic=request.dynamic,
         replace_where=request.replace_where,
+        own_reads=own_reads(lake, request, key, branch),
         zone=request.zone,
         message=f"{verb} {key}",
         author=request.user,
@@ -104,6 +106,7 @@ def _new_order(lake: Lake, request: CatalogRequest) -> tuple[SqlFormat, RowOrder
         properties=table_properties(request.properties),
         description=request.comment or "",
         is_new=True,
+        own_reads=own_reads(lake, request, key, branch),
         message=f"{verb} TABLE {key} AS SELECT",
         author=request.user,
     )

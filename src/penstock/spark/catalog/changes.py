@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from penstock.errors import InvalidRequest, KeyNotFound
+from penstock.lake.own_reads import own_reads
 from penstock.lake.row_changes import MergeClause
 from penstock.lake.sql_catalog.requests import CatalogRequest, ClauseParts
 from penstock.lake.sql_catalog.tables import (
@@ -18,10 +20,15 @@ from penstock.lake.sql_catalog.tables import (
     table_properties,
 )
 from penstock.lake.sql_catalog.writer_options import WriterOptions
-from penstock.spark.format import default_format, format_of, named_format
-from penstock.spark.merge_builder import MergeBuilder, merge
-from penstock.spark.row_changes import delete, update
-from penstock.spark.writer import write
+from penstock.lake.sql_catalog.writes import written_name
+from penstock.lake.write_jobs import SaveMode
+from penstock.spark.catalog.overwrites import overwrite_read_table
+from penstock.spark.change_requests import build_request
+from penstock.spark.format import SparkFormat, ask_format, default_format, format_of, named_format
+from penstock.spark.merge_builder import MergeBuilder
+from penstock.spark.requests import ChangeRequest, RowMerge, WriteRequest
+from penstock.spark.row_changes import delete
+from penstock.spark.writer import write, write_request
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -37,7 +44,7 @@ def write_rows(
     rows = _wrap_frame(spark, parts[0])
     if request.table is None:
         return _create_filled(lake, request, rows)
-    key, branch = request.written_table
+    key, _ = request.written_table
     spark_format = named_format(request.table.provider)
     options = WriterOptions.parse(request)
     if options.is_partial and request.replace_where is not None:
@@ -52,21 +59,40 @@ def write_rows(
             more["partition_overwrite"] = "dynamic"
         elif request.mode == "overwrite" and "partition_overwrite" in spark_format.write_options:
             more["partition_overwrite"] = "static"  # whatever the session says of writes that do not say
-    write(
-        rows,
-        key,
-        format=None if spark_format.is_default else request.table.provider,
-        mode=request.mode,
-        branch=branch,
-        lake=lake,
-        message=f"{'INSERT INTO' if request.mode == 'append' else 'INSERT OVERWRITE'} {key}",
-        **more,
-    )
+    verb = "INSERT INTO" if request.mode == "append" else "INSERT OVERWRITE"
+    _write(rows, lake, request, spark_format, request.table.provider, more, f"{verb} {key}")
     return {}
 
 
+def _write(
+    rows: DataFrame,
+    lake: Lake,
+    request: CatalogRequest,
+    spark_format: SparkFormat,
+    provider: str,
+    more: WriteOptions,
+    message: str,
+) -> None:
+    """Write rows to the table of a request, which may be made of rows that it has."""
+    key, branch = written_name(request)
+    write_order = WriteRequest(
+        lake=lake,
+        key=key,
+        branch=branch,
+        source="" if spark_format.is_default else provider,
+        mode=request.save_mode,
+        message=message,
+        own_reads=own_reads(lake, request, key, branch),
+    )
+    is_checked = spark_format.is_default or bool(request.transaction)
+    if write_order.own_reads and write_order.mode is SaveMode.OVERWRITE and not is_checked:
+        overwrite_read_table(rows, spark_format, write_order, more)
+    else:
+        write_request(rows, spark_format, write_order, more)
+
+
 def _create_filled(lake: Lake, request: CatalogRequest, rows: DataFrame) -> dict[str, Any]:
-    key, branch = request.written_key
+    key, _ = request.written_key
     if request.location is not None:
         raise InvalidRequest(
             f"LOCATION is not supported, because the lake chooses the location of '{key}': leave it out"
@@ -94,16 +120,8 @@ def _create_filled(lake: Lake, request: CatalogRequest, rows: DataFrame) -> dict
             more["overwrite_schema"] = True
         if "partition_overwrite" in spark_format.write_options:
             more["partition_overwrite"] = "static"
-    write(
-        rows,
-        key,
-        format=None if spark_format.is_default else provider,
-        mode=request.mode,
-        branch=branch,
-        lake=lake,
-        message=f"{'REPLACE' if request.is_replace else 'CREATE'} TABLE {key} AS SELECT",
-        **more,
-    )
+    verb = "REPLACE" if request.is_replace else "CREATE"
+    _write(rows, lake, request, spark_format, provider, more, f"{verb} TABLE {key} AS SELECT")
     return {}
 
 
@@ -168,8 +186,8 @@ def delete_rows(
     spark: SparkSession, lake: Lake, request: CatalogRequest, parts: Sequence[Any]
 ) -> dict[str, Any]:
     """DELETE FROM."""
-    key, branch = request.written_table
-    delete(spark, key, _optional_column(parts, request.condition), branch=branch, lake=lake)
+    change, condition = _build_change(spark, lake, request), _optional_column(parts, request.condition)
+    ask_format(change.table, lambda spark_format: spark_format.delete(change, condition))
     return {}
 
 
@@ -177,9 +195,9 @@ def update_rows(
     spark: SparkSession, lake: Lake, request: CatalogRequest, parts: Sequence[Any]
 ) -> dict[str, Any]:
     """UPDATE."""
-    key, branch = request.written_table
+    change, condition = _build_change(spark, lake, request), _optional_column(parts, request.condition)
     values = _assigned_values(parts, request.values)
-    update(spark, key, values, _optional_column(parts, request.condition), branch=branch, lake=lake)
+    ask_format(change.table, lambda spark_format: spark_format.update(change, values, condition))
     return {}
 
 
@@ -187,13 +205,20 @@ def merge_rows(
     spark: SparkSession, lake: Lake, request: CatalogRequest, parts: Sequence[Any]
 ) -> dict[str, Any]:
     """MERGE INTO."""
-    key, branch = request.written_table
-    source = _wrap_frame(spark, parts[request.source])
-    on = _wrap_column(parts[request.on])
-    builder = merge(source, key, on, branch=branch, lake=lake, merge_schema=request.merge_schema)
-    clauses = tuple(_make_clause(parts, clause) for clause in request.clauses)
-    MergeBuilder(builder.change, builder.plan._replace(clauses=clauses)).commit()
+    plan = RowMerge(
+        _wrap_frame(spark, parts[request.source]),
+        _wrap_column(parts[request.on]),
+        tuple(_make_clause(parts, clause) for clause in request.clauses),
+        request.merge_schema,
+    )
+    MergeBuilder(_build_change(spark, lake, request), plan).commit()
     return {}
+
+
+def _build_change(spark: SparkSession, lake: Lake, request: CatalogRequest) -> ChangeRequest:
+    key, branch = request.written_table
+    change = build_request(spark, key, lake, branch, None, None)
+    return replace(change, own_reads=own_reads(lake, request, key, branch))
 
 
 def _make_clause(parts: Sequence[Any], clause: ClauseParts) -> MergeClause:

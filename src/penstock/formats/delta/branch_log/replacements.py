@@ -171,12 +171,7 @@ class ReplacedFiles(msgspec.Struct, frozen=True):
         adds = [add for add in snapshot.files() if region.holds(add.partition_values)]
         for add in adds:
             if not region.is_decided(add.partition_values):
-                values = ", ".join(f"{name}={text}" for name, text in add.partition_values.items())
-                raise InvalidRequest(
-                    f"{snapshot.table} has a file of the partition {values}, and it cannot be "
-                    "determined whether the overwrite replaces it; select partitions by other columns, "
-                    "or replace all of them"
-                )
+                raise undecided_error(str(snapshot.table), add.partition_values)
         return _new_replaced(region, {add.key: removal(add, now_ms) for add in adds})
 
     @classmethod
@@ -215,6 +210,15 @@ class ReplacedFiles(msgspec.Struct, frozen=True):
             if isinstance(action, Add) and self.region.holds(action.partition_values):
                 files[action.key] = removal(action, now_ms)
         return self if files == self.files else _new_replaced(self.region, files)
+
+
+def undecided_error(table: str, values: Mapping[str, str | None]) -> InvalidRequest:
+    """A file of which nobody knows whether an overwrite replaces it."""
+    described = ", ".join(f"{name}={text}" for name, text in values.items())
+    return InvalidRequest(
+        f"{table} has a file of the partition {described}, and it cannot be determined whether the overwrite "
+        "replaces it; select partitions by other columns, or replace all of them"
+    )
 
 
 def _new_replaced(region: PartitionRegion, files: dict[FileKey, Remove]) -> ReplacedFiles:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from penstock.errors import InvalidRequest
+from penstock.formats.delta.branch_log.replacements import undecided_error
 from penstock.formats.delta.lake.calls import TablePart
 from penstock.formats.delta.protocol.actions import Action, Add, Metadata
 from penstock.formats.delta.protocol.column_mapping import stored_name
@@ -67,6 +68,22 @@ def replaced_parts(
         TablePart(values={names[name]: (text,) for name, text in values.items()})
         for values in partitions.values()
     )
+
+
+def replaced_files(metadata: Metadata, parts: Sequence[TablePart], files: Iterable[Add]) -> list[Add]:
+    """Of the files of a table, those in the parts that an overwrite replaces; all files for no part.
+
+    ``InvalidRequest`` if a file's partition values do not tell whether it is in one of them.
+    """
+    region = PartitionRegion(
+        metadata.schema_string,
+        tuple(PartitionFilter(part.values, part.where) for part in parts) or (PartitionFilter(),),
+    )
+    chosen = [file for file in files if region.holds(file.partition_values)]
+    for file in chosen:
+        if not region.is_decided(file.partition_values):
+            raise undecided_error("the table", file.partition_values)
+    return chosen
 
 
 def decided_by_partitions(metadata: Metadata, where: str, time_zone: str | None) -> bool:

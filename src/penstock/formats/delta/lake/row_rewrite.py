@@ -70,12 +70,14 @@ def commit_planned(
     plan: Callable[[Job], RowRewrite | None],
     description: CommitDescription,
     idempotency_key: str | None,
+    can_plan_anew: Callable[[TableConflict, Job, Job], bool] | None = None,
 ) -> TableCommitResult | None:
     """Plan a change of a table and commit it; ``None`` if there is nothing to do.
 
     A change that came too late only because its files got others with the same rows, or because of appends,
     is planned anew, on the table as it is then. ``TableConflict`` if others changed what it rests on.
     """
+    is_harmless = _can_be_planned_anew if can_plan_anew is None else can_plan_anew
     for tries_left in reversed(range(TRIES_MAX)):
         planned = plan(table)
         if planned is None:
@@ -84,7 +86,7 @@ def commit_planned(
             return planned.commit(description, idempotency_key)
         except TableConflict as conflict:
             fresh = table.again()
-            if not tries_left or not _can_be_planned_anew(conflict, table, fresh):
+            if not tries_left or not is_harmless(conflict, table, fresh):
                 raise
             table = fresh
     raise AssertionError("unreachable: the last attempt neither returned nor raised an error")
@@ -106,6 +108,15 @@ def _can_be_planned_anew(conflict: TableConflict, before: DeltaJob, after: Delta
     return all(
         past.operation.upper() in MAINTENANCE or past.info.get("isBlindAppend") is True for past in since
     )
+
+
+def has_only_maintenance(before: DeltaJob, after: DeltaJob) -> bool:
+    """Whether nothing came in between but versions that gave files others with the same rows."""
+    count = after.version - before.version
+    if before.id != after.id or count <= 0:
+        return False
+    since = after.snapshot.outside_read_set.history(count)
+    return len(since) == count and all(past.operation.upper() in MAINTENANCE for past in since)
 
 
 def check_changeable(table: DeltaJob) -> None:

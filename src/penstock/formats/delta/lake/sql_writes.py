@@ -16,7 +16,8 @@ from uuid import UUID, uuid4
 import msgspec
 
 from penstock.errors import InvalidRequest, TableConflict, TableExists, TooLarge
-from penstock.formats.delta.lake.calls import CreateTable, WriterReads
+from penstock.formats.delta.lake import own_reads
+from penstock.formats.delta.lake.calls import CreateTable, TablePart
 from penstock.formats.delta.lake.file_actions import file_actions
 from penstock.formats.delta.lake.footer_stats import leaves_in_footer
 from penstock.formats.delta.lake.job_outputs import ParquetOutput
@@ -26,7 +27,7 @@ from penstock.formats.delta.lake.row_rewrite import check_changeable
 from penstock.formats.delta.lake.schema_evolution import partition_names
 from penstock.formats.delta.lake.table import data_folder, done_before, lines_of, lines_to_send
 from penstock.formats.delta.lake.table_job import DeltaJob
-from penstock.formats.delta.protocol.actions import CommitInfo, Metadata
+from penstock.formats.delta.protocol.actions import Action, CommitInfo, Metadata
 from penstock.formats.delta.protocol.column_mapping import ColumnMapping, assign_columns, mapping_of
 from penstock.formats.delta.protocol.column_rules import constraints_of, fills_itself
 from penstock.formats.delta.protocol.properties import RANDOM_PREFIXES, is_on, materializes_partitions
@@ -36,6 +37,7 @@ from penstock.formats.delta.rows.merged_schemas import check_names, new_table_sc
 from penstock.formats.delta.rows.stats import StatsLeaf, indexed_leaves
 from penstock.formats.rows.arrow_types import loosened
 from penstock.formats.rows.schema import Field, parse_schema, write_schema
+from penstock.lake.answers import TableCommitResult
 from penstock.lake.call import describe_commit
 from penstock.lake.job_files import JobStart
 from penstock.lake.sql_catalog.formats import needs_python
@@ -145,7 +147,9 @@ def commit_write(lake: Lake, order: RowOrder, written: WrittenRows) -> None:
     if order.is_new:
         _create(lake, order, written)
         return
-    table = DeltaJob(lake, order.key, order.branch)
+    table = DeltaJob(
+        lake, order.key, order.branch, at=own_reads.oldest_read(lake, order.key, order.own_reads)
+    )
     _check_insert(table, order)
     if _digest(table.metadata) != written.planned:
         why = "its columns or properties were changed while the rows were written: run the statement again"
@@ -156,15 +160,27 @@ def commit_write(lake: Lake, order: RowOrder, written: WrittenRows) -> None:
         replaces = replaced_parts(table.metadata, actions, order.replace_where, is_dynamic=order.is_dynamic)
     if not actions and replaces is None:
         return
-    table.commit(
-        actions,
-        operation="WRITE",
-        parameters={"mode": "Overwrite" if order.mode is SaveMode.OVERWRITE else "Append"},
-        reads=WriterReads(),
-        replaces=replaces,
-        description=describe_commit(order.message, order.author or None),
-        idempotency_key=written.job,
-        keep_files=True,
+
+    def commit(
+        table: DeltaJob, actions: Sequence[Action], replaces: Sequence[TablePart] | None
+    ) -> TableCommitResult:
+        return table.commit(
+            actions,
+            operation="WRITE",
+            parameters={"mode": "Overwrite" if order.mode is SaveMode.OVERWRITE else "Append"},
+            reads=reads,
+            replaces=replaces,
+            description=describe_commit(order.message, order.author or None),
+            idempotency_key=written.job,
+            keep_files=True,
+        )
+
+    reads = own_reads.read_set(table, order.own_reads, order.zone)
+    if not order.own_reads:
+        commit(table, actions, replaces)
+        return
+    own_reads.commit_on_reads(
+        table, replaces, lambda table, removed: commit(table, [*removed, *actions], None)
     )
 
 

@@ -23,7 +23,9 @@ from penstock.formats.rows.schema import StructType, parse_schema
 from penstock.lake.answers import TableCommitResult
 from penstock.lake.call import CommitDescription
 from penstock.lake.job_files import JobStart
+from penstock.lake.query_pins import PinnedCommit
 from penstock.lake.transactions.read_set import is_serializable, note_reads
+from penstock.lake.views import Snapshot
 from penstock.model.keys import Key
 from penstock.model.reads import Read
 
@@ -41,13 +43,17 @@ class DeltaJob:
     ``KeyNotFound`` if it is not there.
     """
 
-    def __init__(self, lake: Lake, key: str | Key, branch: str | None = None) -> None:
+    def __init__(
+        self, lake: Lake, key: str | Key, branch: str | None = None, *, at: PinnedCommit | None = None
+    ) -> None:
+        """``at`` is the commit of the branch at which the job reads the table, by default its head."""
         self.lake, self.key = lake, Key.parse(key)
         self.branch = branch if branch is not None else lake.default_branch
         self.job = uuid4()
         self._began = JobStart.now(lake)
         # At one commit: if the branch is set to another, a version there may have the same number.
-        self._table = lake.at(self.branch).outside_read_set.table(self.key)
+        snapshot = lake.at(self.branch) if at is None else Snapshot(lake, at.commit, at.via)
+        self._table = snapshot.outside_read_set.table(self.key)
         self._now = lake.do(GetTableVersions(key=self.key, at=self._table.ref, via=self._table.via, limit=0))
         self.protocol, self.metadata = self._now.parse_declared()
 

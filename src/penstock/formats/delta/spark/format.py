@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from penstock.formats.delta.lake import file_upkeep, row_rewrite
+from penstock.errors import TableConflict
+from penstock.formats.delta.lake import file_upkeep, own_reads, row_rewrite
 from penstock.formats.delta.lake.auto_compaction import compact_if_due
 from penstock.formats.delta.lake.file_columns import FileColumns, shown_schema
 from penstock.formats.delta.lake.row_rewrite import RowRewrite
@@ -198,12 +199,41 @@ def _choose_files(table: Table, request: ReadRequest, zone: str | None) -> _Need
 
 
 def _rewrite_rows(change: ChangeRequest, plan: Callable[[JobTable], RowRewrite | None]) -> WriteResult | None:
-    table = JobTable(change.lake, change.key, change.branch)
+    pin = own_reads.oldest_read(change.lake, change.key, change.own_reads)
+    table = JobTable(change.lake, change.key, change.branch, at=pin)
     ratified = row_rewrite.done_before(table, change.idempotency_key)
     if ratified is None:
-        ratified = row_rewrite.commit_planned(table, plan, change.commit_meta, change.idempotency_key)
+        if change.own_reads:
+            ratified = _rewrite_read_rows(change, table, plan)
+        else:
+            ratified = row_rewrite.commit_planned(table, plan, change.commit_meta, change.idempotency_key)
         _compact_if_due(change.spark, change.table, ratified)
     return _make_result(ratified, change.key, table.branch)
+
+
+def _rewrite_read_rows(
+    change: ChangeRequest, table: JobTable, plan: Callable[[JobTable], RowRewrite | None]
+) -> TableCommitResult | None:
+    """The same by a statement whose source or subquery reads the table: it rests on that, too.
+
+    It is not planned anew on a table that has got rows: those are not in what was read.
+    """
+    zone = change.spark.conf.get("spark.sql.session.timeZone", None)
+    reads = own_reads.read_set(table, change.own_reads, zone)
+
+    def plan_on_reads(current: JobTable) -> RowRewrite | None:
+        planned = plan(current)
+        return planned and planned._replace(reads=own_reads.unite(planned.reads, reads))
+
+    def has_same_rows(_: TableConflict, before: JobTable, after: JobTable) -> bool:
+        return row_rewrite.has_only_maintenance(before, after)
+
+    try:
+        return row_rewrite.commit_planned(
+            table, plan_on_reads, change.commit_meta, change.idempotency_key, has_same_rows
+        )
+    except TableConflict as conflict:
+        raise own_reads.explain(conflict) from None
 
 
 def _compact_if_due(spark: SparkSession, table: Table, ratified: TableCommitResult | None) -> None:

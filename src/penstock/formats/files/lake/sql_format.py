@@ -14,7 +14,7 @@ from penstock.formats.files.lake.session_reads import ReadFacts, read_table
 from penstock.formats.files.lake.sessions import SessionCaller
 from penstock.lake.scan_files import ScanColumn, ScanPiece, TableScan
 from penstock.lake.session_settings import OPTION
-from penstock.lake.sql_catalog.formats import SqlFormat
+from penstock.lake.sql_catalog.formats import WITH_PYTHON, SqlFormat
 from penstock.lake.sql_catalog.requests import (
     CatalogRequest,
     EmptyTable,
@@ -23,6 +23,7 @@ from penstock.lake.sql_catalog.requests import (
     WritePlan,
 )
 from penstock.lake.write_jobs import SaveMode
+from penstock.model.transactions import names_transaction
 from penstock.storage.hadoop import hadoop_address
 from penstock.storage.places import SCRATCH
 
@@ -112,6 +113,14 @@ class FilesSql(SqlFormat):
             raise InvalidRequest(
                 f"'{key}' is a {self.described}, which does not support replacing rows by a condition: "
                 "INSERT OVERWRITE replaces all rows, or whole partitions",
+                table=str(key),
+            )
+        is_in_transaction = order.branch is not None and names_transaction(order.branch)
+        if order.own_reads and order.mode is SaveMode.OVERWRITE and not is_in_transaction:
+            raise InvalidRequest(
+                f"'{key}' is a {self.described}, which a Spark driver without Python overwrites by its own "
+                "rows only in a transaction: put BEGIN TRANSACTION before the statement and COMMIT after it, "
+                f"or {WITH_PYTHON}",
                 table=str(key),
             )
         if order.properties:

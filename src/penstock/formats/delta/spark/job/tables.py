@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 from penstock.formats.delta.lake.table_job import DeltaJob
 from penstock.formats.delta.protocol.actions import Add, Cdc, Metadata
 from penstock.formats.delta.spark.job.files import write_files
+from penstock.lake.query_pins import PinnedCommit
 from penstock.model.keys import Key
 from penstock.spark.schemas import to_spark_schema
 
@@ -22,10 +23,16 @@ class JobTable(DeltaJob):
     """A table of a branch, and one job of Spark's that changes it."""
 
     def __init__(
-        self, lake: Lake, key: str | Key, branch: str | None = None, options: Mapping[str, str] = {}
+        self,
+        lake: Lake,
+        key: str | Key,
+        branch: str | None = None,
+        options: Mapping[str, str] = {},
+        *,
+        at: PinnedCommit | None = None,
     ) -> None:
         """``options`` are for Spark's Parquet writer."""
-        super().__init__(lake, key, branch)
+        super().__init__(lake, key, branch, at=at)
         self._options = options
 
     @property

@@ -10,6 +10,7 @@ import msgspec
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.protocol.actions import Txn
 from penstock.lake.call import CommitDescription
+from penstock.lake.own_reads import OwnReads
 from penstock.lake.write_jobs import SaveMode
 from penstock.spark.requests import WriteRequest
 from penstock.spark.write_arguments import (
@@ -50,6 +51,8 @@ class DeltaWriteOptions(msgspec.Struct, frozen=True, kw_only=True):
     batch: int | None
     said: CommitDescription
     idempotency_key: str | None
+    own_reads: OwnReads = ()
+    """What the rows are made of that the table has."""
 
     @property
     def batches(self) -> list[Txn]:
@@ -84,6 +87,7 @@ def order_of(spark: SparkSession, request: WriteRequest) -> DeltaWriteOptions:
         batch=extra.get("batch"),
         said=request.commit_meta,
         idempotency_key=request.idempotency_key,
+        own_reads=request.own_reads,
     )
     check(order)
     return order

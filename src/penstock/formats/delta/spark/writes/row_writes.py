@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from penstock.errors import CommitConflict, IdempotencyKeyReused, KeyNotFound
+from penstock.formats.delta.lake import own_reads
 from penstock.formats.delta.lake.table import done_before
 from penstock.formats.delta.spark.job.tables import JobTable
 from penstock.formats.delta.spark.writes import table_creation, table_fill
@@ -74,6 +75,7 @@ def _write_with_retries(
 
 def _find_table(lake: Lake, key: Key, branch: str, order: DeltaWriteOptions) -> JobTable | None:
     try:
-        return JobTable(lake, key, branch, order.options)
+        pin = own_reads.oldest_read(lake, key, order.own_reads)
+        return JobTable(lake, key, branch, order.options, at=pin)
     except KeyNotFound:
         return None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from penstock.errors import InvalidRequest
+from penstock.formats.delta.lake import own_reads
 from penstock.formats.delta.lake.calls import TablePart, WriterReads
 from penstock.formats.delta.lake.column_ids import reserve_column_ids
 from penstock.formats.delta.lake.identity_numbers import IdentityNumbers
@@ -76,6 +77,7 @@ def _write_numbered(
     time_zone = df.sparkSession.conf.get("spark.sql.session.timeZone", None)
     if where is not None and not decided_by_partitions(becomes, where, time_zone):
         actions, reads = replace_rows(rows, table, where, becomes)
+        reads = own_reads.unite(reads, own_reads.read_set(table, order.own_reads, time_zone))
         return table.commit(
             [*metadata_changes(table, numbers.mark(becomes)), *order.batches, *actions],
             operation="WRITE",
@@ -104,18 +106,31 @@ def _commit_files(
     numbers: IdentityNumbers,
 ) -> TableCommitResult:
     """Commit files. If others changed what the table is, they are offered again as long as they fit it."""
+    reads = WriterReads(applications=tuple(batch.app_id for batch in order.batches))
+    if order.own_reads:
+        time_zone = df.sparkSession.conf.get("spark.sql.session.timeZone", None)
+        reads = own_reads.unite(reads, own_reads.read_set(table, order.own_reads, time_zone))
 
-    def commit(table: DeltaJob, actions: Sequence[Action]) -> TableCommitResult:
+    def commit(
+        table: DeltaJob, actions: Sequence[Action], replaces: Sequence[TablePart] | None = replaces
+    ) -> TableCommitResult:
         return table.commit(
             [*order.batches, *actions],
             operation="WRITE",
             parameters=order.parameters,
-            reads=WriterReads(applications=tuple(batch.app_id for batch in order.batches)),
+            reads=reads,
             replaces=replaces,
             description=order.said,
             idempotency_key=order.idempotency_key,
             keep_files=True,
         )
+
+    if order.own_reads:
+        changes = metadata_changes(table, numbers.mark(becomes))
+        with removed_if_refused(table.place, files):
+            return own_reads.commit_on_reads(
+                table, replaces, lambda table, removed: commit(table, [*changes, *removed, *files], None)
+            )
 
     def become(metadata: Metadata) -> Metadata:
         return numbers.mark(_metadata_after_write(df, table, metadata, order))

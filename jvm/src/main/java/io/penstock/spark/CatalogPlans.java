@@ -208,7 +208,9 @@ final class CatalogPlans extends Rule<LogicalPlan> {
   private LogicalPlan read(DataSourceV2Relation relation, String where) {
     LakeTable table = (LakeTable) relation.table();
     Object rows = table.catalog().hasPython() ? readByPython(table, where) : table.rows(where);
-    return shown(table, rows, relation.output());
+    LogicalPlan plan = shown(table, rows, relation.output());
+    StatementReads.mark(plan, table, where);
+    return plan;
   }
 
   /** The rows of a table as a stream, which Python makes as penstock.spark.stream does. */
@@ -325,6 +327,7 @@ final class CatalogPlans extends Rule<LogicalPlan> {
   }
 
   private LogicalPlan write(PenstockCatalog catalog, Map<String, Object> request, LogicalPlan rows) {
+    request.put("reads", StatementReads.of(catalog, rows));
     Runnable work =
         catalog.hasPython()
             ? () -> catalog.act(session, "write", request, List.of(frame(rows)))
@@ -394,6 +397,7 @@ final class CatalogPlans extends Rule<LogicalPlan> {
     merge.notMatchedBySourceActions().foreach(one -> clauses.add(clause("not matched by source", one, parts)));
     parts.request.put("clauses", clauses);
     parts.request.put("source", parts.all.size());
+    parts.reads.addAll(StatementReads.of(table.catalog(), rows));
     parts.request.put("merge_schema", table.isWidened());
     Runnable work =
         () -> {
@@ -430,10 +434,15 @@ final class CatalogPlans extends Rule<LogicalPlan> {
     final List<Object> all = new ArrayList<>();
     /** The same as SQL. */
     final List<String> texts = new ArrayList<>();
+    /** What subqueries read, and other parts of the statement. */
+    final List<Map<String, Object>> reads = new ArrayList<>();
+    private final PenstockCatalog catalog;
     private final Map<ExprId, List<String>> names = new HashMap<>();
 
     Parts(LakeTable table) {
+      catalog = table.catalog();
       request.put("table", table.facts());
+      request.put("reads", reads);
     }
 
     void name(LogicalPlan plan, String qualifier) {
@@ -445,6 +454,7 @@ final class CatalogPlans extends Rule<LogicalPlan> {
     /** Take an expression in; returns its place. */
     int add(Expression expression) {
       checkSubqueries(expression);
+      reads.addAll(StatementReads.of(catalog, expression));
       Expression column = named(expression, names);
       all.add(ExpressionUtils$.MODULE$.column(column));
       texts.add(column.sql());

@@ -107,6 +107,12 @@ public final class PenstockCatalog implements StagingTableCatalog, SupportsNames
     return setting(optionName(key), "");
   }
 
+  /** What names the lake: two catalogues of a session may be of one lake, or of two. */
+  String lake() {
+    String address = option("lake");
+    return address.isEmpty() ? setting(JobDrivers.LAKE_ID, setting(JobDrivers.LAKE, "")) : address;
+  }
+
   private String optionName(String key) {
     return "spark.sql.catalog." + name + "." + key;
   }
