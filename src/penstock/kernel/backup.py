@@ -47,7 +47,7 @@ from penstock.kernel.backup_registry import (
     unregister_backups,
 )
 from penstock.kernel.copy import CopyProgress, silent
-from penstock.kernel.description import read_description
+from penstock.kernel.description import LakeDescription, read_description
 from penstock.kernel.expired import blobs_of, expired_commits
 from penstock.kernel.fsck import CheckResult, Damage, fsck
 from penstock.kernel.kernel import Kernel
@@ -63,7 +63,7 @@ from penstock.kernel.records import KeepRow, RowSubject, RowSwap, swap_row
 from penstock.kernel.reference_rows import decode_reference_row
 from penstock.kernel.reference_snapshot import cut, read_rows
 from penstock.kernel.settings import Settings
-from penstock.kernel.table_horizons import TableHorizons
+from penstock.kernel.table_horizons import HORIZONS, TableHorizons, horizon_rows
 from penstock.kernel.time_limits import retry_reads
 from penstock.model.clock import utc
 from penstock.model.encoding import ObjectId, encode
@@ -75,6 +75,8 @@ from penstock.stores.port import Row, Store, StoredObject
 ROWS: Final = (*KINDS, Kind.TOKEN, Kind.HORIZON)
 """The kinds of rows that a backup has beside the lake's own."""
 LEASE: Final = "backup"
+CUTS_MAX: Final = 10
+"""How often the rows of a lake are read anew because of erases."""
 WAIT_S: Final = 100.0
 """How long is waited for another process that writes to the same store of backups: longer than a lease of one
 that was killed is good."""
@@ -212,11 +214,7 @@ class BackupMaker:
             id=number, created_us=now_us, description=b"", rows=NO_ROWS, source=source_place
         )
         self._replace_point(None, new_point)
-        rows = [*cut(source.store, ROWS).values()]
-        if register:
-            lake = register_backup(source, number, place_of(self._target), now_us, rows, has_data=data)
-        else:
-            lake = read_description(source.store)
+        now_us, rows, lake = self._cut(source, source_place, number, now_us, register=register, data=data)
         described = msgspec.structs.replace(lake, backups=(), sealed=None)
         large, blobs = encode_rows(rows)
         elsewhere, more_blobs = encode_elsewhere(
@@ -235,6 +233,30 @@ class BackupMaker:
         )
         self._store(blobs | more_blobs)
         return self._put_changed(new_point, point)
+
+    def _cut(
+        self, source: Kernel, source_place: str, number: str, now_us: int, *, register: bool, data: bool
+    ) -> tuple[int, list[Row], LakeDescription]:
+        """When rows of the lake were read, these, and the lake's own row.
+
+        An erase looks at the backups that the lake knows before it says where history begins, and after. So
+        what it had not said when the rows were read, and has when it knows of the backup, is read once more.
+        And who has read it is younger than the erase, by whatever clock.
+        """
+        for _ in range(CUTS_MAX):
+            rows = [*cut(source.store, ROWS).values()]
+            horizons = {row for row in rows if row.kind == Kind.HORIZON.value}
+            now_us = max([now_us, *(HORIZONS.decode_row(row).set_us + 1 for row in horizons)])
+            if not register:
+                return now_us, rows, read_description(source.store)
+            lake = register_backup(source, number, place_of(self._target), now_us, rows, has_data=data)
+            if {*horizon_rows(source.store)} == horizons:
+                return now_us, rows, lake
+            now_us = source.clock()
+        raise Unavailable(
+            f"tables of the lake at {source_place} are being erased, one after the other; make the backup "
+            "afterwards"
+        )
 
     def _complete_left(
         self,

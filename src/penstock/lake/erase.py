@@ -200,6 +200,7 @@ class EraseRun:
         if known_horizon is not None and known_horizon.is_set and not is_new:
             self._take_up(known_horizon)
             self._require_alone(known_horizon.first)
+            self._require_no_backup_since(known_horizon)
             return self._remove(known_horizon, 0)
         horizon = None if is_new else known_horizon
         try:
@@ -211,6 +212,7 @@ class EraseRun:
                 self._require_alone(self._wanted)  # who came since the first look
                 self._progress("ending history", 0)
                 horizon = self._set(horizon, self._format.settle(horizon.erase))
+                self._require_no_backup_since(horizon)
         except (ConflictError, RequestError, OutOfSync) as problem:
             if horizon is not None:
                 self._withdraw_erase(horizon)
@@ -308,7 +310,9 @@ class EraseRun:
 
     def _require_alone(self, first_version: int | None) -> None:
         """``EraseRefused`` if others hold rows: of any version, or of those before the first."""
-        holders = [*self._find_holders(first_version)]
+        self._require_none([*self._find_holders(first_version)])
+
+    def _require_none(self, holders: Sequence[TableHolder]) -> None:
         in_the_way = [holder for holder in holders if not (holder.can_go and self._call.all_references)]
         if not in_the_way:
             self._left += [f"the table is no longer readable at {holder.name}" for holder in holders]
@@ -333,11 +337,17 @@ class EraseRun:
         yield from self._find_fork_holders()
         yield from self._find_backup_holders(first_version)
 
+    def _require_no_backup_since(self, horizon: TableHorizon) -> None:
+        """``EraseRefused`` if a backup came after the last look that does not have the horizon; the same call
+        goes on once it is removed. One that comes now has it (``BackupMaker``)."""
+        self._set_us = horizon.set_us
+        self._require_none([*self._find_backup_holders(None)])
+
     def _find_backup_holders(self, first_version: int | None) -> Iterator[TableHolder]:
         """Backups that have the table: they have its past, and the lake keeps the files of it for them, or
         they have copies of them."""
         if self._call.dropped and first_version is not None:
-            return  # there were none, and those that came since have nothing of it
+            return  # only those that came before the horizon was set: they are looked for by themselves
         for backup in read_description(self._store).backups:
             if self._set_us is not None and backup.created_us > self._set_us:
                 continue  # it has no earlier history
