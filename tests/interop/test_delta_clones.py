@@ -24,12 +24,24 @@ def test_delta_spark_reads_a_clone(home: Home, spark: DeltaSpark) -> None:
         clone = lake.table("clone")
         clone.append(pa.table({"id": pa.array([20], pa.int64()), "day": ["c"]}))
         clone.delete("id = 3")
+        work = lake.branch("work").create()
+        there = lake.table("clone", "work")
+        there.update({"day": "'w'"}, "id in (2, 6)")
+        there.delete("id = 8")
+        clone.append(pa.table({"id": pa.array([21], pa.int64()), "day": ["c"]}))
+        work.merge_into("main")
+        clone.optimize()
         lake.delta.publish("clone")
         where = clone.location.replace("s3://", "s3a://")
         if home.bucket is not None:  # the clone's log names files as the lake does
             spark.sql("SET `fs.s3.impl`=`org.apache.hadoop.fs.s3a.S3AFileSystem`")
-        read = spark.sql(f"SELECT id, day, _metadata.row_id FROM delta.`{where}`")
-        assert sorted(row[0] for row in read) == [2, 4, 5, 6, 7, 8, 20]
+        read = spark.sql(
+            f"SELECT id, day, _metadata.row_id, _metadata.row_commit_version FROM delta.`{where}`"
+        )
+        assert sorted(row[0] for row in read) == [2, 4, 5, 6, 7, 20, 21]
         assert len({row[2] for row in read}) == len(read)
-        own = clone.to_arrow(columns=["id", "_row_id"]).to_pylist()
-        assert {row[0]: row[2] for row in read} == {row["id"]: row["_row_id"] for row in own}
+        own = clone.to_arrow(columns=["id", "day", "_row_id", "_row_commit_version"]).to_pylist()
+        assert sorted(read) == sorted([*row.values()] for row in own)
+        versions = {row["id"]: row["_row_commit_version"] for row in own}
+        assert {versions[number] for number in (4, 5, 7)} == {0}
+        assert min(versions[number] for number in (2, 6, 20, 21)) > 0

@@ -23,6 +23,7 @@ from deltalake import DeltaTable
 
 import penstock
 from penstock.errors import CommitConflict, HistoryExpired, MergeConflict, PenstockError
+from penstock.formats.delta.protocol.row_ids import PROVISIONAL
 from penstock.kernel.settings import Settings
 from penstock.lake.table import Table
 from tests.product.model import Bounds, History, ModelCommit, Rows
@@ -56,10 +57,13 @@ KINDS: Final = {
     "transplant": 4,
     "restore": 2,
     "clone": 1,
+    "branch_clone": 3,
     "checkpoint": 1,
     "sweep": 2,
 }
 """What a step may be, and how often it is."""
+UNDOING: Final = ("merge", "rebase", "revert", "revert_twice", "transplant")
+"""What may undo, on the default branch, what came there with a merge."""
 SCHEMA: Final = pa.schema(
     [
         ("id", pa.int64()),
@@ -89,6 +93,8 @@ COMPARISONS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
 
 Values: TypeAlias = dict[int, int]
 """The value ``v`` of each row, by its id."""
+RowStates: TypeAlias = dict[int, tuple[int, int]]
+"""What the table keeps of each row, by its id: the row's own id, and the version that wrote it last."""
 
 
 def _is_nan(value: object) -> bool:
@@ -141,12 +147,21 @@ def check_row_ids(table: Table) -> None:
     assert len(ids) == len(set(ids)), f"an id is there twice: {sorted(ids)}"
 
 
+def row_states(table: Table) -> RowStates:
+    found = table.to_arrow(columns=["id", "_row_id", "_row_commit_version"]).to_pylist()
+    return {row["id"]: (row["_row_id"], row["_row_commit_version"]) for row in found}
+
+
 def _arrow(rows: Sequence[dict[str, Any]]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
 def _values(rows: Sequence[dict[str, Any]]) -> Values:
     return {row["id"]: row["v"] for row in rows}
+
+
+def _unchanged(before: Values, after: Values) -> set[int]:
+    return {one for one, value in before.items() if after.get(one) == value}
 
 
 def _among(ids: Sequence[int]) -> str:
@@ -187,6 +202,9 @@ class RandomBranches:
         self.kept: set[str] = set()
         """Commits that are not undone or done again: those of clones, and of rebases."""
         self.clones: dict[str, Values] = {}
+        self.values_past: dict[str, dict[int, set[int]]] = {}
+        """Which values each row of each clone had at any time."""
+        self.kind = ""
         self.last_id = self.last_value = self.last_branch = self.last_column = 0
         self.counts: Counter[str] = Counter()
 
@@ -207,7 +225,7 @@ class RandomBranches:
 
     def step(self) -> None:
         [kind] = self.random.choices([*KINDS], [*KINDS.values()])
-        branch = self.random.choice([*self.heads])
+        branch, self.kind = self.random.choice([*self.heads]), kind
         does: Callable[[str, Table, Values], None] = getattr(self, f"_{kind}")
         try:
             does(branch, self.lake.table(KEY, branch), dict(self.values[self.heads[branch]]))
@@ -481,17 +499,95 @@ class RandomBranches:
         self._note_other_commit()
         clone = self.lake.table(name)
         assert values_of(clone) == wanted
-        kind, chosen = self.random.random(), self._pick(wanted)
-        if chosen and kind < 0.4:
-            clone.delete(_among(chosen))
-            self.clones[name] = {one: value for one, value in wanted.items() if one not in chosen}
-        elif chosen and kind < 0.7:
-            value = self._new_value()
-            clone.update({"v": str(value)}, _among(chosen))
-            self.clones[name] = wanted | dict.fromkeys(chosen, value)
-        elif kind < 0.8:
-            clone.optimize()
+        self.values_past[name] = {}
+        self._note_values(name, wanted)
+        if self.random.random() < 0.8:
+            self.clones[name] = self._change_clone(name, MAIN, wanted)
         self._note_other_commit()
+
+    def _note_values(self, name: str, values: Values) -> None:
+        for one, value in values.items():
+            self.values_past[name].setdefault(one, set()).add(value)
+
+    def _change_clone(self, name: str, branch: str, before: Values) -> Values:
+        """Rows of a clone are changed on a branch; those that are not, and ids of those that are, stay."""
+        clone, chosen = self.lake.table(name, branch), self._pick(before)
+        states = row_states(clone) if self.tracks_rows else {}
+        after, kind = dict(before), self.random.choice(("delete", "update", "optimize", "append"))
+        if chosen and kind == "delete":
+            clone.delete(_among(chosen))
+            after = {one: value for one, value in before.items() if one not in chosen}
+        elif chosen and kind == "update":
+            after |= dict.fromkeys(chosen, value := self._new_value())
+            clone.update({"v": str(value)}, _among(chosen))
+        elif kind == "append":
+            rows = self._new_rows()
+            clone.append(_arrow(rows))
+            after |= _values(rows)
+        else:
+            clone.optimize()
+        assert values_of(clone) == after, kind
+        if self.tracks_rows:
+            # The versions that a branch gives are its own, and rows that it writes once more get others.
+            unchanged = _unchanged(before, after) if branch == MAIN else set[int]()
+            self._check_states(row_states(clone), states, unchanged, branch)
+        self._note_values(name, after)
+        return after
+
+    @staticmethod
+    def _check_states(now: RowStates, before: RowStates, unchanged: set[int], branch: str) -> None:
+        """Ids that are final stay, wherever rows are written, and versions of those that nobody changed."""
+        for one, (row_id, version) in before.items():
+            if one in now and row_id < PROVISIONAL:
+                assert now[one][0] == row_id, f"row {one} has another id on {branch}"
+                if one in unchanged:
+                    assert now[one] == (row_id, version), f"row {one} was not written on {branch}"
+
+    def _branch_clone(self, branch: str, table: Table, before: Values) -> None:
+        """A clone is changed on a branch, and meanwhile where it was made; then the branch is merged."""
+        names = self._present_clones()
+        if not names:
+            self._clone(branch, table, before)
+            return
+        name = self.random.choice(names)
+        base = self.clones[name]
+        states = row_states(self.lake.table(name)) if self.tracks_rows else {}
+        self.last_branch += 1
+        side = self.lake.branch(f"c{self.last_branch}").create(at=MAIN)
+        theirs, ours = base, base
+        for _ in range(self.random.randint(1, 3)):
+            theirs = self._change_clone(name, side.name, theirs)
+        if self.tracks_rows:
+            on_side = row_states(self.lake.table(name, side.name))
+            self._check_states(on_side, states, _unchanged(base, theirs), side.name)
+        for _ in range(self.random.choice((0, 0, 1, 2))):
+            ours = self.clones[name] = self._change_clone(name, MAIN, ours)
+            self._note_other_commit()
+        try:
+            self.lake.merge(side.name, MAIN)
+        except MergeConflict:
+            self.counts["branch_clone: merge conflict"] += 1
+        else:
+            merged = self._merge_values(base, ours, theirs)
+            self.clones[name] = merged
+            self._note_other_commit()
+            assert values_of(self.lake.table(name)) == merged
+            if self.tracks_rows:
+                landed = row_states(self.lake.table(name))
+                self._check_states(landed, states, _unchanged(base, merged), MAIN)
+        side.delete()
+
+    @staticmethod
+    def _merge_values(base: Values, ours: Values, theirs: Values) -> Values:
+        """What two sides come to that did not change the same row in two ways."""
+        merged = {}
+        for one in ours.keys() | theirs.keys():
+            mine, other = ours.get(one), theirs.get(one)
+            assert mine == other or base.get(one) in (mine, other), f"row {one} was changed on both sides"
+            value = other if mine == base.get(one) else mine
+            if value is not None:
+                merged[one] = value
+        return merged
 
     def _present_clones(self) -> list[str]:
         """Those that the default branch has: a revert takes one away again."""
@@ -526,6 +622,11 @@ class RandomBranches:
         with suppress(HistoryExpired):
             assert values_of(self.lake.table(KEY, commit)) == self.values[commit]
         for name in self._present_clones():
+            found = values_of(self.lake.table(name))
+            if found != self.clones[name] and self.kind in UNDOING:  # an undone merge had brought its changes
+                known = self.values_past[name]
+                assert all(value in known[one] for one, value in found.items()), name
+                self.clones[name] = found
             self._check_table(self.lake.table(name), self.clones[name])
         self._check_conditions(self.lake.table(KEY, self.random.choice([*self.heads])))
 

@@ -21,6 +21,7 @@ from penstock.formats.delta.protocol.clones import OWNER_CONF, clone_sources
 from penstock.formats.delta.protocol.row_ids import highest_row_id
 from penstock.lake.lake import Lake
 from penstock.lake.table import Table
+from tests.formats.delta.row_id_log import check_row_ids
 
 DAYS = ["a b", "ü", "100%", "a=b", "%3A", None]
 
@@ -156,6 +157,79 @@ def test_a_clone_of_a_table_of_a_branch_gives_ids_as_if_its_rows_landed(lake: La
     assert max(landed.values()) < 2**62
     lake.table("clone").append(rows(40))
     row_ids(lake, "clone")
+
+
+RowState = tuple[int, int]
+"""The id of a row, and the version at which it was last written."""
+
+
+def row_states(lake: Lake, branch: str = "main") -> dict[int, RowState]:
+    found = lake.table("clone", branch).to_arrow(columns=["id", "_row_id", "_row_commit_version"])
+    states = {row["id"]: (row["_row_id"], row["_row_commit_version"]) for row in found.to_pylist()}
+    assert len({one for one, _ in states.values()}) == found.num_rows
+    return states
+
+
+def tracked_clone(lake: Lake, branch: str, has_vectors: bool) -> dict[int, RowState]:
+    """A clone of a table of some versions, with rows that were written down in other files than first."""
+    properties = {"delta.enableRowTracking": "true", "delta.enableDeletionVectors": str(has_vectors).lower()}
+    source = lake.delta.create("source", data=rows(1, 2, 3), properties=properties)
+    for number in range(4, 10):
+        source.append(rows(number, number + 10))
+    source.update({"id": "id + 100"}, "id = 2")
+    source.optimize()
+    source.append(rows(20, 21, 22))
+    if branch != "main":
+        lake.branch(branch).create()
+    lake.delta.clone("source", "clone", branch=branch)
+    return row_states(lake, branch)
+
+
+@pytest.mark.parametrize("has_vectors", [False, True])
+def test_a_clone_keeps_ids_and_its_rows_are_as_old_as_itself(lake: Lake, has_vectors: bool) -> None:
+    cloned = tracked_clone(lake, "main", has_vectors)
+    assert {number: one for number, (one, _) in cloned.items()} == row_ids(lake, "source")
+    assert {version for _, version in cloned.values()} == {0}
+    clone = lake.table("clone")
+    clone.append(rows(30))
+    clone.update({"id": "id + 1000"}, "id = 21")
+    clone.optimize()
+    now = row_states(lake)
+    assert {number: one for number, one in now.items() if number in cloned} == {
+        number: one for number, one in cloned.items() if number != 21
+    }
+    assert now[1021] == (cloned[21][0], 2)
+    clone.backfill_to_version()
+    check_row_ids(clone.location)
+
+
+@pytest.mark.parametrize("has_vectors", [False, True])
+@pytest.mark.parametrize("made_on", ["main", "dev"])
+def test_branches_of_a_clone_keep_the_ids_of_cloned_rows(lake: Lake, made_on: str, has_vectors: bool) -> None:
+    """Rows that a branch writes to other files, or marks as deleted in them, and that are gone where it is
+    from."""
+    cloned = tracked_clone(lake, made_on, has_vectors)
+    lake.branch("work").create(at=made_on)
+    work = lake.table("clone", "work")
+    work.update({"id": "id + 1000"}, "id = 21")
+    work.delete("id = 5")
+    lake.table("clone", made_on).delete("id > 0")
+    on_work = row_states(lake, "work")
+    kept = {number: one for number, one in cloned.items() if number not in (5, 21)}
+    assert {number: one for number, one in on_work.items() if number != 1021} == kept
+    assert on_work[1021][0] == cloned[21][0]
+    lake.revert(made_on, made_on)
+    lake.merge("work", made_on)
+    if made_on != "main":
+        assert {one: row_states(lake, made_on)[one] for one in kept} == kept
+        lake.merge(made_on, "main")
+    landed = row_states(lake)
+    assert {number: one for number, one in landed.items() if number != 1021} == kept
+    assert landed[1021][0] == cloned[21][0]
+    assert landed[1021][1] == lake.table("clone").version
+    clone = lake.table("clone")
+    clone.backfill_to_version()
+    check_row_ids(clone.location)
 
 
 def test_ids_that_cloned_files_have_written_down_are_not_given_again_when_a_branch_lands(lake: Lake) -> None:

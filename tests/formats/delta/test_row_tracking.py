@@ -18,7 +18,6 @@ import penstock
 from penstock.errors import InvalidContent, InvalidRequest, MergeConflict
 from penstock.formats.delta.branch_log.composed_commit import HELD_MAX_BYTES
 from penstock.formats.delta.branch_log.replacements import removal
-from penstock.formats.delta.branch_log.row_ids import PROVISIONAL
 from penstock.formats.delta.lake.calls import CommitTables, WriterReads
 from penstock.formats.delta.lake.table import table_commit
 from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo
@@ -27,6 +26,7 @@ from penstock.formats.delta.protocol.row_ids import (
     ENABLED,
     ID_COLUMN,
     PRESERVED,
+    PROVISIONAL,
     SUSPENDED,
     VERSION_COLUMN,
     high_water_mark,
@@ -299,6 +299,33 @@ def test_a_branch_that_takes_main_in_has_the_ids_of_main(lake: Lake) -> None:
     lake.branch("dev").merge_into("main")
     assert ids_of(table) == {1: (0, 0), 4: (1, 1), 2: (2, 2), 3: (3, 2)}
     assert publish(table) == 3
+
+
+@pytest.mark.parametrize("has_vectors", [False, True])
+def test_rows_of_main_that_a_branch_took_by_a_restore_keep_their_ids(lake: Lake, has_vectors: bool) -> None:
+    """Also where main has them no more, and though its versions are higher than the branch's."""
+    table = create(lake, 1, **{"delta.enableDeletionVectors": str(has_vectors).lower()})
+    lake.branch("dev").create()
+    lake.table(KEY, "dev").append(rows(40))
+    for number in range(2, 8):
+        table.append(rows(number, number + 10))
+    on_main, head = ids_of(table), lake.branch().head
+    table.delete("id > 1")
+    lake.restore([KEY], to=head, branch="dev")
+    there = lake.table(KEY, "dev")
+    there.append(rows(30))
+    assert on_main.items() <= ids_of(there).items()
+    there.delete("id = 7")
+    there.delete("id = 5")
+    assert any(file.deletion_vector for file in files(there)) is has_vectors
+    assert {n: one for n, one in on_main.items() if n not in (5, 7)}.items() <= ids_of(there).items()
+    there.optimize()
+    there.append(rows(31))
+    kept = {number: ids for number, ids in on_main.items() if number not in (5, 7)}
+    assert kept.items() <= ids_of(there).items()
+    lake.merge("dev", "main", default="force")
+    assert kept.items() <= ids_of(table).items()
+    publish(table)
 
 
 def test_a_file_that_has_landed_keeps_its_ids_when_the_branch_changes_it_once_more(lake: Lake) -> None:

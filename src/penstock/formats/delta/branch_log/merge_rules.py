@@ -57,7 +57,7 @@ from penstock.formats.delta.branch_log.prepared_table import (
     undone_since,
 )
 from penstock.formats.delta.branch_log.ratification import KnownProposal, read_declared
-from penstock.formats.delta.branch_log.row_id_transfer import find_cloned_row_ids, transfer_row_ids
+from penstock.formats.delta.branch_log.row_id_transfer import find_first_mark, transfer_row_ids
 from penstock.formats.delta.branch_log.state_difference import StateDifference, union
 from penstock.formats.delta.branch_log.undo import redo, undo
 from penstock.formats.delta.branch_log.unmerged_commits import (
@@ -368,15 +368,14 @@ def _take_new_table(
         return AppliedChange(source)
     schema_string = read_declared(table, line.declared).metadata.schema_string
     since = steps(table, commits, source, line.fork, line.latest)
-    cloned = find_cloned_row_ids(table, source, since)
+    first_mark = find_first_mark(source, since)
     nets = [_settle_net(table, commits, source, net) for net in fold(since, schema_string)]
     start, blobs = _cut_line_at_fork(table, commits, source)
     seeing = seeing_blobs(table, blobs)
     begin(seeing, source.location, None if line.fork < 0 else with_line(source, start))
     nets = [transfer_row_ids(seeing, commits, with_line(source, start), source, net) for net in nets]
-    if cloned is not None:
-        start = msgspec.structs.replace(start, highest_row_id=cloned.highest_row_id)
-        nets = [cloned.keep(net) for net in nets]
+    if first_mark is not None:
+        start = msgspec.structs.replace(start, highest_row_id=first_mark)
     return NextVersionBuilder(seeing, commits, source, start, now_ms, extend, MERGE_INFO, blobs).all(nets)
 
 

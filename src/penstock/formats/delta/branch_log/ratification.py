@@ -262,8 +262,13 @@ def _row_ids(
         return {}
     if not proposal.may_repeat_files:
         # Penstock's own writers remove files as the log has them, and so they add them once more.
+        # A branch may have files of the default branch with higher versions than its own.
         by_path = ids_by_path(proposal.plain_actions)
-        return {path: ids for path, ids in by_path.items() if ids.version <= line.latest}
+        return {
+            path: ids
+            for path, ids in by_path.items()
+            if ids.version <= line.latest or not (table.is_default or ids.is_provisional)
+        }
     if not live:
         return {}
     snapshot = commits.snapshot(content, table.read)

@@ -11,8 +11,7 @@ deletion vector, undone, restored, merged.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import msgspec
 
@@ -20,10 +19,8 @@ from penstock.formats.delta.branch_log.branch_log import line_of
 from penstock.formats.delta.branch_log.commits import Commits
 from penstock.formats.delta.branch_log.net_change import FileActionT, NetChange, NetStep
 from penstock.formats.delta.branch_log.prepared_table import parted_at, steps
-from penstock.formats.delta.branch_log.ratification import read_declared
 from penstock.formats.delta.errors import VersionNotFound
 from penstock.formats.delta.protocol.actions import Add, DomainMetadata, Remove
-from penstock.formats.delta.protocol.clones import clone_sources
 from penstock.formats.delta.protocol.row_ids import FileRowIds, highest_row_id, ids_by_path, row_ids_of
 from penstock.kernel.format import Table
 from penstock.model.nessie import DeltaTable
@@ -43,9 +40,9 @@ def transfer_row_ids(
     parted = parted_at(line_of(stays), line_of(comes), table.read)
 
     def is_own(file: Add | Remove) -> bool:
-        """Whether a file came after the lines parted."""
+        """Whether a file came after the lines parted, with ids that count nowhere else."""
         ids = row_ids_of(file)
-        return ids is None or ids.version > parted
+        return ids is None or (ids.is_provisional and ids.version > parted)
 
     if not any(map(is_own, files)):
         return net
@@ -69,41 +66,17 @@ def transfer_row_ids(
     )
 
 
-class ClonedRowIds(NamedTuple):
-    """The ids of a clone's first files. They are final on whichever branch it was made: its files may have
-    written down others, which are below the mark."""
+def find_first_mark(content: DeltaTable, since: Sequence[NetStep]) -> int | None:
+    """How far ids were given by the first version of a table that comes to the default branch for the first
+    time, by its steps from that version on; ``None`` if it comes back.
 
-    by_path: Mapping[str, FileRowIds]
-    highest_row_id: int
-
-    def keep(self, net: NetChange) -> NetChange:
-        """A net change in which these files have these ids."""
-
-        def give_back(file: FileActionT) -> FileActionT:
-            ids = self.by_path.get(file.key.path)
-            if ids is None:
-                return file
-            return msgspec.structs.replace(file, base_row_id=ids.base, default_row_commit_version=ids.version)
-
-        return msgspec.structs.replace(
-            net,
-            removes=tuple(map(give_back, net.removes)),
-            adds=tuple(map(give_back, net.adds)),
-            spared=tuple(map(give_back, net.spared)),
-        )
-
-
-def find_cloned_row_ids(table: Table, content: DeltaTable, since: Sequence[NetStep]) -> ClonedRowIds | None:
-    """Those of a table that comes to the default branch for the first time, by its steps from the first one
-    on; ``None`` if it was not cloned."""
-    line = line_of(content)
-    if line.fork >= 0 or not since:
+    These ids are final on whichever branch the table was created: no line is older. Those that files of a
+    clone may have written down are below the mark as well.
+    """
+    if line_of(content).fork >= 0 or not since:
         return None
-    if not clone_sources(read_declared(table, line.declared).metadata.configuration):
-        return None
-    first = since[0].actions
-    domains = {action.domain: action for action in first if isinstance(action, DomainMetadata)}
-    return ClonedRowIds(ids_by_path(first), highest_row_id(domains))
+    domains = {action.domain: action for action in since[0].actions if isinstance(action, DomainMetadata)}
+    return highest_row_id(domains)
 
 
 def _ids_since(table: Table, commits: Commits, stays: DeltaTable, parted: int) -> dict[str, FileRowIds]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from penstock.formats.delta.branch_log.branch_log import BranchLog, BranchLogTip
 from penstock.formats.delta.branch_log.commits import Commits
@@ -11,6 +11,7 @@ from penstock.formats.delta.branch_log.proposal import DeltaProposal
 from penstock.formats.delta.protocol.actions import Add, Remove, write_commit
 from penstock.formats.delta.protocol.row_ids import (
     NO_ROW_ID,
+    PROVISIONAL,
     FileRowIds,
     RowIdCounter,
     highest_row_id,
@@ -19,14 +20,6 @@ from penstock.formats.delta.protocol.row_ids import (
 )
 from penstock.kernel.format import Table
 from penstock.model.nessie import DeltaTable
-
-PROVISIONAL: Final = 1 << 62
-"""The first id that a branch gives to a row that has not landed."""
-
-
-def has_provisional_ids(file: Add) -> bool:
-    """Whether a branch gave a file's ids, and it has not landed."""
-    return file.base_row_id is not None and file.base_row_id >= PROVISIONAL
 
 
 class NumberedCommitLines(NamedTuple):

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from penstock.errors import TableStateRefused
 from penstock.formats.delta.branch_log.branch_log import line_of
 from penstock.formats.delta.branch_log.ownership import PROTECTED, NewTable
-from penstock.formats.delta.branch_log.row_ids import PROVISIONAL, has_provisional_ids
 from penstock.formats.delta.format import check_phase
 from penstock.formats.delta.lake.missing_files import MissingDeltaFiles
 from penstock.formats.delta.log.snapshot import LogSnapshot
@@ -25,7 +24,15 @@ from penstock.formats.delta.protocol.clustering import DOMAIN
 from penstock.formats.delta.protocol.feature_table import IN_COMMIT_TIMESTAMP, MANAGED_COMMITS
 from penstock.formats.delta.protocol.features import supported_features
 from penstock.formats.delta.protocol.property_changes import FEATURE_PROPERTY
-from penstock.formats.delta.protocol.row_ids import NO_ROW_ID, count_rows, highest_row_id, without_row_ids
+from penstock.formats.delta.protocol.row_ids import (
+    NO_ROW_ID,
+    PROVISIONAL,
+    VERSION_COLUMN,
+    count_rows,
+    highest_row_id,
+    row_ids_of,
+    without_row_ids,
+)
 from penstock.formats.delta.rows.file_addresses import name_inside, table_place
 from penstock.formats.delta.rows.vectors import vector_file
 from penstock.formats.plugin import list_missing
@@ -90,7 +97,9 @@ def plan_clone(parts: DeltaServices, call: CloneTable, content: DeltaTable) -> N
     actions = [*files.of(snapshot), *_clustering_actions(snapshot)]
     features = supported_features(snapshot.protocol) - {MANAGED_COMMITS, IN_COMMIT_TIMESTAMP}
     metadata = snapshot.metadata
-    properties = {name: text for name, text in metadata.configuration.items() if name not in PROTECTED}
+    # By another name, what files say of the source's versions is nothing that the clone's readers see.
+    not_cloned = {*PROTECTED, VERSION_COLUMN}
+    properties = {name: text for name, text in metadata.configuration.items() if name not in not_cloned}
     info = CommitInfo(
         {
             "operation": "CLONE",
@@ -125,8 +134,8 @@ def _highest_final_row_id(parts: DeltaServices, content: DeltaTable, snapshot: L
         if last is None
         else parts.commits.snapshot(last, tables.read)
     )
-    final = (file for file in snapshot.files() if not has_provisional_ids(file))
-    ends = ((file.base_row_id or 0) + (count_rows(file) or 0) - 1 for file in final)
+    files = ((row_ids_of(file), count_rows(file) or 0) for file in snapshot.files())
+    ends = (ids.base + count - 1 for ids, count in files if ids is not None and not ids.is_provisional)
     return max(highest_row_id(landed.domains), *ends, NO_ROW_ID)
 
 
@@ -134,6 +143,17 @@ def _clustering_actions(snapshot: LogSnapshot) -> Iterator[Action]:
     domain = snapshot.domains.get(DOMAIN)
     if domain is not None and not domain.removed:
         yield domain
+
+
+def _with_final_row_ids(file: Add) -> Add:
+    """A file with the ids that it has in a clone, and the clone's first version.
+
+    What a branch gave is not known elsewhere: the clone gives final ids, as if the rows landed.
+    """
+    ids = row_ids_of(file)
+    if ids is None or ids.is_provisional:
+        return without_row_ids(file)
+    return replace(file, default_row_commit_version=0)
 
 
 class _ClonedFiles:
@@ -148,8 +168,7 @@ class _ClonedFiles:
         for file in snapshot.files():
             vector = file.deletion_vector
             yield replace(
-                # What a branch gave is not known elsewhere: the clone gives final ids, as if the rows landed.
-                without_row_ids(file) if has_provisional_ids(file) else file,
+                _with_final_row_ids(file),
                 path=self._absolute_address(name_inside(file.path, self._place)),
                 deletion_vector=None if vector is None else self._move_vector(vector),
                 data_change=True,

@@ -191,9 +191,8 @@ def final_row_ids(lake: Lake, now: TableVersions, files: Sequence[Add]) -> dict[
     _, metadata = now.parse_declared()
     if row_columns_of(metadata) is None:
         return None
-    fork = now.latest_version if now.fork is None else now.fork
     by_path = ids_by_path(files)
-    final = {path: ids for path, ids in by_path.items() if ids.version <= fork}
+    final = {path: ids for path, ids in by_path.items() if not ids.is_provisional}
     own = by_path.keys() - final.keys()
     return {**final, **_landed_row_ids(lake, now, own)} if own else final
 

@@ -39,6 +39,8 @@ ID_COLUMN: Final = "delta.rowTracking.materializedRowIdColumnName"
 VERSION_COLUMN: Final = "delta.rowTracking.materializedRowCommitVersionColumnName"
 PRESERVED: Final = "delta.rowTracking.preserved"
 """In the tags of a ``commitInfo``: whether rows that were copied or updated have kept their ids."""
+PROVISIONAL: Final = 1 << 62
+"""The first id that a branch gives to a row that has not landed."""
 NO_ROW_ID: Final = -1
 """The highest id of a table that has given none."""
 
@@ -61,6 +63,11 @@ class FileRowIds(NamedTuple):
 
     base: int
     version: int
+
+    @property
+    def is_provisional(self) -> bool:
+        """Whether a branch gave them, and the file has not landed."""
+        return self.base >= PROVISIONAL
 
 
 def assigns_row_ids(protocol: Protocol, metadata: Metadata) -> bool:
