@@ -1,5 +1,5 @@
-"""Compacts a table with Spark, or appends to it so that it is compacted, and is killed at a step: see
-``test_killed_compactions``."""
+"""Compacts a table with Spark, by a function or by SQL, or appends to it so that it is compacted, and is
+killed at a step: see ``test_killed_compactions``."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import penstock
+from penstock.formats.delta.lake.calls import CommitTables
 from penstock.formats.delta.lake.table_job import DeltaJob
 from penstock.formats.delta.spark.job import files
 from penstock.formats.delta.spark.rewrites import compaction
+from penstock.lake.lake import Lake
 from penstock.spark.sessions import session
 from penstock.spark.upkeep import optimize
 from penstock.spark.writer import write
@@ -46,18 +48,31 @@ def die_between_files(rows: DataFrame, *options: Any, **more: Any) -> Any:
 
 
 def die_at(step: str) -> None:
-    commit = DeltaJob.commit
+    """Die at a step of a compaction, whatever it was asked by."""
+    commit, do = DeltaJob.commit, Lake.do
+
+    def dying_do(lake: Lake, call: Any, *more: Any) -> Any:
+        """The commit is sent, decided and written, and its answer never comes."""
+        answer = do(lake, call, *more)
+        if isinstance(call, CommitTables):
+            die()
+        return answer
 
     def dying_commit(job: DeltaJob, *options: Any, **more: Any) -> Any:
         if step == "before the commit":
             die()
+        if step == "before the answer":
+            Lake.do = dying_do  # type: ignore[method-assign, assignment]
         landed = commit(job, *options, **more)
         die()
         return landed
 
     def then_die_in_commit(*options: Any, **more: Any) -> Any:
+        if step == "before the rewrite":
+            die()
+        written = files.write_files(*options, **more)
         DeltaJob.commit = dying_commit  # type: ignore[method-assign, assignment]
-        return files.write_files(*options, **more)
+        return written
 
     dying = die_between_files if step == "between the files" else then_die_in_commit
     setattr(compaction, "write_files", dying)  # noqa: B010 - a name that the module imports
@@ -71,6 +86,8 @@ def main(url: str, how: str, step: str) -> None:
     die_at(step)
     if how == "optimize":
         optimize(spark, "t")
+    elif how == "call":
+        spark.sql("CALL lake.system.optimize('t')").collect()
     else:
         write(spark.sql("SELECT 1000L AS id, 'a' AS day").coalesce(1), "t", mode="append")
 

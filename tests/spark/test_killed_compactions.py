@@ -18,7 +18,16 @@ from tests.row_changes.test_deaths import named_files
 from tests.sweep.tables import LateClock, data_files
 
 PROGRAM = Path(__file__).with_name("killed_compaction_program.py")
-STEPS = ["between the files", "before the commit", "after the commit"]
+STEPS = [
+    "before the rewrite",
+    "between the files",
+    "before the commit",
+    "before the answer",
+    "after the commit",
+]
+LANDED = {"before the answer", "after the commit"}
+LEFT = {"between the files", "before the commit"}
+"""Steps at which there are files that no commit names."""
 AUTO = {"delta.autoOptimize.autoCompact": "true"}
 
 
@@ -29,7 +38,7 @@ def rows(first: int) -> pa.Table:
 
 @pytest.mark.reliability
 @pytest.mark.parametrize("step", share(STEPS))
-@pytest.mark.parametrize("how", ["optimize", "append"])
+@pytest.mark.parametrize("how", ["optimize", "call", "append"])
 def test_a_driver_that_dies_in_a_compaction_leaves_all_rows(tmp_path: Path, how: str, step: str) -> None:
     place = tmp_path / "lake"
     with penstock.open(place, create=True, author="tester") as lake:
@@ -51,15 +60,17 @@ def test_a_driver_that_dies_in_a_compaction_leaves_all_rows(tmp_path: Path, how:
     expected = [*range(2 * FILES), *([1000] if how == "append" else ())]
     with penstock.open(place, author="tester", clock=LateClock(days=8)) as lake:
         table = lake.table("t")
-        commits = (how == "append") + (step == "after the commit")
+        commits = (how == "append") + (step in LANDED)
         assert table.version == before + commits, (
             "the writer's commit stands, and the compaction if it landed"
         )
         assert sorted(table.to_arrow()["id"].to_pylist()) == expected
-        table.optimize()
+        done = table.optimize()
+        assert (done.files_removed > 0) == (step not in LANDED), "the next run does what is left, and no more"
+        assert table.optimize().version is None
         assert sorted(table.to_arrow()["id"].to_pylist()) == expected
         named, root = named_files(table), Path(table.location)
-        assert (data_files(root) > named) == (step != "after the commit"), "files that it wrote are left"
+        assert (data_files(root) > named) == (step in LEFT), "files that it wrote are left"
         lake.sweep_tables(remove_data=True)
         assert data_files(root) == named
         assert sorted(table.to_arrow()["id"].to_pylist()) == expected

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -14,7 +15,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
-from penstock.errors import InvalidRequest, OutcomeUnknown, Unavailable
+from penstock.errors import InvalidRequest, OutcomeUnknown, StorageFull, Unavailable
 from penstock.formats.delta.protocol.actions import Add, decode_path
 from penstock.formats.delta.protocol.lint_files import path_fault
 from penstock.formats.delta.rows.file_writer import partition_folder, partition_text, write_files
@@ -23,6 +24,9 @@ from penstock.formats.rows.schema import ArrayType, Field, StructType, Type
 from penstock.storage.places import Place
 from tests.formats.delta.logs import Table
 from tests.formats.delta.rows import as_rows, deltalake, filled, metadata_for, ours, protocol_for
+from tests.outages.conftest import SmallDisk, small_disk
+
+__all__ = ["small_disk"]
 
 
 def schema(nullable: bool = True, **types: Type) -> StructType:
@@ -319,6 +323,31 @@ def test_many_partitions_keep_a_bounded_amount_in_memory(table: Table) -> None:
     assert as_rows(found) == as_rows(stream(20, partitions=50).read_all())
     # More files than partitions: some were finished early.
     assert len(data_files(table.root)) > 50
+
+
+def test_a_large_file_waits_on_the_disk_and_stays_one_file(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, size in {"GROUP_BYTES": 32_000, "HELD_MAX_BYTES": 50_000, "PIECE_BYTES": 20_000}.items():
+        monkeypatch.setattr(f"penstock.formats.delta.rows.file_writer.{name}", size)
+    of = schema_of(stream(1).schema)
+    found = written(table, of, stream(40), target_file_bytes=1_000_000, waiting_max_bytes=100_000)
+    assert as_rows(found) == as_rows(stream(40).read_all())
+    (file,) = data_files(table.root)
+    assert file.stat().st_size > 100_000
+
+
+def test_a_full_disk_for_temporary_files_is_named(
+    table: Table, monkeypatch: pytest.MonkeyPatch, small_disk: SmallDisk
+) -> None:
+    monkeypatch.setattr("penstock.formats.delta.rows.file_writer.HELD_MAX_BYTES", 50_000)
+    monkeypatch.setattr("penstock.formats.delta.rows.file_writer.GROUP_BYTES", 32_000)
+    monkeypatch.setattr(tempfile, "tempdir", str(small_disk.path))
+    small_disk.fill()
+    with pytest.raises(StorageFull, match="set TMPDIR") as refused:
+        write_files(table.place, metadata_for(schema_of(stream(1).schema)), stream(40))
+    assert str(small_disk.path) in refused.value.message
+    assert data_files(table.root) == []
 
 
 class FailingPlace:

@@ -77,7 +77,7 @@ SOURCE: Final = "source"
 SOURCE_MAX_BYTES: Final = 256 * 1024 * 1024
 """How large a source may be in memory."""
 PIECE_ROWS: Final = 1_000_000
-PIECE_BYTES: Final = 64 * 1024 * 1024
+PIECE_BYTES: Final = 32 * 1024 * 1024
 """How much of the table is joined with the source at once."""
 PAIRS_MAX: Final = 2_000_000
 """How many pairs are tried at once where a condition has no equality."""

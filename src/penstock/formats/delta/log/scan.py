@@ -16,7 +16,6 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import islice
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -33,6 +32,7 @@ from penstock.formats.delta.rows.pruning import FilePruner, read_stats
 from penstock.formats.delta.rows.row_ids import RowIdReader
 from penstock.formats.delta.rows.vectors import deleted_rows
 from penstock.formats.rows.arrow_types import arrow_schema, arrow_type, loosened, pa, pc, pq, reshaped
+from penstock.formats.rows.parquet_batches import GROUP_MAX_BYTES, open_parquet, read_batches
 from penstock.formats.rows.positions import row_positions
 from penstock.formats.rows.predicate_parser import parse_predicate
 from penstock.formats.rows.predicates import columns_of
@@ -43,7 +43,8 @@ from penstock.storage.places import Place
 
 FILES_AHEAD: Final = 4
 """How many files are read at the same time, each of them a batch ahead."""
-BATCH_ROWS: Final = 65_536
+AHEAD_MAX_BYTES: Final = 128 * 1024 * 1024
+"""Large files are fewer: each has some of its bytes in memory."""
 FILE_NUMBER: Final = "__penstock_file"
 ROW_NUMBER: Final = "__penstock_row"
 WHOLE_MAX_BYTES: Final = 4 * 1024 * 1024
@@ -172,11 +173,11 @@ class _Plan:
         self._read_schema = arrow_schema((*self._partition_fields, *self._data_fields, *self._row_ids.fields))
 
     def batches(self, files: Iterator[Add]) -> Iterator[Any]:
-        return _read_ahead(map(self._read_file_rows, files))
+        return _read_ahead((file.size, self._read_file_rows(file)) for file in files)
 
     def numbered_batches(self, files: Iterator[Add], names: Sequence[str]) -> Iterator[Any]:
-        numbered = (self._read_file_rows(file, number, names) for number, file in enumerate(files))
-        return _read_ahead(numbered)
+        numbered = enumerate(files)
+        return _read_ahead((file.size, self._read_file_rows(file, at, names)) for at, file in numbered)
 
     def has_further_columns(self, file: Add) -> bool:
         with self._name_file_in_errors(file):
@@ -191,14 +192,14 @@ class _Plan:
         """The rows of one file; with a number of its own, also where each of them is."""
         with self._name_file_in_errors(file):
             source = _open(self._place, self._name_in_place(file.path), file.size)
-            parquet = pq.ParquetFile(source, pre_buffer=True, coerce_int96_timestamp_unit="us")
+            parquet = open_parquet(source)
             keep = self._live_row_mask(file, parquet.metadata.num_rows)
             places = self._mapping.locate(parquet.schema_arrow, self._data_fields)
             names = [None if place is None else parquet.schema_arrow.names[place] for place in places]
             partition = [_partition_scalar(field, file, self._mapping) for field in self._partition_fields]
             stored = self._row_ids.stored_in(parquet.schema_arrow)
             chosen = [*(name for name in names if name), *stored]
-            read = parquet.iter_batches(BATCH_ROWS, columns=chosen, use_threads=False)
+            read = read_batches(source, parquet, chosen, is_near="://" not in self._place.url)
         first = 0
         while True:
             with self._name_file_in_errors(file):
@@ -267,26 +268,32 @@ def _add_numbers(batch: Any, file: int, first: int) -> Any:
     return pa.RecordBatch.from_arrays([*batch.columns, files, numbers], names=names)
 
 
-def _read_ahead(streams: Iterator[Iterator[Any]]) -> Iterator[Any]:
+def _read_ahead(streams: Iterator[tuple[int, Iterator[Any]]]) -> Iterator[Any]:
     """The items of some streams, one stream after the other, with the next item of a few streams under way.
 
-    Nothing waits for a reader: if nobody asks any more, what is under way ends by itself.
+    Each comes with the size of its file. Nothing waits for a reader: if nobody asks any more, what is under
+    way ends by itself.
     """
     with ThreadPoolExecutor(FILES_AHEAD, "penstock-scan") as threads:
-        waiting: deque[tuple[Iterator[Any], Future[Any]]] = deque()
+        waiting: deque[tuple[int, Iterator[Any], Future[Any]]] = deque()
 
-        def begin(count: int) -> None:
-            for stream in islice(streams, count):
-                waiting.append((stream, threads.submit(next, stream, None)))
+        def begin_next() -> None:
+            while len(waiting) < FILES_AHEAD and sum(size for size, _, _ in waiting) < AHEAD_MAX_BYTES:
+                following = next(streams, None)
+                if following is None:
+                    return
+                size, stream = following
+                bounded = min(size, GROUP_MAX_BYTES)
+                waiting.append((bounded, stream, threads.submit(next, stream, None)))
 
-        begin(FILES_AHEAD)
+        begin_next()
         while waiting:
-            stream, ready = waiting.popleft()
+            size, stream, ready = waiting.popleft()
             item = ready.result()
             if item is None:
-                begin(1)
+                begin_next()
                 continue
-            waiting.appendleft((stream, threads.submit(next, stream, None)))
+            waiting.appendleft((size, stream, threads.submit(next, stream, None)))
             yield item
 
 

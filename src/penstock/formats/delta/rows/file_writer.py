@@ -13,9 +13,11 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from collections.abc import Mapping as MappingOf
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from decimal import Decimal
 from hashlib import blake2b
+from io import SEEK_SET, BytesIO
+from tempfile import TemporaryFile, gettempdir
 from typing import Any, Final
 from urllib.parse import quote
 from uuid import uuid4
@@ -45,12 +47,18 @@ from penstock.formats.delta.rows.stats import Statistics, StatsLeaf, indexed_lea
 from penstock.formats.rows.arrow_types import arrow_schema, arrow_type, loosened, pa, pc, pq, reshaped
 from penstock.formats.rows.predicates import in_utc
 from penstock.formats.rows.schema import ArrayType, Field, MapType, StructType, Type, parse_schema
+from penstock.storage.disk_space import NO_ROOM, storage_full_error
 from penstock.storage.places import Place
 
 TARGET_FILE_BYTES: Final = 128 * 1024 * 1024
 """About how large a file becomes, if there is so much for it."""
 WAITING_MAX_BYTES: Final = 256 * 1024 * 1024
 """How much may wait in memory for its files to be finished."""
+HELD_MAX_BYTES: Final = 128 * 1024 * 1024
+"""How much of a file is held in memory until it is finished; one that becomes larger waits on the disk for
+temporary files."""
+PIECE_BYTES: Final = 8 * 1024 * 1024
+"""A file is stored piece by piece, of about this size."""
 GROUP_BYTES: Final = 32 * 1024 * 1024
 """How much, uncompressed, goes into one row group."""
 FOLDER_NAME_MAX_BYTES: Final = 120
@@ -142,6 +150,8 @@ class DataFileWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *raised: object) -> None:
+        for file in self._waiting.values():
+            file.discard()
         if kind is not None:
             # Nobody knows these files; if they cannot be removed either, a sweep of the table will find them.
             with suppress(PenstockError):
@@ -305,7 +315,7 @@ class _Target:
         ]
         return pa.Table.from_arrays(arrays, schema=self.parquet_schema)
 
-    def create(self, values: tuple[str | None, ...], data: bytes, statistics: Statistics) -> None:
+    def create(self, values: tuple[str | None, ...], encoded: _SpooledBytes, statistics: Statistics) -> None:
         """Write a file, durably, and note its action."""
         named = dict(zip([field.name for field in self._partition_fields], values, strict=True))
         stored = map(self.mapping.physical, self._partition_fields)
@@ -315,44 +325,54 @@ class _Target:
         name = f"{self._prefix}{folder}{kind}-{len(self.names):05}-{uuid4()}-c000.zstd.parquet"
         self.names.append(name)
         try:
-            self.place.create(name, data)
+            self._store(name, encoded)
         except OutcomeUnknown:
             # Nobody else has the name: if a file is there now, it is this one.
-            self.place.create(name, data)
+            self._store(name, encoded)
         path = quote(name, safe="/=")
         if self._is_feed:
-            self.added.append(Cdc(path=path, partition_values=noted, size=len(data), data_change=False))
+            self.added.append(Cdc(path=path, partition_values=noted, size=encoded.size, data_change=False))
             return
         self.added.append(
             Add(
                 path=path,
                 partition_values=noted,
-                size=len(data),
+                size=encoded.size,
                 modification_time=time.time_ns() // 1_000_000,
                 data_change=True,
                 stats=statistics.json(),
             )
         )
 
+    def _store(self, name: str, encoded: _SpooledBytes) -> None:
+        if encoded.size <= PIECE_BYTES:
+            self.place.create(name, encoded.read_all())
+        else:
+            self.place.put_pieces(name, encoded.pieces(PIECE_BYTES))
+
 
 class _OpenFile:
-    """A file under way: some of it encoded, some still as rows."""
+    """A file under way: some of it encoded, some still as rows.
+
+    What is encoded is in memory, and in a temporary file once it is much: it is stored when it is whole.
+    """
 
     def __init__(self, target: _Target, values: tuple[str | None, ...]) -> None:
         self._target, self._values = target, values
         self._rows: list[Any] = []
         self._rows_bytes = 0
-        self._sink: Any = None
+        self._encoded = _SpooledBytes(HELD_MAX_BYTES)
         self._writer: Any = None
         self._statistics = Statistics(target.leaves)
 
     @property
     def written_bytes(self) -> int:
-        return 0 if self._sink is None else int(self._sink.tell())
+        return self._encoded.size
 
     @property
     def waiting_bytes(self) -> int:
-        return self.written_bytes + self._rows_bytes
+        """How much of it is in memory."""
+        return self._rows_bytes + (self._encoded.size if self._encoded.is_held else 0)
 
     def add(self, rows: Any) -> None:
         self._rows.append(rows)
@@ -361,17 +381,24 @@ class _OpenFile:
             self._encode()
 
     def finish(self) -> None:
-        if self._rows:
-            self._encode()
-        self._writer.close()
-        self._target.create(self._values, self._sink.getvalue().to_pybytes(), self._statistics)
+        try:
+            if self._rows:
+                self._encode()
+            self._writer.close()
+            self._target.create(self._values, self._encoded, self._statistics)
+        finally:
+            self.discard()
+
+    def discard(self) -> None:
+        """Let go of what is in memory, and of the temporary file."""
+        self._rows = []
+        self._encoded.discard()
 
     def _encode(self) -> None:
         """Write what waits as a row group."""
         if self._writer is None:
-            self._sink = pa.BufferOutputStream()
             self._writer = pq.ParquetWriter(
-                self._sink,
+                pa.PythonFile(self._encoded, mode="w"),
                 self._target.parquet_schema,
                 compression="zstd",
                 coerce_timestamps="us",
@@ -383,6 +410,71 @@ class _OpenFile:
             self._statistics.add(batch)
         self._writer.write_table(self._target.as_stored(table), row_group_size=max(1, table.num_rows))
         self._rows, self._rows_bytes = [], 0
+
+
+class _SpooledBytes:
+    """Bytes that Arrow writes: in memory, and in a temporary file once they are many.
+
+    That one has no name, and is gone with the process.
+
+    ``StorageFull`` names the folder for temporary files if there is no room in it.
+    """
+
+    closed = False
+    """What Arrow looks at before it writes: what still comes after ``discard`` is passed over."""
+
+    def __init__(self, held_max_bytes: int) -> None:
+        self._held_max_bytes = held_max_bytes
+        self._file: Any = BytesIO()
+        self.size = 0
+        self.is_held = True
+        """Whether all of it is in memory."""
+
+    def write(self, data: Any) -> int:
+        count = len(data)
+        if self._file is not None:
+            with _name_full_disk():
+                if self.is_held and self.size + count > self._held_max_bytes:
+                    self._spill()
+                self._file.write(data)
+            self.size += count
+        return count
+
+    def flush(self) -> None:
+        """Nothing: it is only read again by this process."""
+
+    def read_all(self) -> bytes:
+        self._file.seek(0, SEEK_SET)
+        data: bytes = self._file.read()
+        return data
+
+    def pieces(self, piece_bytes: int) -> Iterator[bytes]:
+        with _name_full_disk():  # some of it may still have to be written
+            self._file.seek(0, SEEK_SET)
+        while data := self._file.read(piece_bytes):
+            yield data
+
+    def discard(self) -> None:
+        """Let go of all of it."""
+        file, self._file = self._file, None
+        if file is not None:
+            with suppress(OSError):  # there may be no room for what it has not written yet
+                file.close()
+
+    def _spill(self) -> None:
+        held, self._file, self.is_held = self._file, TemporaryFile(), False  # noqa: SIM115 - see discard
+        self._file.write(held.getbuffer())
+
+
+@contextmanager
+def _name_full_disk() -> Iterator[None]:
+    try:
+        yield
+    except OSError as problem:
+        if problem.errno not in NO_ROOM:
+            raise
+        where = gettempdir()
+        raise storage_full_error(where, problem, "or set TMPDIR, then try again", path=where) from None
 
 
 def _positions_of_renamed_fields(there: Any, kind: StructType, path: str) -> Sequence[int]:  # noqa: ARG001
