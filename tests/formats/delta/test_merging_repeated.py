@@ -6,12 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
+import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
+import penstock
 from penstock.errors import MergeConflict, Throttled
 from penstock.formats.delta.protocol.actions import Action, CommitInfo, write_commit
 from penstock.formats.delta.protocol.transaction import DeltaReads
 from penstock.kernel.three_way import MergeOptions
+from penstock.lake.table import Table
 from penstock.model.commits import CommitMeta
 from penstock.model.encoding import ObjectId
 from penstock.model.merges import MergeMode
@@ -349,3 +352,64 @@ def test_an_attempt_id_that_is_used_on_two_branches_names_two_commits(owner: Own
     merge(owner, "a")
     merge(owner, "b")
     assert owner.paths() == published(owner) == {"base", "of-a", "of-b"}
+
+
+@pytest.mark.parametrize("has_vectors", [False, True])
+@pytest.mark.parametrize("has_merged_before", [False, True])
+@pytest.mark.parametrize("source", ["main", "dev"])
+@pytest.mark.parametrize("change", ["update", "delete", "optimize"])
+def test_what_a_branch_did_with_files_that_it_took_by_a_transplant_stands(
+    tmp_path: Path, change: str, source: str, has_merged_before: bool, has_vectors: bool
+) -> None:
+    """Nothing is there twice, and nothing comes back, whichever side is merged first."""
+    properties = {"delta.enableDeletionVectors": str(has_vectors).lower(), "delta.enableRowTracking": "true"}
+    with penstock.open(tmp_path / "lake", create=True) as lake:
+        table = lake.delta.create("t", data=rows({1: 0, 2: 0}), properties=properties)
+        lake.branch("dev").create()
+        dev = lake.table("t", "dev")
+        dev.update({"v": "5"}, "id = 1")
+        table.append(rows({20: 0, 21: 0}))
+        loaded = lake.branch().head
+        if has_merged_before:
+            lake.merge("dev", "main")
+        lake.transplant(loaded, "dev")
+        expected = {1: 5, 2: 0, 20: 0, 21: 0}
+        if change == "update":
+            dev.update({"v": "7"}, "id = 20")
+            expected[20] = 7
+        elif change == "delete":
+            dev.delete("id = 20")
+            del expected[20]
+        else:
+            dev.append(rows({30: 0}))
+            dev.optimize()
+            expected[30] = 0
+        target = "dev" if source == "main" else "main"
+        lake.merge(source, target)
+        assert values(lake.table("t", target)) == expected
+        lake.merge(target, source)
+        assert values(lake.table("t", source)) == expected
+
+
+def test_files_that_both_sides_took_and_wrote_anew_are_a_conflict(tmp_path: Path) -> None:
+    with penstock.open(tmp_path / "lake", create=True) as lake:
+        table = lake.delta.create("t", data=rows({1: 0}))
+        lake.branch("dev").create()
+        table.append(rows({20: 0, 21: 0}))
+        lake.table("t", "dev").append(rows({2: 0}))
+        lake.transplant(lake.branch().head, "dev")
+        lake.table("t", "dev").update({"v": "7"}, "id = 20")
+        table.update({"v": "8"}, "id = 21")
+        for source, target in (("main", "dev"), ("dev", "main")):
+            with pytest.raises(MergeConflict):
+                lake.merge(source, target)
+
+
+def rows(values: dict[int, int]) -> pa.Table:
+    return pa.table({"id": pa.array([*values], pa.int64()), "v": pa.array([*values.values()], pa.int64())})
+
+
+def values(table: Table) -> dict[int, int]:
+    found = table.to_arrow()
+    assert found.num_rows == len(set(found["id"].to_pylist())), "a row is there twice"
+    return dict(zip(found["id"].to_pylist(), found["v"].to_pylist(), strict=True))

@@ -61,6 +61,7 @@ from penstock.formats.delta.branch_log.row_id_transfer import find_first_mark, t
 from penstock.formats.delta.branch_log.state_difference import StateDifference, union
 from penstock.formats.delta.branch_log.undo import redo, undo
 from penstock.formats.delta.branch_log.unmerged_commits import (
+    drop_repeated_files,
     drop_repeated_replacements,
     files_of_known,
     has_inline_vector,
@@ -545,13 +546,19 @@ class _TableMerge:
         line = line_of(comes)
         schema_string = read_declared(self._table, line.declared).metadata.schema_string
         known_to_both: list[NetStep] = []
+
+        def read_theirs() -> Sequence[NetStep]:
+            return steps(self._table, self._commits, stays, parted, line_of(stays).latest)
+
         if self._base_tip.is_on(line, self._table.read):
             since = max(parted, self._base_tip.version)
             brought = unrepeated_steps = steps(self._table, self._commits, comes, since, line.latest)
             if any(step.terms.replaces is not None for step in brought):
-                theirs = steps(self._table, self._commits, stays, parted, line_of(stays).latest)
-                unrepeated_steps, known_to_both = drop_repeated_replacements(theirs, brought, schema_string)
-            known_to_both += steps(self._table, self._commits, comes, parted, since)
+                unrepeated_steps, known_to_both = drop_repeated_replacements(
+                    read_theirs(), brought, schema_string
+                )
+            unrepeated_steps, repeated = drop_repeated_files(read_theirs, unrepeated_steps)
+            known_to_both += repeated + steps(self._table, self._commits, comes, parted, since)
             return _IncomingChange(since, fold(unrepeated_steps, schema_string), brought, known_to_both)
         base = self._base
         assert base is not None  # nothing is on every line
@@ -565,12 +572,13 @@ class _TableMerge:
         net = self._table.read_once(key, read).net(
             old_declared.protocol, old_declared.metadata, with_batches=True
         )
-        theirs = steps(self._table, self._commits, stays, parted, line_of(stays).latest)
         own = steps(self._table, self._commits, comes, parted, line.latest)
-        unrepeated = drop_repeated_replacements(theirs, own, schema_string)
+        unrepeated = drop_repeated_replacements(read_theirs(), own, schema_string)
         net = with_terms_of(net, fold_all(unrepeated.steps, schema_string))
         # What both sides have got is not brought; if it went on this one since, it goes.
         net = net.without(files_of_known(unrepeated).difference(remove.key for remove in net.removes))
+        gone, repeated = drop_repeated_files(read_theirs, own)
+        net = _with_removes_of_repeated(net, gone, repeated)
         # What the base has had is not a part of the difference, and does not come with it.
         before = {
             replacement.id
@@ -578,7 +586,7 @@ class _TableMerge:
         }
         brought_ids = tuple(replacement for replacement in net.replacements if replacement.id not in before)
         net = msgspec.structs.replace(net, replacements=brought_ids)
-        return _IncomingChange(self._base_tip.version, (net,), own, unrepeated.known)
+        return _IncomingChange(self._base_tip.version, (net,), own, [*unrepeated.known, *repeated])
 
     def _check_conflicts(
         self, stays: DeltaTable, after: int, net: NetChange, incoming: _IncomingChange
@@ -719,6 +727,23 @@ def _settle_net(table: Table, commits: Commits, comes: DeltaTable, net: NetChang
     """The net change, with doubtful files resolved by looking up which files were live before."""
     paths = net.doubtful_paths
     return net.settle(live_at(table, commits, comes, net.after)(paths)) if paths else net
+
+
+def _with_removes_of_repeated(
+    net: NetChange, own: Sequence[NetStep], repeated: Sequence[NetStep]
+) -> NetChange:
+    """A difference that tells also what became of files of commits that both sides have: those which came go,
+    as they are not a part of it, and those which went do not go once more."""
+    passing = {action.key for step in repeated for action in step.actions if isinstance(action, Add)}
+    went = frozenset(_removed_files(repeated))
+    removes = {
+        action.key: action
+        for step in own
+        for action in step.actions
+        if isinstance(action, Remove) and action.key in passing
+    }
+    net = net.without(went)
+    return msgspec.structs.replace(net, removes=(*net.removes, *removes.values()))
 
 
 def _count_brought(steps: Sequence[NetStep]) -> Counter[FileKey]:

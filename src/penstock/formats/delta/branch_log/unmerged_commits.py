@@ -9,8 +9,8 @@ alike are one only if neither wrote rows of the file into another one.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
@@ -18,7 +18,7 @@ from penstock.formats.delta.branch_log.file_transitions import brought_keys
 from penstock.formats.delta.branch_log.net_change import NetChange, NetStep
 from penstock.formats.delta.branch_log.replacements import Replacement
 from penstock.formats.delta.log.referenced_files import VECTOR_INLINE
-from penstock.formats.delta.protocol.actions import Action, Add, CommitInfo, FileKey, Remove
+from penstock.formats.delta.protocol.actions import Action, Add, Cdc, CommitInfo, FileKey, Remove
 from penstock.formats.delta.protocol.lint_files import Lookup
 from penstock.formats.delta.protocol.transaction import DeltaReads, PartitionFilter, PartitionRegion
 
@@ -53,6 +53,60 @@ def drop_repeated_replacements(
         unrepeated.steps.append(repeating.step_to_repeat(added, own))
         own |= _file_keys([step], Add)
     return unrepeated
+
+
+def drop_repeated_files(
+    theirs: Callable[[], Sequence[NetStep]], steps: Sequence[NetStep]
+) -> UnrepeatedCommits:
+    """Commits without the files that came to the other side as well, and that later ones removed again.
+
+    What they come to would not name these files: they would stay where the other side has them, beside the
+    files that their rows were written to, or though they were deleted. ``theirs`` is asked only if need be.
+    """
+    removals: dict[FileKey, int] = {
+        action.key: number
+        for number, step in enumerate(steps)
+        for action in step.actions
+        if isinstance(action, Remove)
+    }
+    passing = {
+        action.key
+        for number, step in enumerate(steps)
+        for action in step.actions
+        if isinstance(action, Add) and removals.get(action.key, -1) > number
+    }
+    unrepeated = UnrepeatedCommits([], [])
+    changes = [{*map(_identify, _files(step))} for step in theirs()] if passing else []
+    for step in steps:
+        files = {_identify(file): file for file in _files(step)}
+        repeated: dict[_FileIdentity, Add | Remove] = {}
+        for change in changes if step.terms.replaces is None else ():
+            both = change & files.keys()
+            if any(kind is Add and key in passing for kind, key in both):
+                repeated |= {one: files[one] for one in both if one[0] is Remove or one[1] in passing}
+        if repeated:
+            unrepeated.known.append(step._replace(actions=tuple(repeated.values())))
+            has_more = len(repeated) < len(files)
+            remaining = (
+                action
+                for action in step.actions
+                if not (isinstance(action, Add | Remove) and _identify(action) in repeated)
+                and (has_more or not isinstance(action, Cdc))
+            )
+            step = step._replace(actions=tuple(remaining))
+        unrepeated.steps.append(step)
+    return unrepeated
+
+
+_FileIdentity: TypeAlias = tuple[type[Add | Remove], FileKey]
+
+
+def _identify(file: Add | Remove) -> _FileIdentity:
+    return type(file), file.key
+
+
+def _files(step: NetStep) -> list[Add | Remove]:
+    return [action for action in step.actions if isinstance(action, Add | Remove)]
 
 
 def files_of_known(unrepeated: UnrepeatedCommits) -> frozenset[FileKey]:
