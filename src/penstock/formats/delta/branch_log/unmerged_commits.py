@@ -83,7 +83,7 @@ def drop_repeated_files(
         for change in changes if step.terms.replaces is None else ():
             both = change & files.keys()
             if any(kind is Add and key in passing for kind, key in both):
-                repeated |= {one: files[one] for one in both if one[0] is Remove or one[1] in passing}
+                repeated |= {file: files[file] for file in both if file[0] is Remove or file[1] in passing}
         if repeated:
             unrepeated.known.append(step._replace(actions=tuple(repeated.values())))
             has_more = len(repeated) < len(files)
