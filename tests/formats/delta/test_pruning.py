@@ -19,6 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock
+from penstock.formats.delta.log.file_index import FileIndex
+from penstock.formats.delta.log.packed_lines import PackedLines
+from penstock.formats.delta.protocol.actions import Add, write_action
 from penstock.formats.delta.rows.file_writer import partition_text
 from penstock.formats.delta.rows.pruning import FilePruner
 from penstock.formats.delta.rows.stats import Statistics, indexed_leaves
@@ -237,6 +240,19 @@ def test_a_file_with_a_row_for_which_the_condition_is_true_is_never_left_out(cas
     if any(truth(case.predicate, row) for row in case.seen):
         assert FilePruner(case.predicate, METADATA).keeps(file)
         assert FilePruner(case.predicate, METADATA).keeps(msgspec.structs.replace(file, stats=None))
+    assert is_found_alike(FilePruner(case.predicate, METADATA), file)
+
+
+def is_found_alike(pruner: FilePruner, file: Add) -> bool:
+    """Whether an index leaves out a file if, and only if, a look at it does."""
+    unknown = msgspec.structs.replace(file, path="b", stats=None)
+    files = [file, unknown, msgspec.structs.replace(file, path="c")]
+    lines = PackedLines(Add, pack_bytes=1)
+    for one in files:
+        lines.add(write_action(one))
+    index = FileIndex(lines, is_own=True)
+    expected = [one for one in files if pruner.keeps(one)]
+    return all(list(index.files(pruner)) == expected for _ in range(2))
 
 
 @pytest.mark.parametrize(
@@ -302,7 +318,9 @@ def test_a_file_is_left_out_when_it_can_be(where: str, stays: bool) -> None:
     }  # fmt: skip
     values = dict.fromkeys(PARTITIONS) | {"p_text": "ä/b", "p_whole": "007", "p_real": "NaN"}
     file = add("a", partition_values=values, stats=json.dumps(stats))
-    assert FilePruner(parse_predicate(where, SCHEMA), METADATA).keeps(file) is stays
+    pruner = FilePruner(parse_predicate(where, SCHEMA), METADATA)
+    assert pruner.keeps(file) is stays
+    assert is_found_alike(pruner, file)
 
 
 @pytest.mark.parametrize(
@@ -328,7 +346,9 @@ def test_statistics_that_cannot_be_understood_leave_nothing_out(stats: str | Non
         "moment < '2026-01-01'", "money != 1", "whole is null", "p_day = '2026-11-14'", "p_whole is null",
         "p_real = 'NaN'",
     ):  # fmt: skip
-        assert FilePruner(parse_predicate(where, SCHEMA), METADATA).keeps(file)
+        pruner = FilePruner(parse_predicate(where, SCHEMA), METADATA)
+        assert pruner.keeps(file)
+        assert is_found_alike(pruner, file)
 
 
 def test_a_condition_with_thousands_of_parts_is_judged() -> None:

@@ -61,6 +61,10 @@ def skip_files(
     place = snapshot.place
     is_clone = isinstance(place, LinkedPlace)
     asked_names = frozenset(among)
+    index = None if is_clone else snapshot.log_snapshot.index
+    if asked_names and index is not None and index.is_ready(pruner):
+        needed = {name_inside(file.path, place) for file in index.files(pruner)}
+        return SkippedFiles(is_kept=False, files=tuple(index.find_names(asked_names) - needed))
     for file in snapshot.files():
         name = name_inside(file.path, place)
         if asked_names and name not in asked_names:

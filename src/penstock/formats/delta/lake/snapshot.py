@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -15,8 +17,9 @@ from penstock.formats.delta.branch_log.read_check import NO_ROWS
 from penstock.formats.delta.lake.answers import TableVersions
 from penstock.formats.delta.lake.calls import GetTableVersions
 from penstock.formats.delta.log.log_files import OverlaidFiles, PlaceFiles, TableFiles
+from penstock.formats.delta.log.read_versions import ListedLog, ReadVersions
 from penstock.formats.delta.log.segments import LogSegment, find_segment
-from penstock.formats.delta.log.snapshot import LogSnapshot, load_snapshot, replay
+from penstock.formats.delta.log.snapshot import LogSnapshot, load_snapshot
 from penstock.formats.delta.log.version_times import version_at
 from penstock.formats.delta.protocol.actions import (
     Add,
@@ -41,9 +44,11 @@ from penstock.model.names import parse_time_us
 
 if TYPE_CHECKING:
     from penstock.lake.table import Table
-    from penstock.storage.places import Place
+    from penstock.storage.places import Place, Places
 
 HISTORY_LIMIT: Final = 100
+_READ_VERSIONS: Final[WeakKeyDictionary[Places, ReadVersions]] = WeakKeyDictionary()
+_OPENING: Final = Lock()
 
 
 class PastVersion(msgspec.Struct, frozen=True, kw_only=True):
@@ -289,21 +294,27 @@ def load(table: Table, version: int | None = None, timestamp: str | datetime | N
         raise
     places = table.lake.places
     place = places.at(log.location)
-    files = files_of(log, place)
+    files = ListedLog(files_of(log, place))
+    versions = _versions_of(places)
     try:
         if timestamp is not None:
             times = {commit.version: commit.timestamp_ms for commit in log.commits}
-            version = version_at(
-                files, replay(files, _find_segment(files, log)), _to_milliseconds(timestamp), times
-            )
+            latest = versions.replay(files, _find_segment(files, log))
+            version = version_at(files, latest, _to_milliseconds(timestamp), times)
         is_noted = table.is_noted and version is None  # what a named version is, nobody changes
         note = table.note_read if is_noted else None
-        snapshot = replay(files, _find_segment(files, log, version))
+        snapshot = versions.replay(files, _find_segment(files, log, version))
         place = table_place(places, log.location, snapshot.metadata.configuration)
         return TableSnapshot(snapshot, place, log, note)
     except VersionNotFound:
         _require_retained(table, log, 0 if version is None else version)
         raise
+
+
+def _versions_of(places: Places) -> ReadVersions:
+    """What is kept of tables that were read by these places."""
+    with _OPENING:
+        return _READ_VERSIONS.setdefault(places, ReadVersions())
 
 
 def _check_one_of(version: int | None, timestamp: str | datetime | None) -> None:

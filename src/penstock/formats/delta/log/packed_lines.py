@@ -22,8 +22,9 @@ FileActionT = TypeVar("FileActionT", Add, Remove)
 class PackedLines(Generic[FileActionT]):
     """Lines that are known to be well-formed, with an action of one kind each, compressed by the megabyte."""
 
-    def __init__(self, kind: type[FileActionT]) -> None:
+    def __init__(self, kind: type[FileActionT], pack_bytes: int = PACK_BYTES) -> None:
         self._kind: type[FileActionT] = kind
+        self._pack_bytes = pack_bytes
         self._packs: list[bytes] = []
         self._open: list[bytes] = []
         self._open_bytes = 0
@@ -31,7 +32,7 @@ class PackedLines(Generic[FileActionT]):
     def add(self, line: bytes) -> None:
         self._open.append(line)
         self._open_bytes += len(line)
-        if self._open_bytes >= PACK_BYTES:
+        if self._open_bytes >= self._pack_bytes:
             self._packs.append(zlib.compress(b"\n".join(self._open), level=1))
             self._open, self._open_bytes = [], 0
 
@@ -46,9 +47,23 @@ class PackedLines(Generic[FileActionT]):
 
     def actions(self) -> Iterator[FileActionT]:
         """What the lines say, a pack at a time."""
-        packs = chain(map(zlib.decompress, self._packs), [b"\n".join(self._open)])
-        lines = chain.from_iterable(map(_DECODERS[self._kind].decode_lines, packs))
-        return map(attrgetter(ACTION_NAMES[self._kind]), lines)
+        return chain.from_iterable(map(self.pack, range(self.packs)))
+
+    @property
+    def packs(self) -> int:
+        """How many packs there are. The last one is of lines that are not packed yet."""
+        return len(self._packs) + 1
+
+    def pack(self, number: int) -> list[FileActionT]:
+        """What the lines of one pack say."""
+        is_open = number == len(self._packs)
+        lines = b"\n".join(self._open) if is_open else zlib.decompress(self._packs[number])
+        return list(map(attrgetter(ACTION_NAMES[self._kind]), _DECODERS[self._kind].decode_lines(lines)))
+
+    @property
+    def memory_bytes(self) -> int:
+        """About how much memory they take."""
+        return sum(map(len, self._packs)) + self._open_bytes
 
 
 def parse_adds(lines: bytes) -> list[Add] | None:

@@ -58,8 +58,12 @@ def files(snapshot: LogSnapshot, where: str | None = None) -> Iterator[Add]:
     """
     if where is None:
         return snapshot.files()
-    pruner = FilePruner(parse_predicate(where, snapshot.schema), snapshot.metadata)
-    return (file for file in snapshot.files() if pruner.keeps(file))
+    return pruned_files(snapshot, FilePruner(parse_predicate(where, snapshot.schema), snapshot.metadata))
+
+
+def pruned_files(snapshot: LogSnapshot, pruner: FilePruner) -> Iterator[Add]:
+    """The files of a version that may have rows for which a pruner's condition is true."""
+    return filter(pruner.keeps, snapshot.files()) if snapshot.index is None else snapshot.index.files(pruner)
 
 
 def to_arrow(

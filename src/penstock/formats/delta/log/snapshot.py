@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 
 from penstock.formats.delta.errors import InvalidLog, MalformedAction, UnsupportedFeature
 from penstock.formats.delta.log.checkpoint import NOTHING_NEWER, CheckpointFile, NewerActions, open_checkpoint
+from penstock.formats.delta.log.file_index import FileIndex
 from penstock.formats.delta.log.log_files import TableFiles
 from penstock.formats.delta.log.packed_lines import PackedLines, parse_adds
 from penstock.formats.delta.log.segments import LogSegment, find_segment
@@ -30,6 +31,7 @@ from penstock.formats.delta.protocol.actions import (
     key_digests,
     parse_action,
     reconciliation_key,
+    write_action,
 )
 from penstock.formats.delta.protocol.features import unreadable
 from penstock.formats.delta.protocol.names import (
@@ -46,6 +48,10 @@ TAKEN_BYTES: Final = 256 * 1024
 """How many bytes of a commit are parsed at once, where it adds files and does nothing else."""
 HELD_MAX_BYTES: Final = 32 * 1024 * 1024
 """A checkpoint up to this size is held in memory after it has been read once."""
+INDEX_PACK_BYTES: Final = 256 * 1024
+"""How many bytes of lines an index unpacks to look at one of them."""
+_SEEN_BYTES: Final = 100
+"""About how much memory the key of a file takes."""
 
 FileActionT = TypeVar("FileActionT", Add, Remove)
 
@@ -99,11 +105,14 @@ class LogSnapshot:
         metadata: Metadata,
         tails: tuple[_Tail, ...],
         base: _SnapshotBase,
+        index: FileIndex | None = None,
     ) -> None:
         self.table, self.version = segment.table, segment.version
         self.segment = segment
         self.protocol, self.metadata = protocol, metadata
         self._tails, self._base = tails, base
+        self.index = index
+        """Finds files by conditions without a look at all of them; ``None`` if there is none."""
 
     def followed_by(self, commits: Sequence[tuple[str, bytes]]) -> LogSnapshot:
         """The version after further commits, given by name and bytes, oldest first.
@@ -126,7 +135,32 @@ class LogSnapshot:
 
     def with_metadata(self, metadata: Metadata) -> LogSnapshot:
         """The same files, as a table of other metadata would have them."""
-        return LogSnapshot(self.segment, self.protocol, metadata, self._tails, self._base)
+        return LogSnapshot(self.segment, self.protocol, metadata, self._tails, self._base, self.index)
+
+    def make_index(self, *, copies_lines: bool) -> None:
+        """Make the index of a version that was replayed, if there is none.
+
+        Over a checkpoint it has lines of its own, and is made only if it may copy them and the checkpoint is
+        in memory.
+        """
+        if self.index is not None:
+            return
+        (tail,) = self._tails
+        if not self._base:
+            self.index = FileIndex(tail.lines(Add), is_own=False)
+        elif copies_lines and self._base.is_held:
+            lines = PackedLines(Add, INDEX_PACK_BYTES)
+            for raw in tail.lines(Add):
+                lines.add(raw)
+            for file in self._base.files(Add, self._files_in_tail()):
+                lines.add(write_action(file))
+            self.index = FileIndex(lines, is_own=True)
+
+    @property
+    def memory_bytes(self) -> int:
+        """About how much memory it takes."""
+        index = 0 if self.index is None else self.index.memory_bytes
+        return index + self._base.memory_bytes + sum(tail.memory_bytes for tail in self._tails)
 
     @property
     def properties(self) -> Mapping[str, str]:
@@ -337,6 +371,13 @@ class _Tail:
     def files(self, kind: type[FileActionT]) -> Iterator[FileActionT]:
         return self._lines[kind].actions()
 
+    def lines(self, kind: type[FileActionT]) -> PackedLines[FileActionT]:
+        return self._lines[kind]
+
+    @property
+    def memory_bytes(self) -> int:
+        return len(self._seen) * _SEEN_BYTES + sum(lines.memory_bytes for lines in self._lines.values())
+
 
 class _SnapshotBase:
     """The checkpoint under the commits, if there is one."""
@@ -357,6 +398,15 @@ class _SnapshotBase:
 
     def __bool__(self) -> bool:
         return bool(self._names)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether all of it is in memory."""
+        return all(name in self._held for name in (*self._names, *self._sidecars))
+
+    @property
+    def memory_bytes(self) -> int:
+        return sum(map(len, list(self._held.values())))
 
     def files(
         self, kind: type[FileActionT], newer: NewerActions, among: Set[str] | None = None

@@ -18,14 +18,23 @@ from collections.abc import Callable, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from math import isnan
-from typing import Any, Final, TypedDict
+from typing import Any, Final, NamedTuple, TypedDict
 
 import msgspec
 
 from penstock.formats.delta.protocol.actions import Add, Metadata
 from penstock.formats.delta.protocol.column_mapping import mapping_of
 from penstock.formats.delta.protocol.predicate_outcomes import KnownValue, outcomes, partition_known
-from penstock.formats.rows.predicates import And, Column, Predicate, as_float, columns_of, in_utc
+from penstock.formats.rows.predicates import (
+    And,
+    Column,
+    ComparedValues,
+    OneOf,
+    Predicate,
+    as_float,
+    columns_of,
+    in_utc,
+)
 from penstock.formats.rows.schema import Type
 from penstock.model.decoders import own_json_decoder
 
@@ -46,8 +55,30 @@ TIE_BREAKER: Final = "\ufffd"
 """What older Delta Spark puts behind the largest text where it cuts it."""
 
 _BOUNDS: Final = ("minValues", "maxValues", "nullCount")
+_REAL: Final = frozenset({"float", "double"})
+"""Of which NaN is larger than the largest value that statistics tell."""
 _STATS: Final = json.JSONDecoder(parse_float=Decimal)
 _DECIMAL: Final = re.compile(r"decimal\(\s*([0-9]+)\s*,.*")
+
+
+class BoundedColumn(NamedTuple):
+    """A column whose values are known to lie between two others."""
+
+    names: tuple[str, ...]
+    """In files."""
+    kind: str
+
+
+class BoundTest(NamedTuple):
+    """A part of a condition that the bounds of a column can rule out."""
+
+    column: BoundedColumn
+    lowest: Any = None
+    """What the largest value must not be below; ``None`` if it may be anything. The following likewise."""
+    is_lowest_out: bool = False
+    """Whether it must be above it."""
+    highest: Any = None
+    is_highest_out: bool = False
 
 
 class FilePruner:
@@ -78,6 +109,33 @@ class FilePruner:
             return known_value
 
         return all(True in outcomes(part, look_up) for part in self._parts)
+
+    @property
+    def bound_tests(self) -> tuple[BoundTest, ...]:
+        """What the bounds of columns fulfil in every file that is kept, and maybe in others."""
+        tests = (self._bound_test(part) for part in self._parts)
+        return tuple(test for test in tests if test is not None)
+
+    def _bound_test(self, part: Predicate) -> BoundTest | None:
+        if not isinstance(part, ComparedValues | OneOf):
+            return None
+        kind, path = part.column.kind, part.column.path
+        if not isinstance(kind, str) or kind in _REAL or self._is_partition(path):
+            return None
+        column = BoundedColumn(self._names[path], kind)
+        if isinstance(part, OneOf):
+            values: list[Any] = [value for value in part.values if value is not None]
+            return BoundTest(column, min(values), highest=max(values)) if values else None
+        value = part.value
+        match part.operator:
+            case "=":
+                return BoundTest(column, value, highest=value)
+            case "<" | "<=":
+                return BoundTest(column, highest=value, is_highest_out=part.operator == "<")
+            case ">" | ">=":
+                return BoundTest(column, value, is_lowest_out=part.operator == ">")
+            case _:
+                return None
 
     def _is_partition(self, path: tuple[str, ...]) -> bool:
         return path[0].lower() in self._partitions
@@ -113,6 +171,24 @@ def stats_known(column: Column, names: Sequence[str], stats: dict[str, Any]) -> 
         may_be_value=nulls is None or nulls != rows,
         may_be_nan=is_real and (nulls is None or nulls != rows),
     )
+
+
+def bounds_reader(columns: Sequence[BoundedColumn]) -> Callable[[Add], list[tuple[Any, Any]]]:
+    """Reads the smallest and the largest value of some columns; ``None`` for one that is not known."""
+    read = _stats_reader([column.names for column in columns])
+
+    def read_bounds(file: Add) -> list[tuple[Any, Any]]:
+        stats = read(file)
+        lows, highs = stats.get("minValues"), stats.get("maxValues")
+        return [
+            (
+                _decode_bound(column.kind, _nested_value(lows, column.names), -SLACK),
+                _decode_bound(column.kind, _nested_value(highs, column.names), SLACK),
+            )
+            for column in columns
+        ]
+
+    return read_bounds
 
 
 def _decode_bound(kind: Type, raw: Any, slack: timedelta) -> Any:
