@@ -46,6 +46,7 @@ NAMES = (
     "stores",
     "sweep",
     "sync_cost",
+    "table_features",
     "transactions",
 )
 """One module each, with a ``QUESTION`` and a function ``ask``."""
