@@ -27,13 +27,13 @@ EVERY: Final = 1000
 DELETED, UPDATED, MERGED, MARKED = 7, 8, 9, 10
 
 
-def make_rows(first: int, count: int, amount: int = 0) -> pa.Table:
-    numbers = np.arange(first, first + count, dtype=np.int64)
+def make_rows(numbers: range, amount: int = 0) -> pa.Table:
+    count, ids = len(numbers), np.array(numbers, dtype=np.int64)
     notes = np.frombuffer(os.urandom(count * NOTE), dtype=np.uint8).reshape(count, NOTE).copy()
-    notes[:, :8] = numbers.view(np.uint8).reshape(count, 8)
+    notes[:, :8] = ids.view(np.uint8).reshape(count, 8)
     places = pa.py_buffer(np.arange(0, (count + 1) * NOTE, NOTE, dtype=np.int32))
     return pa.table({
-        "id": pa.array(numbers),
+        "id": pa.array(ids),
         "amount": pa.array(np.full(count, amount, dtype=np.int64)),
         "note": pa.Array.from_buffers(pa.binary(), count, [None, places, pa.py_buffer(notes)]),
     })  # fmt: skip
@@ -45,12 +45,15 @@ def make_table(place: Path, total_bytes: int, large_bytes: int) -> int:
     folder = place / "warehouse" / "t"
     folder.mkdir(parents=True)
     first = 0
-    with pq.ParquetWriter(folder / "large.parquet", make_rows(0, 1).schema, use_dictionary=False) as large:
+    with pq.ParquetWriter(
+        folder / "large.parquet", make_rows(range(1)).schema, use_dictionary=False
+    ) as large:
         while first * ROW_BYTES < large_bytes:
-            large.write_table(make_rows(first, GROUP_ROWS), row_group_size=GROUP_ROWS)
+            large.write_table(make_rows(range(first, first + GROUP_ROWS)), row_group_size=GROUP_ROWS)
             first += GROUP_ROWS
     while first * ROW_BYTES < total_bytes:
-        pq.write_table(make_rows(first, SMALL_ROWS), folder / f"{first:010}.parquet", use_dictionary=False)
+        rows = make_rows(range(first, first + SMALL_ROWS))
+        pq.write_table(rows, folder / f"{first:010}.parquet", use_dictionary=False)
         first += SMALL_ROWS
     with penstock.open(place, author="tester") as lake:
         lake.delta.convert(folder, "t")
@@ -66,8 +69,8 @@ def update(table: Table, _: int) -> int | None:
 
 
 def merge(table: Table, count: int) -> int | None:
-    old = [make_rows(number, 1, 5) for number in range(MERGED, count, EVERY)]
-    source = pa.concat_tables([*old, make_rows(count, NEW_ROWS, 5)])
+    old, new = range(MERGED, count, EVERY), range(count, count + NEW_ROWS)
+    source = pa.concat_tables([make_rows(old, 5), make_rows(new, 5)])
     merging = table.merge(source, on=["id"])
     changed = merging.when_matched_update_all().when_not_matched_insert_all().commit()
     assert changed.inserted == NEW_ROWS

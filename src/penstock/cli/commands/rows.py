@@ -237,6 +237,13 @@ def maintain(call: CommandContext, keys: tuple[str, ...], is_all: bool, branch: 
     names = [str(table.key) for table in target.tables()] if is_all else list(keys)
     results: list[MaintainedTable] = []
     has_failed = False
+
+    def answer() -> None:
+        call.answer(
+            lambda: MaintenanceReport(tables=tuple(results)),
+            lambda screen: _format_maintenance_report(screen, results),
+        )
+
     with ProgressBar(call.json) as progress:
         for number, name in enumerate(names):
             progress(f"maintain {name}", number, len(names))
@@ -250,10 +257,10 @@ def maintain(call: CommandContext, keys: tuple[str, ...], is_all: bool, branch: 
             except PenstockError as problem:
                 has_failed = True
                 results.append(MaintainedTable(key=Key.parse(name), problem=problem.message))
-    call.answer(
-        lambda: MaintenanceReport(tables=tuple(results)),
-        lambda screen: _format_maintenance_report(screen, results),
-    )
+            except KeyboardInterrupt:
+                answer()  # what was done until then
+                raise
+    answer()
     if has_failed:
         click.get_current_context().exit(1)
 
@@ -271,6 +278,9 @@ def _format_maintenance_report(screen: Screen, results: list[MaintainedTable]) -
             text = _describe(result.optimized)
         rows.append([StyledText(str(result.key), "strong"), text])
     yield from columns(screen, rows)
+    ways_out = ((result.problem or "").partition("\n")[2] for result in results)
+    for way_out in filter(None, dict.fromkeys(ways_out)):
+        yield from map(screen.spell, way_out.splitlines())
 
 
 def _format_changed_rows(screen: Screen, changed: ChangedRows) -> Iterator[str]:
