@@ -113,3 +113,29 @@ def test_rows_that_were_rewritten_do_not_come_twice(lake: Lake) -> None:
     with pytest.raises(MergeConflict, match="wrote rows of"):
         lake.transplant(undone)
     assert ids(lake) == [1, 2, 3, 4, 9]
+
+
+@pytest.mark.parametrize("is_restored", [False, True])
+def test_a_deletion_that_is_repeated_takes_no_rows_that_were_deleted_before_it(
+    tmp_path: Path, is_restored: bool
+) -> None:
+    """One deletion marks a row of a file, the next one takes the rest of it, and both are undone."""
+    with penstock.open(tmp_path / "lake", create=True) as lake:
+        data = pa.table({"id": pa.array([1, 2, 3, 4], pa.int64())})
+        table = lake.delta.create("t", data=data, properties={"delta.enableDeletionVectors": "true"})
+        created = lake.branch().head
+        table.delete("id = 4")
+        marked = lake.branch().head
+        table.delete("id < 4")
+        removed = lake.branch().head
+        if is_restored:
+            lake.restore(["t"], to=created)
+        else:
+            lake.revert(removed, "main")
+            lake.revert(marked, "main")
+        with pytest.raises(MergeConflict, match=r"1 rows of .* that were deleted before"):
+            lake.transplant(removed, "main")
+        lake.transplant(marked, "main")
+        assert sorted(table.to_arrow()["id"].to_pylist()) == [1, 2, 3]
+        lake.transplant(removed, "main")
+        assert table.to_arrow().num_rows == 0

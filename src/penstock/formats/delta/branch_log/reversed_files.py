@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -54,6 +54,8 @@ class ReversedFiles:
         only_goes = not gone and not masked and goes.keys() == shifts.keys()
         if only_goes and change.are_as_left(goes) and not change.own_replacements:
             return [self._make_remove(path, shift, time_ms) for path, shift in goes.items()], []
+        if change.is_redo and not change.own_replacements:
+            self._check_no_rows_returned(goes)
         returns = {path: shift for path, shift in gone.items() if self._must_restore_file(path, shift)}
         self._checks.check_rows_in_other_files(returns if change.is_redo else {})
         self._checks.check_rows_restored_twice(returns)
@@ -82,6 +84,28 @@ class ReversedFiles:
         if adds:
             self._checks.check_written_files_unchanged()
         return removes, adds
+
+    def _check_no_rows_returned(self, goes: Mapping[str, FileTransition]) -> None:
+        """A file that a commit removed takes no rows with it that were deleted before and are there again."""
+        for path, shift in goes.items():
+            if shift.after is None or shift.after.key.vector == self._change.present_files[path]:
+                continue
+            current = self._change.as_now(path)
+            vectors = self._open_vectors(current)
+
+            def count(
+                shift: FileTransition = shift, current: Add = current, vectors: FileVectors = vectors
+            ) -> int:
+                try:
+                    return (vectors.bits(shift.after) & ~vectors.bits(current)).bit_count()
+                except ValueError:
+                    return -1
+
+            keys = key_of(shift.after), key_of(current)
+            key = ("delta returned rows", self._change.target.location, path, *keys)
+            if count_returned := self._change.table.read_once(key, count):
+                what = "rows" if count_returned < 0 else f"{count_returned} rows"
+                self._checks.add_problem(f"{what} of {path} that were deleted before may be there again")
 
     def _make_remove(self, path: str, shift: FileTransition, time_ms: int) -> Remove:
         """The action that takes a file away that is there, with whatever vector."""

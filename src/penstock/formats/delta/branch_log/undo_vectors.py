@@ -42,8 +42,8 @@ def vector_changes(
     """How later versions changed the vector of a file, but for the one that brought the change here."""
     landed = (shift.after, shift.before) if is_redo else (shift.before, shift.after)
     vector_changes: list[VectorChange] = []
-    for (later, gone), (same, come) in pairwise(touches):
-        if later is same and isinstance(gone, Remove) and isinstance(come, Add):
+    for (_, gone), (later, come) in pairwise(touches):  # of one version, or it came back later
+        if isinstance(gone, Remove) and isinstance(come, Add):
             is_landing = not vector_changes and (gone.key, come.key) == (key_of(landed[0]), key_of(landed[1]))
             if not is_landing or later.is_undo:
                 vector_changes.append(VectorChange(gone, come, later))
