@@ -42,6 +42,12 @@ class WriteResult(msgspec.Struct, frozen=True, kw_only=True):
     """Of the table, that has the rows; ``None`` if tables of its format have no versions of their own."""
     rows: int | None = None
     """How many were written; ``None`` if that is not known."""
+    deleted: int | None = None
+    """How many rows a change of a Delta table's rows deleted; ``None`` if that is not known, …"""
+    updated: int | None = None
+    """… how many it updated …"""
+    inserted: int | None = None
+    """… and how many it inserted."""
     job: str | None = None
     """The id of the job, by which it is done once, in formats whose writes have one."""
     is_repeated: bool = False

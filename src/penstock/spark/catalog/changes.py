@@ -26,7 +26,7 @@ from penstock.spark.catalog.overwrites import overwrite_read_table
 from penstock.spark.change_requests import build_request
 from penstock.spark.format import SparkFormat, ask_format, default_format, format_of, named_format
 from penstock.spark.merge_builder import MergeBuilder
-from penstock.spark.requests import ChangeRequest, RowMerge, WriteRequest
+from penstock.spark.requests import ChangeRequest, RowMerge, WriteRequest, WriteResult
 from penstock.spark.row_changes import delete
 from penstock.spark.writer import write, write_request
 
@@ -187,8 +187,8 @@ def delete_rows(
 ) -> dict[str, Any]:
     """DELETE FROM."""
     change, condition = _build_change(spark, lake, request), _optional_column(parts, request.condition)
-    ask_format(change.table, lambda spark_format: spark_format.delete(change, condition))
-    return {}
+    done = ask_format(change.table, lambda spark_format: spark_format.delete(change, condition))
+    return _describe_counts(done)
 
 
 def update_rows(
@@ -197,8 +197,8 @@ def update_rows(
     """UPDATE."""
     change, condition = _build_change(spark, lake, request), _optional_column(parts, request.condition)
     values = _assigned_values(parts, request.values)
-    ask_format(change.table, lambda spark_format: spark_format.update(change, values, condition))
-    return {}
+    done = ask_format(change.table, lambda spark_format: spark_format.update(change, values, condition))
+    return _describe_counts(done)
 
 
 def merge_rows(
@@ -211,8 +211,22 @@ def merge_rows(
         tuple(_make_clause(parts, clause) for clause in request.clauses),
         request.merge_schema,
     )
-    MergeBuilder(_build_change(spark, lake, request), plan).commit()
-    return {}
+    return _describe_counts(MergeBuilder(_build_change(spark, lake, request), plan).commit())
+
+
+def _describe_counts(done: WriteResult | None) -> dict[str, Any]:
+    """How many rows a statement changed, by the names of Delta's columns. Unknown numbers are null."""
+    counts = dict.fromkeys(("deleted", "updated", "inserted"), 0 if done is None else None)
+    if done is not None:
+        counts = {"deleted": done.deleted, "updated": done.updated, "inserted": done.inserted}
+    known = [count for count in counts.values() if count is not None]
+    affected = sum(known) if len(known) == len(counts) else None
+    return {
+        "counts": {
+            "num_affected_rows": affected,
+            **{f"num_{name}_rows": count for name, count in counts.items()},
+        }
+    }
 
 
 def _build_change(spark: SparkSession, lake: Lake, request: CatalogRequest) -> ChangeRequest:

@@ -207,6 +207,17 @@ def row_count(file: Add) -> int | None:
     return count if isinstance(count, int) else None
 
 
+def count_live_rows(files: Iterable[Add]) -> int | None:
+    """How many rows files have, but for deleted ones; ``None`` if one of them does not tell."""
+    total = 0
+    for file in files:
+        count = row_count(file)
+        if count is None:
+            return None
+        total += count - (0 if file.deletion_vector is None else file.deletion_vector.cardinality)
+    return total
+
+
 def no_rows(rows: Any) -> Any:
     """A mask that is true for none of some rows."""
     return pa.repeat(pa.scalar(False), rows.num_rows)

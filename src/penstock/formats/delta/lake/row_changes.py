@@ -17,7 +17,7 @@ from penstock.errors import InvalidRequest
 from penstock.formats.delta.lake import bin_rewrites
 from penstock.formats.delta.lake.auto_compaction import compact_if_due
 from penstock.formats.delta.lake.calls import WriterReads
-from penstock.formats.delta.lake.file_changes import ChangedFiles, RowOutcomes, no_rows, row_count
+from penstock.formats.delta.lake.file_changes import ChangedFiles, RowOutcomes, count_live_rows, no_rows
 from penstock.formats.delta.lake.identity_numbers import ReservedNumbers
 from penstock.formats.delta.lake.row_assignments import RowAssignment, parse_assignments
 from penstock.formats.delta.lake.row_rewrite import (
@@ -137,7 +137,7 @@ def _plan_delete(job: DeltaJob, where: str | None) -> PlannedChange | None:
         if not files:
             return None
         reads = read_set_of(region(job, needed_text(condition, TABLE)))
-        count = _count_rows(files)
+        count = count_live_rows(files)
         metrics = {} if count is None else {"numDeletedRows": count}
         metrics["numRemovedFiles"] = len(files)
         return PlannedChange(RowRewrite(job, "DELETE", parameters, removals(files), reads, metrics), count)
@@ -275,14 +275,3 @@ def files_of_partitions(job: DeltaJob, condition: SqlExpression) -> list[Add]:
 def count_files(actions: Sequence[Any]) -> dict[str, int]:
     added = sum(isinstance(action, Add) for action in actions)
     return {"numAddedFiles": added}
-
-
-def _count_rows(files: Sequence[Add]) -> int | None:
-    """How many rows files have; ``None`` if one of them does not tell."""
-    total = 0
-    for file in files:
-        count = row_count(file)
-        if count is None:
-            return None
-        total += count - (0 if file.deletion_vector is None else file.deletion_vector.cardinality)
-    return total

@@ -32,6 +32,20 @@ READ_FILES_MAX_BYTES: Final = 16 * 1024
 """Names of files beyond this size are not told one by one: the partitions are, that they are in."""
 
 
+class RowCounts(NamedTuple):
+    """How many rows a change deletes, updates and inserts; ``None`` for what is not known."""
+
+    deleted: int | None = 0
+    updated: int | None = 0
+    inserted: int | None = 0
+
+    @property
+    def of_merge(self) -> dict[str, int]:
+        """The known ones, as the log calls them of a merge."""
+        found = {"Updated": self.updated, "Deleted": self.deleted, "Inserted": self.inserted}
+        return {f"numTargetRows{name}": count for name, count in found.items() if count is not None}
+
+
 class RowRewrite(NamedTuple):
     """A change of a table whose files are written, and which is not committed yet."""
 
@@ -42,6 +56,7 @@ class RowRewrite(NamedTuple):
     reads: WriterReads
     metrics: Mapping[str, int] = {}
     """What it did, in the words that other engines have for it."""
+    counts: RowCounts = RowCounts(None, None, None)
 
     def commit(self, description: CommitDescription, idempotency_key: str | None) -> TableCommitResult:
         """Make it the table's next version. ``TableConflict`` if others changed what it rests on.

@@ -202,13 +202,27 @@ def _rewrite_rows(change: ChangeRequest, plan: Callable[[JobTable], RowRewrite |
     pin = own_reads.oldest_read(change.lake, change.key, change.own_reads)
     table = JobTable(change.lake, change.key, change.branch, at=pin)
     ratified = row_rewrite.done_before(table, change.idempotency_key)
-    if ratified is None:
-        if change.own_reads:
-            ratified = _rewrite_read_rows(change, table, plan)
-        else:
-            ratified = row_rewrite.commit_planned(table, plan, change.commit_meta, change.idempotency_key)
-        _compact_if_due(change.spark, change.table, ratified)
-    return _make_result(ratified, change.key, table.branch)
+    if ratified is not None:
+        return _make_result(ratified, change.key, table.branch)
+    counts = row_rewrite.RowCounts()
+
+    def plan_and_count(current: JobTable) -> RowRewrite | None:
+        nonlocal counts
+        if (planned := plan(current)) is not None:
+            counts = planned.counts
+        return planned
+
+    if change.own_reads:
+        ratified = _rewrite_read_rows(change, table, plan_and_count)
+    else:
+        ratified = row_rewrite.commit_planned(
+            table, plan_and_count, change.commit_meta, change.idempotency_key
+        )
+    _compact_if_due(change.spark, change.table, ratified)
+    result = _make_result(ratified, change.key, table.branch)
+    if result is None or result.is_repeated:
+        return result
+    return msgspec.structs.replace(result, **counts._asdict())
 
 
 def _rewrite_read_rows(

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.lake import row_rewrite
 from penstock.formats.delta.lake.calls import WriterReads
+from penstock.formats.delta.lake.file_changes import count_live_rows
 from penstock.formats.delta.lake.marked_files import uses_vectors
-from penstock.formats.delta.lake.row_rewrite import RowRewrite
+from penstock.formats.delta.lake.row_rewrite import RowCounts, RowRewrite
 from penstock.formats.delta.lake.scan_plan import FILE
 from penstock.formats.delta.protocol.actions import Action, Add, Metadata
 from penstock.formats.delta.protocol.column_rules import expressions_of
@@ -52,7 +53,10 @@ def plan_delete(spark: SparkSession, table: JobTable, where: str | Column | None
         reads = row_rewrite.read_set_of(
             row_rewrite.region(table, _necessary_condition(spark, table, condition))
         )
-        return RowRewrite(table, "DELETE", parameters, row_rewrite.removals(whole), reads)
+        count = count_live_rows(whole)
+        metrics = {} if count is None else {_COUNTED["DELETE"]: count}
+        counts = RowCounts(deleted=count)
+        return RowRewrite(table, "DELETE", parameters, row_rewrite.removals(whole), reads, metrics, counts)
     touched = find(spark, table, condition)
     if not touched.files:
         return None
@@ -110,6 +114,8 @@ class MatchedFiles(NamedTuple):
     rows."""
     condition: Column
     """Which of the rows that are read are meant."""
+    row_count: int
+    """How many these are."""
     marks: dict[int, BitmapWords] | None = None
     """The rows that are meant, by the numbers of their files, where they are marked as deleted; ``None``
     where files are written anew."""
@@ -130,9 +136,11 @@ class MatchedFiles(NamedTuple):
 
     def rewritten(self, df: DataFrame | None, operation: str, parameters: dict[str, str]) -> RowRewrite:
         """What becomes of the rows, as a change of the table."""
-        counts = [] if self.marks is None else [words.rows for words in self.marks.values()]
-        metrics = {_COUNTED[operation]: sum(counts)} if counts else {}
-        return RowRewrite(self.table, operation, parameters, self.write(df), self.reads, metrics)
+        counts = (
+            RowCounts(deleted=self.row_count) if operation == "DELETE" else RowCounts(updated=self.row_count)
+        )
+        metrics = {_COUNTED[operation]: self.row_count}
+        return RowRewrite(self.table, operation, parameters, self.write(df), self.reads, metrics, counts)
 
 
 def find(spark: SparkSession, table: JobTable, condition: AnalyzedCondition) -> MatchedFiles:
@@ -152,17 +160,17 @@ def find(spark: SparkSession, table: JobTable, condition: AnalyzedCondition) -> 
         marks = _find_marks(candidates, select_meant)
         if marks is not None:
             return _find_files_of_marked_rows(spark, table, candidates, marks, needed, reads)
-    numbers = (
-        sorted(one[0] for one in select_meant(candidates).select(FILE).distinct().collect())
+    by_file = (
+        sorted(tuple(one) for one in select_meant(candidates).groupBy(FILE).count().collect())
         if candidates
         else []
     )
-    files = [candidates[number] for number in numbers]
+    files = [candidates[number] for number, _ in by_file]
 
     def read() -> DataFrame:
         return rows(spark, table.snapshot, files, row_ids=table.final_row_ids(files))
 
-    return MatchedFiles(table, files, reads, read, condition.column)
+    return MatchedFiles(table, files, reads, read, condition.column, sum(count for _, count in by_file))
 
 
 def _find_marks(
@@ -196,7 +204,8 @@ def _find_files_of_marked_rows(
         # It is true for all of them. By it Spark leaves out parts of files.
         return marked if needed is None else marked.where(f.expr(needed))
 
-    return MatchedFiles(table, files, reads, read, f.lit(True), dict(enumerate(words)))
+    count = sum(one.rows for one in words)
+    return MatchedFiles(table, files, reads, read, f.lit(True), count, dict(enumerate(words)))
 
 
 def _necessary_condition(spark: SparkSession, table: JobTable, condition: AnalyzedCondition) -> str | None:

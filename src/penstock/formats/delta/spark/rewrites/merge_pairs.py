@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 from penstock.errors import InvalidRequest
 from penstock.formats.delta.lake import row_rewrite
+from penstock.formats.delta.lake.calls import WriterReads
+from penstock.formats.delta.lake.file_changes import count_live_rows
 from penstock.formats.delta.lake.marked_files import uses_vectors
-from penstock.formats.delta.lake.row_rewrite import RowRewrite
+from penstock.formats.delta.lake.row_rewrite import RowCounts, RowRewrite
 from penstock.formats.delta.lake.scan_plan import FILE
-from penstock.formats.delta.protocol.actions import Add
+from penstock.formats.delta.protocol.actions import Action, Add
 from penstock.formats.delta.protocol.column_rules import CURRENT_DEFAULT, expressions_of, fills_itself
 from penstock.formats.delta.protocol.row_ids import FileRowIds
 from penstock.formats.delta.rows.deletion_words import BitmapWords
@@ -60,6 +62,9 @@ _CHANGED: Final = "changed"
 _MATCHED: Final = "matched"
 _CHANGES: Final = "changes"
 _MATCHES: Final = "matches"
+_CHANGED_ROWS: Final = "changed_rows"
+_DELETED_ROWS: Final = "deleted_rows"
+_COUNTS: Final = (_MATCHES, _CHANGES, _CHANGED_ROWS, _DELETED_ROWS)
 _APART: Final = "__penstock_apart"
 _PAIR: Final = "__penstock_pair"
 _CURRENT_TIME: Final = re.compile(
@@ -119,7 +124,7 @@ class MergePlan:
         if not actions:
             return None
         reads = row_rewrite.read_set_of(self._region, None)
-        return RowRewrite(self._table, "MERGE", self._operation_parameters(), actions, reads)
+        return self._rewrite(actions, reads, RowCounts(inserted=_count_added_rows(actions)))
 
     def rewrite_matched(self) -> RowRewrite | None:
         """Rewrite the files that hold rows to be changed, and add what is to be inserted."""
@@ -143,13 +148,30 @@ class MergePlan:
         if touched.marks is not None:
             marks = dict(enumerate(touched.marks.changed.values()))
             named = mark_files(self._table, goes, marks, written)
-        return RowRewrite(
-            self._table,
-            "MERGE",
-            self._operation_parameters(),
+        return self._rewrite(
             [*row_rewrite.removals(goes), *named, *written],
             row_rewrite.read_set_of(self._region, stays),
+            self._count_rows(touched, goes, written),
         )
+
+    def _rewrite(self, actions: Sequence[Action], reads: WriterReads, counts: RowCounts) -> RowRewrite:
+        parameters = {"predicate": self._on.told}
+        return RowRewrite(self._table, "MERGE", parameters, actions, reads, counts.of_merge, counts)
+
+    def _count_rows(
+        self, touched: _TouchedFiles, goes: Sequence[Add], written: Sequence[Action]
+    ) -> RowCounts:
+        """How many rows change: those that were found first, and of the written ones those that are new."""
+        updated = touched.changed_rows - touched.deleted_rows
+        inserted: int | None = 0
+        if self._inserts:
+            kept: int | None = updated
+            if touched.marks is None:
+                before = count_live_rows(goes)
+                kept = None if before is None else before - touched.deleted_rows
+            after = _count_added_rows(written)
+            inserted = None if after is None or kept is None else after - kept
+        return RowCounts(touched.deleted_rows, updated, inserted)
 
     def _find_touched_files(self) -> _TouchedFiles:
         """The first look: which files hold rows to be changed, and which hold rows that are only matched."""
@@ -161,28 +183,32 @@ class MergePlan:
         if words is not None:
             marks = _Marks(rows_of(words, _CHANGED), rows_of(words, _MATCHED))
             files = [(number, number in marks.changed) for number in {**marks.changed, **marks.matched}]
-            more_matches, more_changes = (pc.sum(words[name]).as_py() for name in (_MATCHES, _CHANGES))
+            sums = {name: pc.sum(words[name]).as_py() or 0 for name in _COUNTS}
         else:
-            marks, files, more_matches, more_changes = None, *self._find_files()
+            marks, (files, sums) = None, self._find_files()
+        more_matches, more_changes = sums[_MATCHES], sums[_CHANGES]
         if more_changes and not deletes_all_matched(self._clauses):
             self._refuse_several()
         return _TouchedFiles(
             changed=sorted(number for number, is_changed in files if is_changed),
             matched=sorted(number for number, is_changed in files if not is_changed),
             has_several=bool(more_matches),
+            changed_rows=sums[_CHANGED_ROWS],
+            deleted_rows=sums[_DELETED_ROWS],
             marks=marks,
         )
 
-    def _find_files(self) -> tuple[list[tuple[int, bool]], int, int]:
-        """The files that hold matched or changed rows, with whether these are changed; then how many pairs
-        too many they have, of matched rows and of changed ones."""
+    def _find_files(self) -> tuple[list[tuple[int, bool]], dict[str, int]]:
+        """The files that hold matched or changed rows, with whether these are changed; then the sums of what
+        is counted of their rows."""
         from pyspark.sql import functions as f
 
         by_file = self._group_by_row_words(self._candidates).groupBy(FILE).agg(
-            f.max(f.col(_CHANGED) != 0), f.sum(_MATCHES), f.sum(_CHANGES)
+            f.max(f.col(_CHANGED) != 0).alias(_CHANGED), *(f.sum(name).alias(name) for name in _COUNTS)
         )  # fmt: skip
         files = by_file.collect()
-        return [(row[0], row[1]) for row in files], sum(row[2] for row in files), sum(row[3] for row in files)
+        sums = {name: sum(row[name] for row in files) for name in _COUNTS}
+        return [(row[FILE], row[_CHANGED]) for row in files], sums
 
     def _make_pairs(self, files: Sequence[Add]) -> DataFrame:
         """The pairs of rows of files and of the source, with the clauses that apply to them."""
@@ -196,20 +222,26 @@ class MergePlan:
         """
         from pyspark.sql import functions as f
 
-        def bits(column: str) -> Column:
-            named = f.when(f.col(column).isNotNull(), bits_of(ROW))
-            return f.coalesce(f.bit_or(named), f.lit(0).cast("long")).alias(column)
+        def bits(condition: Column, name: str) -> Column:
+            named = f.when(condition, bits_of(ROW))
+            return f.coalesce(f.bit_or(named), f.lit(0).cast("long")).alias(name)
 
+        deletes = [number for number, clause in enumerate(self._clauses) if clause.action == DELETE]
         counted = by_word(
-            self._make_pairs(files), bits(_CLAUSE), bits(_SOURCE),
-            f.count(_CLAUSE).alias(_CHANGES), f.count(_SOURCE).alias(_MATCHES),
-        )  # fmt: skip
+            self._make_pairs(files),
+            bits(f.col(_CLAUSE).isNotNull(), _CLAUSE),
+            bits(f.col(_SOURCE).isNotNull(), _SOURCE),
+            bits(f.col(_CLAUSE).isin(deletes), _DELETED_ROWS),
+            f.count(_CLAUSE).alias(_CHANGES),
+            f.count(_SOURCE).alias(_MATCHES),
+        )
         changed, matched = f.col(_CLAUSE), f.col(_SOURCE)
         return counted.where(changed.bitwiseOR(matched) != 0).select(
             FILE, WORD, changed.alias(_CHANGED),
             matched.bitwiseAND(f.bitwise_not(changed)).alias(_MATCHED),
             (f.col(_CHANGES) - f.bit_count(changed)).alias(_CHANGES),
             (f.col(_MATCHES) - f.bit_count(matched)).alias(_MATCHES),
+            f.bit_count(changed).alias(_CHANGED_ROWS), f.bit_count(_DELETED_ROWS).alias(_DELETED_ROWS),
         )  # fmt: skip
 
     def _refuse_several(self) -> NoReturn:
@@ -367,9 +399,6 @@ class MergePlan:
             if not looks_once:
                 check_deterministic(chosen, "a condition of a clause")
 
-    def _operation_parameters(self) -> dict[str, str]:
-        return {"predicate": self._on.told}
-
 
 class _Marks(NamedTuple):
     """Rows of files, by the numbers of these among the candidates."""
@@ -387,9 +416,17 @@ class _TouchedFiles(NamedTuple):
     """Those with matched rows and nothing to be changed."""
     has_several: bool
     """Whether any row is matched by several of the source."""
+    changed_rows: int = 0
+    """How many rows change, …"""
+    deleted_rows: int = 0
+    """… and how many of them are deleted."""
     marks: _Marks | None = None
     """Their rows, where those that change are marked as deleted and files stay; ``None`` where files are
     written anew."""
+
+
+def _count_added_rows(actions: Sequence[Action]) -> int | None:
+    return count_live_rows(action for action in actions if isinstance(action, Add))
 
 
 def _choose_pair_per_row(joined: DataFrame) -> DataFrame:

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from penstock.formats.delta.errors import UnsupportedFeature
 from penstock.formats.delta.lake import row_rewrite
 from penstock.formats.delta.lake.calls import WriterReads
-from penstock.formats.delta.lake.row_rewrite import RowRewrite
+from penstock.formats.delta.lake.row_rewrite import RowCounts, RowRewrite
 from penstock.formats.delta.lake.schema_evolution import metadata_changes, with_columns
 from penstock.formats.delta.protocol.actions import Metadata
 from penstock.formats.delta.protocol.column_rules import fills_itself, identities_of
@@ -40,7 +40,12 @@ def plan_merge(table: JobTable, plan: RowMerge) -> RowRewrite | None:
         return planned
     if planned is None:  # the columns are added all the same
         return RowRewrite(
-            table, "MERGE", {"predicate": parse_condition(plan.on).told}, changes, WriterReads()
+            table,
+            "MERGE",
+            {"predicate": parse_condition(plan.on).told},
+            changes,
+            WriterReads(),
+            counts=RowCounts(),
         )
     return planned._replace(actions=[*changes, *planned.actions])
 

@@ -328,10 +328,15 @@ final class CatalogPlans extends Rule<LogicalPlan> {
 
   private LogicalPlan write(PenstockCatalog catalog, Map<String, Object> request, LogicalPlan rows) {
     request.put("reads", StatementReads.of(catalog, rows));
-    Runnable work =
-        catalog.hasPython()
-            ? () -> catalog.act(session, "write", request, List.of(frame(rows)))
-            : () -> ServerWrite.run(catalog, request, rows);
+    Supplier<String[]> work =
+        () -> {
+          if (catalog.hasPython()) {
+            catalog.act(session, "write", request, List.of(frame(rows)));
+          } else {
+            ServerWrite.run(catalog, request, rows);
+          }
+          return new String[0];
+        };
     return command(catalog, "write", request, work, () -> Map.of("mode", request.get("mode"), "rows", physical(rows)));
   }
 
@@ -399,11 +404,11 @@ final class CatalogPlans extends Rule<LogicalPlan> {
     parts.request.put("source", parts.all.size());
     parts.reads.addAll(StatementReads.of(table.catalog(), rows));
     parts.request.put("merge_schema", table.isWidened());
-    Runnable work =
+    Supplier<String[]> work =
         () -> {
           List<Object> all = new ArrayList<>(parts.all);
           all.add(frame(rows));
-          table.catalog().act(session, "merge", parts.request, all);
+          return RowChangeCommand.counts("merge", table.catalog().act(session, "merge", parts.request, all));
         };
     Supplier<Map<String, Object>> shown =
         () -> Map.of("on", parts.texts.get((int) parts.request.get("on")), "clauses", shown(clauses), "source", physical(rows));
@@ -535,7 +540,14 @@ final class CatalogPlans extends Rule<LogicalPlan> {
       return uncached;
     }
     return new ExternalCommandExecutor(
-        new StatementRunner("a table", () -> CachedTables.release(session, rows, origins)), "uncache", NO_OPTIONS);
+        new StatementRunner(
+            "a table",
+            () -> {
+              CachedTables.release(session, rows, origins);
+              return new String[0];
+            }),
+        "uncache",
+        NO_OPTIONS);
   }
 
   // -- who carries it out -----------------------------------------------------------------------------------------
@@ -545,7 +557,7 @@ final class CatalogPlans extends Rule<LogicalPlan> {
         table.catalog(),
         step,
         parts.request,
-        () -> table.catalog().act(session, step, parts.request, parts.all),
+        () -> RowChangeCommand.counts(step, table.catalog().act(session, step, parts.request, parts.all)),
         () ->
             parts.request.get("condition") instanceof Integer place ? Map.of("condition", parts.texts.get(place)) : Map.of());
   }
@@ -564,7 +576,7 @@ final class CatalogPlans extends Rule<LogicalPlan> {
       PenstockCatalog catalog,
       String step,
       Map<String, Object> request,
-      Runnable work,
+      Supplier<String[]> work,
       Supplier<Map<String, Object>> shown) {
     List<String> name = new ArrayList<>(List.of(catalog.name()));
     if (request.get("table") instanceof JsonNode facts) {
@@ -576,18 +588,19 @@ final class CatalogPlans extends Rule<LogicalPlan> {
     if (Callers.isExplain()) {
       shown.get().forEach((what, value) -> texts.put(what, value.toString()));
     }
-    return new ExternalCommandExecutor(
-        new StatementRunner(String.join(".", name), work),
-        step,
-        scala.collection.immutable.Map$.MODULE$.from(CollectionConverters.asScala(texts)));
+    StatementRunner runner = new StatementRunner(String.join(".", name), work);
+    scala.collection.immutable.Map<String, String> options =
+        scala.collection.immutable.Map$.MODULE$.from(CollectionConverters.asScala(texts));
+    return RowChangeCommand.isFor(step)
+        ? new RowChangeCommand(runner, step, options)
+        : new ExternalCommandExecutor(runner, step, options);
   }
 
   /** Carries out a statement. EXPLAIN shows the text of it. */
-  private record StatementRunner(String table, Runnable work) implements ExternalCommandRunner {
+  private record StatementRunner(String table, Supplier<String[]> work) implements ExternalCommandRunner {
     @Override
     public String[] executeCommand(String command, CaseInsensitiveStringMap options) {
-      work.run();
-      return new String[0];
+      return work.get();
     }
 
     @Override
