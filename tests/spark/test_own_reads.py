@@ -264,3 +264,54 @@ def test_an_overwrite_of_what_was_read_is_refused_if_others_land_before_it(
     assert "Run it again" in problem.message
     assert ids(spark, "lake.s.t") == [1, 2, 3]
     assert not lake.transactions()
+
+
+@pytest.mark.parametrize("kind", ["delta", verified("parquet")])
+def test_a_dataframe_that_is_older_than_its_transaction_loses_no_rows_either(
+    lake: Lake, spark: SparkSession, kind: str
+) -> None:
+    lake.table("s.t").write(rows(1, 2), format=kind)
+    frame = spark.table("lake.s.t").where("id > 1")
+    lake.table("s.t").write(rows(3))
+    run(spark, "BEGIN TRANSACTION IN lake")
+    if kind == "delta":
+        frame.write.mode("overwrite").insertInto("lake.s.t")
+        assert ids(spark, "lake.s.t") == [2, 3]
+        run(spark, "COMMIT IN lake")
+        assert ids(spark, "lake.s.t") == [2, 3]
+        return
+    problem = refused(lambda: frame.write.mode("overwrite").insertInto("lake.s.t"))
+    assert isinstance(problem, CommitConflict)
+    run(spark, "INSERT OVERWRITE lake.s.t SELECT * FROM lake.s.t WHERE id > 1", "COMMIT IN lake")
+    assert ids(spark, "lake.s.t") == [2, 3]
+
+
+@pytest.mark.verify
+def test_a_temporary_view_is_looked_up_in_the_transaction_and_a_dataframe_keeps_its_rows(
+    lake: Lake, spark: SparkSession
+) -> None:
+    lake.table("s.t").write(rows(1))
+    run(spark, "CREATE TEMPORARY VIEW text AS SELECT * FROM lake.s.t")
+    spark.table("lake.s.t").createOrReplaceTempView("kept")
+    run(spark, "BEGIN TRANSACTION IN lake", "INSERT INTO lake.s.t VALUES (2)")
+    assert ids(spark, "text") == [1, 2]
+    assert ids(spark, "kept") == [1]
+    run(spark, "ROLLBACK IN lake")
+    assert ids(spark, "text") == [1]
+
+
+@pytest.mark.verify
+def test_a_script_has_transactions_by_procedures(lake: Lake, spark: SparkSession) -> None:
+    lake.table("s.t").write(rows(1))
+    run(
+        spark,
+        """BEGIN
+            CALL lake.system.begin_transaction();
+            INSERT OVERWRITE lake.s.t SELECT id + 10 FROM lake.s.t;
+            INSERT INTO lake.s.t VALUES (2);
+            CALL lake.system.commit_transaction();
+        END""",
+    )
+    assert ids(spark, "lake.s.t") == [2, 11]
+    assert not lake.transactions()
+    assert len(lake.log()) == 2

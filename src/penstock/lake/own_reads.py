@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 
 from penstock.lake.query_pins import PinnedCommit
+from penstock.lake.transactions.calls import GetTransaction
+from penstock.lake.transactions.read_set import transaction_read
 from penstock.model.keys import Key
 
 if TYPE_CHECKING:
@@ -31,15 +33,17 @@ def own_reads(lake: Lake, request: CatalogRequest, key: Key, branch: str | None)
     """What a statement reads of the table that it writes to.
 
     A table at a version or time that the statement names is not among it: that is what it asks for, whatever
-    came since.
+    came since. In a transaction, its target's table is the same one: a DataFrame may be older than the
+    transaction.
     """
-    written = branch or lake.default_branch
+    default, written = lake.default_branch, branch or lake.default_branch
     reads = [
-        OwnRead(pin=read.table.pin, where=read.where)
+        (read.table.branch or default, OwnRead(pin=read.table.pin, where=read.where))
         for read in request.reads
-        if read.table.pin is not None
-        and not read.table.is_past
-        and Key(*read.table.key) == key
-        and (read.table.branch or lake.default_branch) == written
+        if read.table.pin is not None and not read.table.is_past and Key(*read.table.key) == key
     ]
-    return tuple(dict.fromkeys(reads))
+    branches = {written}
+    transaction = transaction_read(written, None)
+    if transaction is not None and any(read_branch != written for read_branch, _ in reads):
+        branches.add(lake.do(GetTransaction(id=transaction)).target)
+    return tuple(dict.fromkeys(read for read_branch, read in reads if read_branch in branches))

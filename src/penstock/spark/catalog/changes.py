@@ -84,8 +84,8 @@ def _write(
         message=message,
         own_reads=own_reads(lake, request, key, branch),
     )
-    is_checked = spark_format.is_default or bool(request.transaction)
-    if write_order.own_reads and write_order.mode is SaveMode.OVERWRITE and not is_checked:
+    is_overwrite = write_order.mode is SaveMode.OVERWRITE
+    if write_order.own_reads and is_overwrite and not spark_format.is_default:
         overwrite_read_table(rows, spark_format, write_order, more)
     else:
         write_request(rows, spark_format, write_order, more)
@@ -187,8 +187,8 @@ def delete_rows(
 ) -> dict[str, Any]:
     """DELETE FROM."""
     change, condition = _build_change(spark, lake, request), _optional_column(parts, request.condition)
-    done = ask_format(change.table, lambda spark_format: spark_format.delete(change, condition))
-    return _describe_counts(done)
+    result = ask_format(change.table, lambda spark_format: spark_format.delete(change, condition))
+    return _describe_counts(result)
 
 
 def update_rows(
@@ -197,8 +197,8 @@ def update_rows(
     """UPDATE."""
     change, condition = _build_change(spark, lake, request), _optional_column(parts, request.condition)
     values = _assigned_values(parts, request.values)
-    done = ask_format(change.table, lambda spark_format: spark_format.update(change, values, condition))
-    return _describe_counts(done)
+    result = ask_format(change.table, lambda spark_format: spark_format.update(change, values, condition))
+    return _describe_counts(result)
 
 
 def merge_rows(
@@ -214,13 +214,13 @@ def merge_rows(
     return _describe_counts(MergeBuilder(_build_change(spark, lake, request), plan).commit())
 
 
-def _describe_counts(done: WriteResult | None) -> dict[str, Any]:
+def _describe_counts(result: WriteResult | None) -> dict[str, Any]:
     """How many rows a statement changed, by the names of Delta's columns. Unknown numbers are null."""
-    counts = dict.fromkeys(("deleted", "updated", "inserted"), 0 if done is None else None)
-    if done is not None:
-        counts = {"deleted": done.deleted, "updated": done.updated, "inserted": done.inserted}
-    known = [count for count in counts.values() if count is not None]
-    affected = sum(known) if len(known) == len(counts) else None
+    counts: dict[str, int | None] = {"deleted": 0, "updated": 0, "inserted": 0}
+    if result is not None:
+        counts = {"deleted": result.deleted, "updated": result.updated, "inserted": result.inserted}
+    known_counts = [count for count in counts.values() if count is not None]
+    affected = sum(known_counts) if len(known_counts) == len(counts) else None
     return {
         "counts": {
             "num_affected_rows": affected,

@@ -10,13 +10,13 @@ from penstock.kernel.format import READ_AND_CHANGED
 from penstock.lake.own_reads import WAY_OUT
 from penstock.lake.views import Snapshot
 from penstock.model.conflicts import Conflict, ConflictKind
+from penstock.model.transactions import names_transaction
 from penstock.spark.requests import WriteOptions, WriteRequest
 from penstock.spark.writer import write_request
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from penstock.lake.transactions.transaction import Transaction
     from penstock.spark.format import SparkFormat
 
 
@@ -25,22 +25,26 @@ def overwrite_read_table(
 ) -> None:
     """Overwrite a table by rows that are made of its own, in a transaction that has read it.
 
-    ``CommitConflict`` if others changed the table after it was read: their rows would be lost.
+    ``CommitConflict`` if the table was changed after it was read: those rows would be lost.
     """
     lake, key = request.lake, request.key
+    if names_transaction(request.branch_name):
+        _check_unchanged(request, request.branch_name)
+        write_request(rows, spark_format, request, more)
+        return
     try:
         with lake.transaction(request.branch_name, message=request.message or "") as own:
-            _check_unchanged(request, own)
+            _check_unchanged(request, own.branch)
             lake.table(key, own.branch).note_read()
             write_request(rows, spark_format, replace(request, branch=own.branch), more)
     except MergeConflict as conflict:
         raise CommitConflict(conflict.conflicts, f"{conflict.message}{WAY_OUT}") from None
 
 
-def _check_unchanged(request: WriteRequest, own: Transaction) -> None:
-    """Check that the table is as it was read where the transaction begins."""
+def _check_unchanged(request: WriteRequest, branch: str) -> None:
+    """Check that in a transaction the table is as it was read."""
     lake, key = request.lake, request.key
-    now = lake.at(own.base).outside_read_set.get(key)
+    now = lake.at(branch).outside_read_set.get(key)
     for read in request.own_reads:
         snapshot = Snapshot(lake, read.pin.commit, read.pin.via)
         if snapshot.outside_read_set.get(key) != now:

@@ -13,7 +13,7 @@ from penstock.errors import TableConflict
 from penstock.formats.delta.lake.calls import GetTableVersions, TablePart, WriterReads
 from penstock.formats.delta.lake.replaced_parts import replaced_files
 from penstock.formats.delta.lake.row_rewrite import has_only_maintenance, region, removals
-from penstock.formats.delta.lake.sql_format import readable_condition
+from penstock.formats.delta.lake.scan_conditions import readable_condition
 from penstock.formats.delta.lake.table_job import DeltaJob
 from penstock.formats.delta.protocol.actions import Action
 from penstock.lake.answers import TableCommitResult

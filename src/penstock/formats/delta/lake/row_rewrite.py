@@ -42,8 +42,8 @@ class RowCounts(NamedTuple):
     @property
     def of_merge(self) -> dict[str, int]:
         """The known ones, as the log calls them of a merge."""
-        found = {"Updated": self.updated, "Deleted": self.deleted, "Inserted": self.inserted}
-        return {f"numTargetRows{name}": count for name, count in found.items() if count is not None}
+        counts = {"Updated": self.updated, "Deleted": self.deleted, "Inserted": self.inserted}
+        return {f"numTargetRows{name}": count for name, count in counts.items() if count is not None}
 
 
 class RowRewrite(NamedTuple):

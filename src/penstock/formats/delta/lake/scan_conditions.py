@@ -31,7 +31,7 @@ from penstock.formats.rows.predicates import (
     as_float,
 )
 from penstock.formats.rows.schema import Field, StructType
-from penstock.formats.rows.spark_conditions import is_exact_decimal
+from penstock.formats.rows.spark_conditions import is_exact_decimal, means_the_same
 from penstock.lake.scan_files import ScanCondition, SkippedFiles
 from penstock.storage.linked_places import LinkedPlace
 
@@ -187,3 +187,10 @@ def _parse_value(kind: str, text: str) -> Value:
     if is_exact_decimal(kind):
         return Decimal(text)
     raise ValueError(f"values of the type {kind} cannot be compared")
+
+
+def readable_condition(snapshot: TableSnapshot, where: str | None, zone: str | None) -> str | None:
+    """A condition of a query, if files may be left out by it: it is sure what Spark makes of it."""
+    if where is None or not means_the_same(where, snapshot.schema, zone):
+        return None
+    return where

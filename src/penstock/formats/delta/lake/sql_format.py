@@ -11,9 +11,8 @@ from msgspec.structs import replace
 from penstock.formats.delta.branch_log.ownership import PROTECTED
 from penstock.formats.delta.lake.calls import GetTableVersions
 from penstock.formats.delta.lake.file_columns import shown_schema
-from penstock.formats.delta.lake.scan_conditions import skip_files
+from penstock.formats.delta.lake.scan_conditions import readable_condition, skip_files
 from penstock.formats.delta.lake.scan_plan import plan_scan
-from penstock.formats.delta.lake.snapshot import TableSnapshot
 from penstock.formats.delta.lake.sql_writes import commit_write, plan_write
 from penstock.formats.delta.lake.statement_changes import alter_table
 from penstock.formats.delta.log.snapshot import check_readable
@@ -28,7 +27,6 @@ from penstock.formats.delta.protocol.column_rules import (
     is_computed,
 )
 from penstock.formats.rows.schema import StructType, parse_schema, write_schema
-from penstock.formats.rows.spark_conditions import means_the_same
 from penstock.lake.scan_files import ScanCondition, SkippedFiles, TableScan
 from penstock.lake.sql_catalog.formats import SqlFormat
 from penstock.lake.sql_catalog.requests import (
@@ -166,10 +164,3 @@ def _notes(column: ColumnValues) -> dict[str, Any]:
     if column.generated is not None:
         return {GENERATED: column.generated}
     return {CURRENT_DEFAULT: column.default}
-
-
-def readable_condition(snapshot: TableSnapshot, where: str | None, zone: str | None) -> str | None:
-    """A condition of a query, if files may be left out by it: it is sure what Spark makes of it."""
-    if where is None or not means_the_same(where, snapshot.schema, zone):
-        return None
-    return where

@@ -11,10 +11,11 @@ from penstock.formats.delta.lake import file_upkeep, own_reads, row_rewrite
 from penstock.formats.delta.lake.auto_compaction import compact_if_due
 from penstock.formats.delta.lake.file_columns import FileColumns, shown_schema
 from penstock.formats.delta.lake.row_rewrite import RowRewrite
+from penstock.formats.delta.lake.scan_conditions import readable_condition
 from penstock.formats.delta.lake.scan_plan import plan_scan
 from penstock.formats.delta.lake.schema_evolution import with_columns
 from penstock.formats.delta.lake.snapshot import TableSnapshot
-from penstock.formats.delta.lake.sql_format import DeltaSql, readable_condition
+from penstock.formats.delta.lake.sql_format import DeltaSql
 from penstock.formats.delta.lake.table_rows import DeltaTableRows
 from penstock.formats.delta.protocol.actions import Add
 from penstock.formats.delta.protocol.row_ids import (

@@ -161,7 +161,7 @@ def find(spark: SparkSession, table: JobTable, condition: AnalyzedCondition) -> 
         if marks is not None:
             return _find_files_of_marked_rows(spark, table, candidates, marks, needed, reads)
     by_file = (
-        sorted(tuple(one) for one in select_meant(candidates).groupBy(FILE).count().collect())
+        sorted(tuple(row) for row in select_meant(candidates).groupBy(FILE).count().collect())
         if candidates
         else []
     )
@@ -204,7 +204,7 @@ def _find_files_of_marked_rows(
         # It is true for all of them. By it Spark leaves out parts of files.
         return marked if needed is None else marked.where(f.expr(needed))
 
-    count = sum(one.rows for one in words)
+    count = sum(bitmap.rows for bitmap in words)
     return MatchedFiles(table, files, reads, read, f.lit(True), count, dict(enumerate(words)))
 
 

@@ -165,12 +165,12 @@ class MergePlan:
         updated = touched.changed_rows - touched.deleted_rows
         inserted: int | None = 0
         if self._inserts:
-            kept: int | None = updated
+            rewritten: int | None = updated
             if touched.marks is None:
                 before = count_live_rows(goes)
-                kept = None if before is None else before - touched.deleted_rows
+                rewritten = None if before is None else before - touched.deleted_rows
             after = _count_added_rows(written)
-            inserted = None if after is None or kept is None else after - kept
+            inserted = None if after is None or rewritten is None else after - rewritten
         return RowCounts(touched.deleted_rows, updated, inserted)
 
     def _find_touched_files(self) -> _TouchedFiles:
