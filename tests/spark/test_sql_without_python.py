@@ -23,6 +23,7 @@ from tests.transactions.pipelines import ids, rows
 pytestmark = pytest.mark.verify
 
 RUN_MAX_S = 180
+PROGRAM = Path(__file__).with_name("dying_attached_program.py")
 
 
 @pytest.fixture
@@ -232,6 +233,42 @@ def test_a_python_that_the_catalog_names_does_what_takes_one(
     with penstock.open(place) as lake:
         assert ids(lake, "s.marked") == [4, 9]
         assert ids(lake, "s.plain") == [3, 4, 5, 9]
+
+
+def test_a_python_that_dies_in_a_statement_fails_it_by_a_sentence_and_the_next_one_starts_another(
+    settings: dict[str, str], place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, python, die = PROGRAM, tmp_path / "python", tmp_path / "die"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} {program} "$@"\n')
+    python.chmod(0o755)
+    monkeypatch.setenv("PENSTOCK_TEST_DIE", str(die))
+    settings[f"{CATALOG}lake.python"] = str(python)
+    errors, known = tmp_path / "errors.txt", set[int]()
+    with terminal(settings, tmp_path) as sql:
+        sql.run("BEGIN TRANSACTION IN lake", "UPDATE lake.s.delta SET id = id + 10")
+        for moment, found in (("inside", ["11", "12"]), ("after", ["21", "22"])):
+            die.write_text(f"update {moment}")
+            told = len(errors.read_text())
+            known |= set(sql.pythons)
+            assert sql.run("UPDATE lake.s.delta SET id = id + 10") == []
+            said = errors.read_text()[told:]
+            assert "the Python process of this driver ended while it was asked (update)" in said
+            assert "SHOW LOG tells" in said
+            assert "\tat " not in said, said
+            # The session's transaction goes on, with what was done in it.
+            assert sql.run("SELECT id FROM lake.s.delta ORDER BY id") == [[one] for one in found]
+            assert not known & set(sql.pythons)
+        assert sql.run("SELECT id FROM lake.s.`delta@main` ORDER BY id") == [["1"], ["2"]]
+        sql.run("COMMIT IN lake")
+        # A driver that ends by itself leaves no process either.
+        (last,) = sql.pythons
+        descriptor = os.pidfd_open(last)
+        assert sql.process.stdin is not None
+        sql.process.stdin.close()
+        assert sql.process.wait(RUN_MAX_S) == 0
+        wait_for_end(descriptor)
+    with penstock.open(place) as lake:
+        assert ids(lake, "s.delta") == [21, 22]
 
 
 @pytest.mark.parametrize("python", ["/nowhere/python", sys.base_prefix + "/bin/python3"])

@@ -31,6 +31,7 @@ public final class PythonProcess {
   private static final Logger LOG = LoggerFactory.getLogger(PythonProcess.class);
   private static final String MODULE = "penstock.spark.attached";
   private static final long START_MAX_S = 120;
+  private static final long END_MAX_S = 10;
   /** What would have PySpark look for a Spark elsewhere. */
   private static final Set<String> ELSEWHERE =
       Set.of("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_API_MODE", "SPARK_CONNECT_MODE", "SPARK_CONNECT_MODE_ENABLED");
@@ -62,7 +63,7 @@ public final class PythonProcess {
     return RUNNING.compute(
         python,
         (path, before) -> {
-          if (before != null && before.isAlive() && before.context == context) {
+          if (before != null && before.process.isAlive() && before.context == context) {
             return before;
           }
           if (before != null) {
@@ -87,8 +88,14 @@ public final class PythonProcess {
     return answerers.computeIfAbsent(List.of(address, token), one -> ready.join().of(address, token));
   }
 
-  boolean isAlive() {
-    return process.isAlive();
+  /** Whether it is over. Its connections are closed a moment before that: who lost one waits as long. */
+  boolean hasEnded() {
+    try {
+      return process.waitFor(END_MAX_S, TimeUnit.SECONDS);
+    } catch (InterruptedException stopped) {
+      Thread.currentThread().interrupt();
+      return !process.isAlive();
+    }
   }
 
   private static PythonProcess started(SparkContext context, String python, String setting) {
