@@ -52,6 +52,11 @@ REPEATING: Final = (
         "tests/spark/test_sql_served.py::test_columns_that_change_while_rows_are_written_refuse_them",
     ),
     Advice(
+        ("The statement reads the table that it writes to. Run it again",),
+        "Nothing was committed. The statement, run again, reads the table as it is then.",
+        "tests/spark/test_own_reads.py::test_a_statement_is_refused_if_others_changed_what_it_read_of_its_table",
+    ),
+    Advice(
         ("has no room left: free space there, then try again",),
         "Nothing was changed by the refused request, so repeating it does the work once.",
         "tests/outages/test_full_disk.py::test_tables_on_a_full_disk_say_so_and_take_rows_again_once_there_is_room",
