@@ -19,6 +19,7 @@ import click
 
 from docs.advice import ADVICE
 from docs.delta_features import features_page
+from docs.delta_pairs import pairs_section
 from docs.generate_api import API_STRUCTS, api_page, struct_section, structs_in, type_text
 from docs.generate_python import python_page
 from penstock import errors
@@ -506,6 +507,16 @@ PAGES: dict[Path, Callable[[], Iterator[str]]] = {
 }
 
 
+PARTS: dict[Path, Callable[[], Iterator[str]]] = {REFERENCE / "delta-rules.md": pairs_section}
+"""The last section of a page that is written by hand: it begins with its heading."""
+
+
+def with_part(text: str, part: Callable[[], Iterator[str]]) -> str:
+    """A page with its last section as it is written to its file."""
+    lines = [*part()]
+    return text.partition(lines[0])[0] + "\n".join(lines).rstrip() + "\n"
+
+
 def text_of(page: Callable[[], Iterator[str]]) -> str:
     """A page as it is written to its file."""
     return GENERATED + "\n" + "\n".join(page()).rstrip() + "\n"
@@ -515,6 +526,9 @@ def main() -> None:
     REFERENCE.mkdir(exist_ok=True)
     for path, page in PAGES.items():
         path.write_text(text_of(page), "utf-8")
+        print(path.relative_to(Path(__file__).parent.parent))
+    for path, part in PARTS.items():
+        path.write_text(with_part(path.read_text("utf-8"), part), "utf-8")
         print(path.relative_to(Path(__file__).parent.parent))
 
 

@@ -45,17 +45,29 @@ class DeltaSpark:
 
     def sql(self, statement: str) -> list[list[Any]]:
         """The rows of a statement; ``SparkError`` if Spark refuses it."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write(json.dumps(statement) + "\n")
-        self.process.stdin.flush()
-        line = self.process.stdout.readline()
-        assert line, f"Spark ended: {(self.directory / 'log').read_text()[-3000:]}"
-        answer = json.loads(line)
+        answer = self._ask(statement)
         if "error" in answer:
             raise SparkError(answer["error"])
         rows: list[list[Any]] = answer["rows"]
         return rows
+
+    def race(self, first: str, second: str) -> tuple[str, str]:
+        """What becomes of a statement if another one runs right before it commits: why Spark refuses each of
+        them, or nothing. ``SparkError`` if the first one has nothing to commit."""
+        answer = self._ask([first, second])
+        if "second" not in answer:
+            raise SparkError(answer["first"].get("error", "the first statement did not commit"))
+        return answer["first"].get("error", ""), answer["second"].get("error", "")
+
+    def _ask(self, asked: object) -> dict[str, Any]:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps(asked) + "\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        assert line, f"Spark ended: {(self.directory / 'log').read_text()[-3000:]}"
+        answer: dict[str, Any] = json.loads(line)
+        return answer
 
     def use(self, bucket: S3Place) -> None:
         """Say how to get into a bucket."""
