@@ -57,6 +57,11 @@ REPEATING: Final = (
         "tests/spark/test_own_reads.py::test_a_statement_is_refused_if_others_changed_what_it_read_of_its_table",
     ),
     Advice(
+        ("or set TMPDIR, then try again",),
+        "Nothing was committed, and no file is left. With room elsewhere the rows are written once.",
+        "tests/formats/delta/test_writing.py::test_a_full_disk_for_temporary_files_is_named",
+    ),
+    Advice(
         ("has no room left: free space there, then try again",),
         "Nothing was changed by the refused request, so repeating it does the work once.",
         "tests/outages/test_full_disk.py::test_tables_on_a_full_disk_say_so_and_take_rows_again_once_there_is_room",

@@ -338,7 +338,7 @@ def test_a_large_file_waits_on_the_disk_and_stays_one_file(
 
 
 def test_a_full_disk_for_temporary_files_is_named(
-    table: Table, monkeypatch: pytest.MonkeyPatch, small_disk: SmallDisk
+    table: Table, monkeypatch: pytest.MonkeyPatch, small_disk: SmallDisk, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("penstock.formats.delta.rows.file_writer.HELD_MAX_BYTES", 50_000)
     monkeypatch.setattr("penstock.formats.delta.rows.file_writer.GROUP_BYTES", 32_000)
@@ -348,6 +348,8 @@ def test_a_full_disk_for_temporary_files_is_named(
         write_files(table.place, metadata_for(schema_of(stream(1).schema)), stream(40))
     assert str(small_disk.path) in refused.value.message
     assert data_files(table.root) == []
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert len(write_files(table.place, metadata_for(schema_of(stream(1).schema)), stream(40))) == 1
 
 
 class FailingPlace:
